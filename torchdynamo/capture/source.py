@@ -1,0 +1,180 @@
+"""Where a value lives when a frame begins: an interned path, and the guards that speak of it.
+
+A source is three words: *how* to take the step, from which *base*, with what *arg*.
+`self.layers[0].weight` is local 'self', then its dict, then key '_modules', and so on down.
+Sources are compared by identity, hold no policy, and (but for `pinned`) pickle as plain data.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """What a path can start from: the frame as the hook got it."""
+
+    locals: Mapping[str, Any]
+    globals: dict[str, Any]
+    builtins: dict[str, Any]
+    closure: Mapping[str, Any]  # free variable name -> cell
+
+
+class Accessor(NamedTuple):
+    """One way to take a step: its meaning in Python, and how it is written for people."""
+
+    load: Callable[[Any, Any], Any]  # (base object or Roots, arg) -> object
+    show: Callable[[str, Any], str]  # (text of base, arg) -> text
+
+
+def _class_attr(cls: type, name: str) -> Any:
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    raise AttributeError(name)
+
+
+# how -> its readings. The native reading (guards/program.py, csrc/guards.c) uses the same names.
+ACCESSORS: dict[str, Accessor] = {
+    # roots: the base is the Roots
+    "local": Accessor(lambda roots, name: roots.locals[name], lambda _, name: name),
+    "globals": Accessor(lambda roots, _: roots.globals, lambda _, __: "globals()"),
+    "builtins": Accessor(lambda roots, _: roots.builtins, lambda _, __: "builtins"),
+    "closure": Accessor(lambda roots, name: roots.closure[name], lambda _, name: f"cell({name})"),
+    "module": Accessor(lambda _, name: sys.modules[name], lambda _, name: name),
+    "pinned": Accessor(lambda _, box: box.object, lambda _, box: repr(box)),
+    # steps: the base is an object
+    "dict": Accessor(lambda obj, _: obj.__dict__, lambda base, _: f"{base}.__dict__"),
+    "key": Accessor(lambda dct, key: dict.__getitem__(dct, key), lambda base, key: f"{base}[{key!r}]"),
+    "item": Accessor(lambda seq, index: seq[index], lambda base, index: f"{base}[{index}]"),
+    "attr": Accessor(getattr, lambda base, name: f"{base}.{name}"),
+    "contents": Accessor(lambda cell, _: cell.cell_contents, lambda base, _: base.removeprefix("cell(").removesuffix(")")),
+    "type": Accessor(lambda obj, _: type(obj), lambda base, _: f"type({base})"),
+    "class_attr": Accessor(_class_attr, lambda base, name: f"{base}.{name}"),
+}
+ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"})
+
+
+class Pinned:
+    """An object a source holds on to: only for what owns nothing of the user's (a class, a C function)."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object: Any) -> None:
+        self.object = object
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Pinned and other.object is self.object
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+    def __repr__(self) -> str:
+        return getattr(self.object, "__qualname__", type(self.object).__name__)
+
+
+class Source:
+    """An interned path; make one with the functions below. Equal paths are the same object."""
+
+    __slots__ = ("how", "base", "arg", "__weakref__")
+    how: str
+    base: Source | None
+    arg: Any
+
+    _interned: dict[tuple[Any, ...], Source] = {}
+
+    def __new__(cls, how: str, base: Source | None = None, arg: Hashable = None) -> Source:
+        key = (how, base, type(arg), arg)
+        self = cls._interned.get(key)
+        if self is None:
+            self = object.__new__(cls)
+            self.how, self.base, self.arg = how, base, arg
+            cls._interned[key] = self
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Source, (self.how, self.base, self.arg)
+
+    def load(self, roots: Roots) -> Any:
+        """Fetch the object by walking the path in Python (capture and tests; hits do it natively)."""
+        base = roots if self.base is None else self.base.load(roots)
+        return ACCESSORS[self.how].load(base, self.arg)
+
+    def __str__(self) -> str:
+        """The path as the user would write it: `self.layers[0].weight`."""
+        base, how, arg = self.base, self.how, self.arg
+        if how == "key" and base is not None:
+            if base.how in ("globals", "builtins"):
+                return str(arg)
+            if base.how == "dict":
+                if base.base is not None and base.base.how == "module" and arg in ("_parameters", "_modules"):
+                    return f"{base.base}.{arg}"
+                return f"{base.base}.{arg}"
+            if base.how == "key" and base.base is not None and base.base.how == "dict" and base.arg in MODULE_DICTS:
+                owner, name = str(base.base.base), str(arg)
+                return f"{owner}[{name}]" if name.isdigit() else f"{owner}.{name}"
+        return ACCESSORS[how].show("" if base is None else str(base), arg)
+
+    def __repr__(self) -> str:
+        return f"<source {self}>"
+
+    def root(self) -> Source:
+        """The first step of the path."""
+        source = self
+        while source.base is not None:
+            source = source.base
+        return source
+
+
+MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})  # nn.Module's; users write them as attributes
+
+
+def local(name: str) -> Source:
+    """An argument of the frame."""
+    return Source("local", None, name)
+
+
+def global_(name: str) -> Source:
+    """A name in the frame's globals."""
+    return Source("key", Source("globals"), name)
+
+
+def builtin(name: str) -> Source:
+    """A name in the frame's builtins."""
+    return Source("key", Source("builtins"), name)
+
+
+def free(name: str) -> Source:
+    """The contents of a free variable's cell."""
+    return Source("contents", Source("closure", None, name))
+
+
+def instance_attr(base: Source, name: str) -> Source:
+    """An entry of an instance's `__dict__`."""
+    return Source("key", Source("dict", base), name)
+
+
+class Position(NamedTuple):
+    """A place in the user's file. Lines start at 1, columns (in bytes) at 0; None where unknown."""
+
+    filename: str
+    line: int | None
+    end_line: int | None = None
+    column: int | None = None
+    end_column: int | None = None
+    function: str = ""
+
+
+class Guard(NamedTuple):
+    """One fact about the state at entry that a capture rests on; true when it is made.
+
+    `kind` names a row of guards/kinds; `arg` is data of that kind; `position` is the user's line that asked.
+    """
+
+    source: Source
+    kind: str
+    arg: Any = None
+    position: Position | None = None

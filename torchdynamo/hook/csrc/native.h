@@ -1,0 +1,33 @@
+/* What the files of the extension promise each other. */
+#ifndef TORCHDYNAMO_NATIVE_H
+#define TORCHDYNAMO_NATIVE_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A frame about to run its first instruction: fast locals in place (arguments raw, cells not made yet), all borrowed. */
+typedef struct {
+    PyObject **localsplus;
+    PyObject *globals;
+    PyObject *builtins;
+    PyObject *func; /* PyFunctionObject; its closure holds the free variables' cells */
+    PyCodeObject *code;
+} TdFrame;
+
+int td_hook_init(PyObject *module);   /* hook.c: the eval hook, entries, callables */
+int td_guards_init(PyObject *module); /* guards.c: GuardProgram */
+int td_tensor_init(PyObject *module); /* tensor.cpp: packed tensor metadata and global state */
+
+extern PyTypeObject *TdGuardProgram_Type;
+
+/* 1: the guards hold and *bound is a new tuple of what the code needs (or NULL when it needs nothing);
+ * 0: they do not; -1: a Python error is set. Runs no user code. */
+int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
