@@ -1,0 +1,6 @@
+"""The FX graph: how it is built, what it must look like, and the passes over it."""
+
+from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.graph.errors import GraphError, OperatorError
+
+__all__ = ["GraphBuilder", "GraphError", "OperatorError"]

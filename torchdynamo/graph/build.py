@@ -1,0 +1,166 @@
+"""The FX graph under construction: nodes, and a stand-in for what each one will give.
+
+`node.meta` of every node: `example_value` (stand-ins, as the operation returns them) and `stack_trace` (the user's
+line). Placeholders also have `source` (an InputSource) and `static_input` (a parameter or buffer, whose memory stays
+where it is from call to call).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._guards import TracingContext
+
+from torchdynamo.capture.source import Position, Source
+from torchdynamo.graph import quiet, torch_compat
+from torchdynamo.graph.errors import UnsupportedOperator, UnsupportedTensor, classify
+from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.passes.dead_code import remove_unused
+from torchdynamo.graph.quiet import trying
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+Node = torch.fx.Node
+Target = Callable[..., Any] | str
+
+
+class GraphBuilder:
+    """Adds operations to a graph, trying each on stand-ins first: what fails leaves no node.
+
+    Operations run under the grad mode, autocast and so on of the process. An operation that changes such a mode
+    (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.
+    """
+
+    def __init__(self) -> None:
+        self.graph = torch.fx.Graph()
+        self._last_placeholder: Node | None = None
+
+    @cached_property
+    def fake_mode(self) -> FakeTensorMode:
+        """The world the stand-ins live in."""
+        quiet.install()
+        return torch_compat.make_fake_mode(torch_compat.make_shape_env())
+
+    @cached_property
+    def tracing_context(self) -> TracingContext:
+        """What torch's own parts look up while a graph is made."""
+        return TracingContext(self.fake_mode)
+
+    # -- nodes ----------------------------------------------------------------------------------------------------
+    def input(self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool) -> tuple[Node, Any]:
+        """A tensor that exists before the graph runs. The caller asks once for each distinct tensor."""
+        with self.graph.inserting_after(self._last_placeholder):
+            node = self.graph.placeholder(name_hint)
+        node.target = node.name
+        origin = InputSource(node.name, source, static)
+        try:
+            fake = self._fake(tensor, origin)
+        except Exception as raised:
+            self.graph.erase_node(node)
+            raise UnsupportedTensor(node.name, raised) from raised
+        node.meta = {"example_value": fake, "source": origin, "static_input": static}
+        self._last_placeholder = node
+        return node, fake
+
+    def call(
+        self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
+    ) -> tuple[Node, Any]:
+        """An operation on tensors (as nodes) and constants, nested as the user wrote them; raises a GraphError."""
+        example = self.example(op, target, args, kwargs)
+        node = self.graph.create_node(op, target, args, kwargs)
+        node.meta = {"example_value": example, "stack_trace": describe(position)}
+        return node, example
+
+    def getitem(self, node: Node, index: Any) -> tuple[Node, Any]:
+        """One element of an operation's several results; it is at the operation's own position."""
+        example = node.meta["example_value"][index]
+        item = self.graph.call_function(operator.getitem, (node, index))
+        item.meta = {"example_value": example, "stack_trace": node.meta.get("stack_trace", "")}
+        return item, example
+
+    def erase(self, node: Node) -> None:
+        """Take back a node that nothing uses."""
+        if node is self._last_placeholder:
+            previous = node.prev
+            self._last_placeholder = previous if previous.op == "placeholder" else None
+        self.graph.erase_node(node)
+
+    # -- stand-ins ------------------------------------------------------------------------------------------------
+    def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operation would give, without adding it to the graph."""
+        if op == "call_method" and target in torch_compat.MEMORY_METHODS:
+            raise UnsupportedOperator(target, "it needs the tensor's memory")
+        fake_args, fake_kwargs = examples(args), examples(kwargs)
+        trying.now = True
+        try:
+            with self.fake_mode:
+                if op == "call_method":
+                    result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)  # type: ignore[arg-type]
+                else:
+                    result = target(*fake_args, **fake_kwargs)  # type: ignore[operator]
+        except Exception as raised:
+            raise classify(target, raised) from raised
+        finally:
+            trying.now = False
+        self._check(target, result)
+        return result
+
+    def _fake(self, tensor: torch.Tensor, origin: InputSource) -> torch.Tensor:
+        fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=origin)
+        self.tracing_context.tensor_to_context[tensor] = torch_compat.static_context(tensor, origin)
+        return fake
+
+    def _check(self, target: Target, result: Any) -> None:
+        """A result that is a real tensor, or of a class of the user's, has no place in the graph."""
+        if isinstance(result, torch.Tensor):
+            if type(result) is not torch_compat.fake_tensor_type():
+                raise UnsupportedTensor(target, f"it gives a {type(result).__name__}")
+        elif isinstance(result, (tuple, list)):
+            for item in result:
+                self._check(target, item)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+    def finish(self, outputs: Sequence[Node], order: Sequence[Node] = ()) -> torch.fx.GraphModule:
+        """Close the graph. Inputs nothing uses go; those in `order` come first and in that order.
+
+        `gm.graph.find_nodes(op="placeholder")` says which inputs remain.
+        """
+        result = self.graph.output(tuple(outputs))
+        result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
+        remove_unused(self.graph)
+        remaining = set(self.graph.find_nodes(op="placeholder"))
+        previous: Node | None = None
+        for node in order:
+            if node in remaining:
+                (previous.append if previous is not None else next(iter(self.graph.nodes)).prepend)(node)
+                previous = node
+        return torch.fx.GraphModule(torch.nn.Module(), self.graph)
+
+
+def examples(value: Any) -> Any:
+    """The same nest of arguments with each node's stand-in in its place."""
+    kind = type(value)
+    if kind is Node:
+        return value.meta["example_value"]
+    if kind is tuple or kind is list:
+        return kind([examples(item) for item in value])
+    if kind is dict:
+        return {key: examples(item) for key, item in value.items()}
+    if kind is slice:
+        return slice(examples(value.start), examples(value.stop), examples(value.step))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[examples(item) for item in value])
+    return value
+
+
+def describe(position: Position | None) -> str:
+    """The user's line, in the words of a traceback."""
+    if position is None:
+        return ""
+    return f'File "{position.filename}", line {position.line or 0}, in {position.function or "<unknown>"}'

@@ -1,0 +1,36 @@
+"""What a placeholder knows of the tensor that will be passed for it."""
+
+from __future__ import annotations
+
+from torchdynamo.capture.source import Source
+from torchdynamo.graph.torch_compat import TorchSource
+
+
+class InputSource(TorchSource):  # type: ignore[misc]
+    """A placeholder's origin, in the form torch's own parts ask for: a name that no other input of the graph has.
+
+    It is `node.meta["source"]` of a placeholder; `path` is where the hook finds the tensor.
+    """
+
+    def __init__(self, name: str, path: Source | None, static: bool) -> None:
+        # The base class is frozen and hands out `name` from this template.
+        object.__setattr__(self, "_input_name", name)
+        object.__setattr__(self, "path", path)
+        object.__setattr__(self, "static", static)
+
+    path: Source | None
+    static: bool
+    _input_name: str
+
+    @property
+    def _name_template(self) -> str:
+        return self._input_name
+
+    def __hash__(self) -> int:
+        return hash(self._input_name)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is InputSource and other._input_name == self._input_name and other.path is self.path
+
+    def __repr__(self) -> str:
+        return f"<input {self._input_name}>"

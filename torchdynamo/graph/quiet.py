@@ -1,0 +1,27 @@
+"""Keeps torch from logging a traceback for every operation that objects to its stand-ins: we report that ourselves."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cache
+
+
+class _Trying(threading.local):
+    """Whether this thread is trying an operation on stand-ins for us."""
+
+    now = False
+
+
+trying = _Trying()
+
+
+class _Filter(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not trying.now
+
+
+@cache
+def install() -> None:
+    """Filter torch's logger, once. Records of other threads, and of torch's own use of it, pass."""
+    logging.getLogger("torch._subclasses.fake_tensor").addFilter(_Filter())

@@ -1,0 +1,110 @@
+"""Everything that is a fact about one torch version or another, and the slow imports of torch's own parts.
+
+Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch._guards import Source as TorchSource
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
+
+ErrorTypes = tuple[type[Exception], ...]
+
+
+def make_shape_env() -> ShapeEnv:
+    """An environment for symbolic sizes in which no value of a tensor becomes a symbol by itself."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+
+
+def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
+    """A world of stand-in tensors."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(shape_env=shape_env)
+
+
+def fake_tensor_type() -> type[torch.Tensor]:
+    """The class of stand-ins."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return FakeTensor
+
+
+def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:
+    """Says, in torch's terms, that every size of this tensor is fixed."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
+
+    rank = tensor.dim()
+    base = tensor._base
+    return StatefulSymbolicContext(
+        dynamic_sizes=[DimDynamic.STATIC] * rank,
+        dynamic_strides=[DimDynamic.INFER_STRIDE] * rank,
+        constraint_sizes=[None] * rank,
+        constraint_strides=[None] * rank,
+        view_base_context=None if base is None else static_context(base, source),
+        tensor_source=source,
+        shape_env_to_source_to_symbol_cache={},
+    )
+
+
+def data_dependent_errors() -> ErrorTypes:
+    """Raised where a Python value was asked of a tensor."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return DataDependentOutputException, GuardOnDataDependentSymNode
+
+
+def dynamic_shape_errors() -> ErrorTypes:
+    """Raised where the numbers in a tensor decide a shape."""
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+    return (DynamicOutputShapeException,)
+
+
+def unsupported_errors() -> ErrorTypes:
+    """Raised where an operator has no rule for metadata. A missing Meta kernel is a NotImplementedError."""
+    from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
+
+    return UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError
+
+
+def internal_errors() -> ErrorTypes:
+    """Raised by the machinery of stand-ins about itself."""
+    from torch._subclasses.fake_tensor import MetadataMismatchError, UnsupportedMutationAliasingException
+
+    return MetadataMismatchError, UnsupportedMutationAliasingException
+
+
+# Methods that answer from a tensor's memory. A stand-in has none; some of these would answer all the same.
+MEMORY_METHODS = frozenset(
+    {"data_ptr", "const_data_ptr", "mutable_data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy"}
+    | {"__array__", "__dlpack__", "share_memory_", "is_shared", "pin_memory", "is_pinned", "is_set_to"}
+)
+
+# Parts of messages that only a tensor without memory gives: eager would not have raised these.
+_NO_MEMORY = (
+    "doesn't have storage",
+    "data is not allocated yet",
+    "Cannot copy out of meta tensor",
+    "data pointer of Tensor",
+    "fake tensor",
+    "FakeTensor",
+    "meta tensor",
+    "Meta backend",
+    "invalid python storage",
+)
+
+
+def is_fake_limitation(raised: Exception) -> bool:
+    """Whether the message speaks of missing memory rather than of the user's arguments."""
+    text = str(raised)
+    return isinstance(raised, RuntimeError) and any(part in text for part in _NO_MEMORY)
