@@ -1,0 +1,105 @@
+"""Canonical instructions, made into a code object.
+
+The caller says what the code does; the prologue that CPython wants at the top of a frame is written here from the names.
+Jumps, exception table and line table are the `bytecode` package's work.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from types import CodeType
+
+import bytecode as package
+from bytecode.instr import InstrLocation
+
+from torchdynamo.bytecode import versions
+from torchdynamo.bytecode.constants import Constants
+from torchdynamo.bytecode.depth import Raw, stack_size
+from torchdynamo.bytecode.emit import Emitter
+from torchdynamo.bytecode.instruction import Item
+from torchdynamo.bytecode.writers import WRITERS
+
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_STARS = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+
+
+def argument_names(code: CodeType) -> tuple[str, ...]:
+    """All of them, `*args` and `**kwargs` last, as they stand in co_varnames."""
+    count = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & star) for star in _STARS)
+    return code.co_varnames[:count]
+
+
+def assemble(
+    items: Sequence[Item],
+    like: CodeType,
+    *,
+    name: str | None = None,
+    qualname: str | None = None,
+    argnames: Sequence[str] | None = None,
+    argcount: int | None = None,
+    posonlyargcount: int | None = None,
+    kwonlyargcount: int | None = None,
+    flags: int | None = None,
+    varnames: Sequence[str] | None = None,
+    cellvars: Sequence[str] | None = None,
+    freevars: Sequence[str] | None = None,
+) -> CodeType:
+    """Code that does `items`, and in all that is not said is like `like`.
+
+    `argnames` are all arguments in order, stars included; `argcount` follows from it if it alone is given.
+    `varnames` are the locals that come after the arguments, in order (arguments in it are passed over); what the
+    instructions use besides is added at the end.
+    """
+    final_flags = like.co_flags if flags is None else flags
+    arguments = argument_names(like) if argnames is None else tuple(argnames)
+    kwonly = like.co_kwonlyargcount if kwonlyargcount is None else kwonlyargcount
+    positional = like.co_argcount if argcount is None else argcount
+    if argnames is not None and argcount is None:
+        positional = len(arguments) - kwonly - sum(bool(final_flags & star) for star in _STARS)
+    local = tuple(dict.fromkeys([*arguments, *(like.co_varnames if varnames is None else varnames)]))
+
+    made = package.Bytecode()
+    made.name = like.co_name if name is None else name
+    made.filename = like.co_filename
+    made.first_lineno = like.co_firstlineno
+    made.flags = package.CompilerFlags(final_flags)
+    made.argcount = positional
+    made.posonlyargcount = like.co_posonlyargcount if posonlyargcount is None else posonlyargcount
+    made.kwonlyargcount = kwonly
+    made.argnames = list(local)
+    made.cellvars = list(like.co_cellvars if cellvars is None else cellvars)
+    made.freevars = list(like.co_freevars if freevars is None else freevars)
+    made.qualname = qualname or _qualname(like, name)
+
+    first = like.co_consts[0] if like.co_consts else None
+    constants = Constants(first if isinstance(first, str) else None)
+    made.docstring = constants.docstring
+    suspends = bool(final_flags & _SUSPENDS)
+    emitter = Emitter(items, constants, made.cellvars, made.freevars, local, arguments, WRITERS)
+    made += [*_prologue(made, suspends), *emitter.run()]
+    size = stack_size(made, versions.GENERATOR_DEPTH * suspends)
+    return constants.fill(made.to_code(stacksize=size, compute_exception_stack_depths=False))
+
+
+def _qualname(like: CodeType, name: str | None) -> str:
+    qualname: str = getattr(like, "co_qualname", like.co_name)
+    return qualname if name is None else qualname[: -len(like.co_name)] + name
+
+
+def _prologue(made: package.Bytecode, suspends: bool) -> Iterator[Raw]:
+    nowhere = InstrLocation(None, None, None, None)
+    top = InstrLocation(made.first_lineno, None, None, None)
+    if versions.HAS_PROLOGUE:
+        if made.freevars:
+            yield package.Instr("COPY_FREE_VARS", len(made.freevars), location=nowhere)
+        for name in made.cellvars:
+            yield package.Instr("MAKE_CELL", package.CellVar(name), location=nowhere)
+        if suspends:
+            yield package.Instr("RETURN_GENERATOR", location=top)
+            yield package.Instr("POP_TOP", location=top)
+        yield package.Instr("RESUME", 0, location=top)
+    elif suspends:
+        kinds = (inspect.CO_GENERATOR, inspect.CO_COROUTINE, inspect.CO_ASYNC_GENERATOR)
+        kind = next(number for number, flag in enumerate(kinds) if made.flags & flag)
+        yield package.Instr("GEN_START", kind, location=top)

@@ -1,0 +1,88 @@
+"""How deep the stack is: for `co_stacksize`, and for what an exception handler cuts the stack back to.
+
+The effects are those the `bytecode` package states. This is one walk over the flat stream, and it refuses code whose paths
+disagree: such code would crash the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Union
+
+from bytecode import Instr, Label, TryBegin, TryEnd
+
+Raw = Union[Instr, Label, TryBegin, TryEnd]
+
+
+class DepthError(ValueError):
+    """The stream does not leave the stack as some later instruction needs it."""
+
+
+class _Walk:
+    def __init__(self, stream: Sequence[Raw]) -> None:
+        self.stream = stream
+        self.depth: list[int | None] = [None] * len(stream)
+        self.places = {id(item): index for index, item in enumerate(stream) if type(item) is Label}
+        self.largest = 0
+
+    def follow(self, start: int, depth: int) -> None:
+        """Walk from `start`, and from every place that can be jumped to on the way."""
+        waiting = [(start, depth)]
+        while waiting:
+            index, depth = waiting.pop()
+            while index < len(self.stream):
+                known = self.depth[index]
+                if known is not None:
+                    if known != depth:
+                        raise DepthError(f"stack depth {known} or {depth} at {self.stream[index]!r} ({index})")
+                    break
+                self.depth[index] = depth
+                item = self.stream[index]
+                index += 1
+                if not isinstance(item, Instr):
+                    continue
+                self.largest = max(self.largest, depth)
+                if item.has_jump():
+                    taken = depth + item.stack_effect(jump=True)
+                    self.largest = max(self.largest, taken)
+                    waiting.append((self.places[id(item.arg)], taken))
+                if item.is_final():
+                    break
+                depth += item.stack_effect(jump=False)
+                self.largest = max(self.largest, depth)
+                if depth < 0:
+                    raise DepthError(f"{item!r} takes more than the stack holds ({index - 1})")
+
+
+def stack_size(stream: Sequence[Raw], entry: int) -> int:
+    """The greatest depth. Regions that name no depth of their own get the smallest one found inside."""
+    walk = _Walk(stream)
+    walk.follow(0, entry)
+    waiting = {index: item for index, item in enumerate(stream) if isinstance(item, TryBegin)}
+    ends = {id(item.entry): index for index, item in enumerate(stream) if isinstance(item, TryEnd)}
+    while True:
+        reached = [index for index in waiting if _inside(walk, index, ends)]
+        if not reached:
+            break
+        for index in reached:
+            region = waiting.pop(index)
+            if not _is_set(region.stack_depth):
+                region.stack_depth = min(_inside(walk, index, ends))
+            walk.follow(walk.places[id(region.target)], int(region.stack_depth) + 1 + region.push_lasti)
+    for region in waiting.values():  # never reached: any depth will do
+        if not _is_set(region.stack_depth):
+            region.stack_depth = 0
+    return walk.largest
+
+
+def _is_set(depth: object) -> bool:
+    return type(depth) is int
+
+
+def _inside(walk: _Walk, start: int, ends: dict[int, int]) -> list[int]:
+    end = ends[id(walk.stream[start])]
+    return [
+        depth
+        for item, depth in zip(walk.stream[start:end], walk.depth[start:end])
+        if depth is not None and isinstance(item, Instr)
+    ]

@@ -1,0 +1,187 @@
+"""Canonical instructions, spelled as raw ones of the running version."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import bytecode as package
+from bytecode.instr import InstrLocation
+
+from torchdynamo.bytecode import rows, versions
+from torchdynamo.bytecode.bound import maybe_unbound
+from torchdynamo.bytecode.constants import Constants
+from torchdynamo.bytecode.depth import Raw
+from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
+
+
+Writer = Callable[["Emitter", Any], None]
+
+
+class Emitter:
+    """Writes one stream. `at` is the item being spelled; its neighbours decide how some are."""
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        constants: Constants,
+        cellvars: Sequence[str],
+        freevars: Sequence[str],
+        varnames: Sequence[str],
+        arguments: Sequence[str],
+        writers: Mapping[str, Writer],
+    ) -> None:
+        self.items = items
+        self.writers = writers
+        self.varnames = frozenset(varnames)
+        self.constants = constants
+        self.cells: dict[str, package.CellVar | package.FreeVar] = {
+            **{name: package.FreeVar(name) for name in freevars},
+            **{name: package.CellVar(name) for name in cellvars},
+        }
+        # items that read a local which may be unset
+        self.unbound = maybe_unbound(items, arguments) if versions.LOAD_FAST_TRUSTS else frozenset()
+        self.stream: list[Raw] = []
+        self.location: InstrLocation | None = None
+        self.place = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
+        self.labels = {label: package.Label() for label in self.place}
+        self.loop_ends: dict[Label, package.Label] = {}  # where FOR_ITER really jumps to
+        self.open: list[tuple[RegionStart, package.TryBegin]] = []
+        self.at = 0
+        self._locations: dict[Any, InstrLocation] = {}
+
+    def run(self) -> list[Raw]:
+        if versions.FOR_END:
+            ends = [item.arg for item in self.items if isinstance(item, Instruction) and item.op == "FOR_ITER"]
+            self.loop_ends = {label: package.Label() for label in ends}
+        for self.at, item in enumerate(self.items):
+            _WRITE[type(item)](self, item)
+        return self.stream
+
+    def raw(self, name: str, arg: Any = package.UNSET) -> None:
+        self.stream.append(package.Instr(name, arg, location=self.location))
+
+    def const(self, value: Any) -> None:
+        self.raw("LOAD_CONST", self.constants.number(value))
+
+    def neighbour(self, step: int) -> Instruction:
+        """The instruction before (-1) or after (1) this one; an empty one if a label or mark stands there."""
+        index = self.at + step
+        item = self.items[index] if 0 <= index < len(self.items) else None
+        return item if isinstance(item, Instruction) else _NOTHING
+
+    def forward(self, label: Label) -> bool:
+        return self.place[label] > self.at
+
+    def instruction(self, item: Instruction) -> None:
+        self.location = self.where(item.position)
+        writer = self.writers.get(item.op)
+        if writer is not None:
+            writer(self, item.arg)
+        else:
+            self.row(item.op, item.arg)
+
+    def row(self, op: str, arg: Any = None) -> None:
+        """A plain row, read backwards."""
+        family = _FAMILY.get((op, arg[0] if type(arg) is tuple else arg))
+        if family is not None:
+            return self.raw(family, *arg[1:]) if type(arg) is tuple else self.raw(family)
+        name = _RENAMED.get(op, op)
+        opcode = versions.OPCODES.get(name)
+        if opcode is None:
+            raise ValueError(f"{op} {arg!r} cannot be said in this Python version")
+        if opcode in versions.RELATIVE or opcode in versions.ABSOLUTE:
+            self.raw(name, self.labels[arg])
+        elif opcode in dis.hasfree:
+            self.raw(name, self.cells[arg])
+        elif opcode in dis.haslocal:
+            self.raw(name, self.slot(arg))
+        elif opcode in versions.HAS_ARG:
+            self.raw(name, arg)
+        else:
+            self.raw(name)
+
+    def slot(self, name: str) -> str | package.CellVar | package.FreeVar:
+        """A fast instruction can name a cell's slot (an inlined comprehension does)."""
+        return self.cells[name] if self.names_cell(name) else name
+
+    def names_cell(self, name: str) -> bool:
+        return versions.CLOSURE_IS_FAST and name in self.cells and name not in self.varnames
+
+    def where(self, position: versions.Positions | None) -> InstrLocation | None:
+        if position is None:
+            return None  # that of the instruction before
+        location = self._locations.get(position)
+        if location is None:
+            location = self._locations[position] = _location(position)
+        return location
+
+    def label(self, label: Label) -> None:
+        end = self.loop_ends.get(label)
+        if end is not None:
+            if self.stream and self.falls_through():
+                self.raw("JUMP_FORWARD", self.labels[label])
+            self.stream.append(end)
+            for name in versions.FOR_END:
+                self.raw(name)
+        self.stream.append(self.labels[label])
+
+    def falls_through(self) -> bool:
+        for item in reversed(self.stream):
+            if isinstance(item, package.Instr):
+                return not item.is_final()
+            if isinstance(item, package.Label):
+                return True
+        return True
+
+    def in_outermost_region(self) -> bool:
+        """Is the one handler in reach the one that ends every generator (it turns StopIteration to RuntimeError)?"""
+        if not self.open:
+            return False
+        target = self.place[self.open[-1][0].handler] + 1
+        item = self.items[target] if target < len(self.items) else None
+        return isinstance(item, Instruction) and item.op == "INTRINSIC" and item.arg == "STOPITERATION_ERROR"
+
+    def region_start(self, start: RegionStart) -> None:
+        if self.open:
+            self._close(self.open[-1][1])
+        self._begin(start)
+
+    def region_end(self, end: RegionEnd) -> None:
+        start, begun = self.open.pop()
+        if start is not end.start:
+            raise ValueError(f"{end!r} does not end the region that is open, {start!r}")
+        self._close(begun)
+        if self.open:
+            self._begin(self.open.pop()[0])  # the outer one goes on
+
+    def _begin(self, start: RegionStart) -> None:
+        depth = package.UNSET if start.depth is None else start.depth
+        begun = package.TryBegin(self.labels[start.handler], start.lasti, depth)
+        self.open.append((start, begun))
+        self.stream.append(begun)
+
+    def _close(self, begun: package.TryBegin) -> None:
+        if self.stream[-1] is begun:  # nothing inside
+            self.stream.pop()
+        else:
+            self.stream.append(package.TryEnd(begun))
+
+
+def _location(position: versions.Positions) -> InstrLocation:
+    line, end_line, column, end_column = position
+    if None in position or (end_line, end_column) < (line, column):  # type: ignore[operator]
+        return InstrLocation(line, None, None, None)
+    return InstrLocation(line, end_line, column, end_column)
+
+
+_WRITE: dict[type, Callable[[Emitter, Any], None]] = {
+    Instruction: Emitter.instruction,
+    Label: Emitter.label,
+    RegionStart: Emitter.region_start,
+    RegionEnd: Emitter.region_end,
+}
+_NOTHING = Instruction("")
+_RENAMED = {op: name for name, op in rows.RENAMED.items() if name in versions.OPCODES and name != "LOAD_FAST_CHECK"}
+_FAMILY = {row: name for name, row in rows.FAMILIES.items() if name in versions.OPCODES}

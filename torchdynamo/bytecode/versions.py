@@ -1,0 +1,88 @@
+"""What differs between CPython 3.10, 3.11, 3.12 and 3.13, as data. No other Python file names a version."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from types import CodeType
+from typing import NamedTuple
+
+V310, V311, V312, V313 = (sys.version_info >= (3, minor) for minor in (10, 11, 12, 13))
+SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 13)
+
+if V311:
+    Positions = dis.Positions
+else:
+
+    class Positions(NamedTuple):  # type: ignore[no-redef]
+        lineno: int | None = None
+        end_lineno: int | None = None
+        col_offset: int | None = None
+        end_col_offset: int | None = None
+
+
+# Opcodes that can stand in a code object; `dis` also lists the compiler's own pseudo-opcodes from 256 on.
+OPCODES = {name: number for name, number in dis.opmap.items() if number < 256}
+
+# The two slots a call leaves below its arguments are [NULL, callable]; from 3.13 [callable, NULL].
+NULL_FIRST = not V313
+# A call of a plain callable has the NULL slot at all (3.10 has it for methods only).
+CALL_HAS_NULL = V311
+
+# What stands where FOR_ITER jumps to, and is stepped over when the iterator is exhausted.
+FOR_END: tuple[str, ...] = ("END_FOR", "POP_TOP") if V313 else ("END_FOR",) if V312 else ()
+
+# RESUME and its companions stand at the top of every code object.
+HAS_PROLOGUE = V311
+# LOAD_FAST does not look whether the local is set; LOAD_FAST_CHECK does.
+LOAD_FAST_TRUSTS = V312
+
+# Exception handlers find one object on the stack (and the block stack is gone) since 3.11.
+EXCEPTION_TABLE = V311
+
+# COMPARE_OP keeps the operator above its cache mask, and from 3.13 above a "make it a bool" flag.
+COMPARE_SHIFT = 5 if V313 else 4 if V312 else 0
+COMPARE_TO_BOOL = 16 if V313 else 0
+
+# The jump counts from after the inline cache; the table is keyed by name from 3.13.
+_entries = getattr(dis, "_inline_cache_entries", ())
+CACHES = [_entries.get(name, 0) for name in dis.opname] if isinstance(_entries, dict) else list(_entries) or [0] * 256
+
+# The value a fresh generator is resumed with lies on the stack; from 3.13 RETURN_GENERATOR itself pushes it.
+GENERATOR_DEPTH = 0 if V313 else 1
+
+# LOAD_CLOSURE is LOAD_FAST of a cell's slot from 3.13.
+CLOSURE_IS_FAST = "LOAD_CLOSURE" not in OPCODES
+# POP_JUMP_IF_TRUE and UNARY_NOT want a bool.
+BRANCH_WANTS_BOOL = "TO_BOOL" in OPCODES
+# LOAD_ATTR and LOAD_GLOBAL: the lowest bit of the argument asks for a second slot.
+ATTR_HAS_FLAG = V312
+GLOBAL_HAS_FLAG = V311
+# YIELD_VALUE's argument: nothing; the depth of try blocks; whether it serves a `yield from`.
+YIELD_ARG = "delegates" if V313 else "depth" if V312 else "none"
+# Jumps count from the jump; before 3.11 some count from the start of the code.
+RELATIVE = frozenset(dis.hasjrel)
+ABSOLUTE = frozenset(dis.hasjabs)
+HAS_ARG: frozenset[int] = (
+    frozenset(dis.hasarg) if V312 else frozenset(range(dis.HAVE_ARGUMENT, 256))  # type: ignore[attr-defined]
+)
+BINARY_SYMBOLS: list[str] = [symbol for _, symbol in dis._nb_ops] if V311 else []  # type: ignore[attr-defined]
+
+
+def slot_names(code: CodeType) -> tuple[list[str], list[str]]:
+    """(names of fast slots, names of the slots that DEREF instructions count)."""
+    if not V311:
+        return list(code.co_varnames), [*code.co_cellvars, *code.co_freevars]
+    local = set(code.co_varnames)
+    slots = [*code.co_varnames, *(name for name in code.co_cellvars if name not in local), *code.co_freevars]
+    return slots, slots
+
+
+def positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    """One per code unit."""
+    if V311:
+        return list(code.co_positions())  # type: ignore[attr-defined, unused-ignore]
+    found: list[tuple[int | None, int | None, int | None, int | None]] = []
+    for start, end, line in code.co_lines():
+        found += [(line, None, None, None)] * ((end - start) // 2)
+    return found
