@@ -2,10 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from torchdynamo.bytecode.instruction import Item
+from torchdynamo.bytecode.flow import FINAL, target
+from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
+
+_UNSETS = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
 
 def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[int]:
-    return frozenset(range(len(items)))
+    """Places in `items` of the LOAD_FASTs that must look. Sets of names that are surely set are bit masks."""
+    bits: dict[str, int] = {}
+    for name in arguments:
+        bits.setdefault(name, 1 << len(bits))
+    entry = (1 << len(bits)) - 1
+    # A name that is put aside and back (by an inlined comprehension) may come back unset.
+    shaky = {item.arg for item in items if isinstance(item, Instruction) and item.op == "LOAD_FAST_AND_CLEAR"}
+    places = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
+    handlers = list(_handlers(items, places))
+    surely: dict[int, int] = {}
+    waiting = [(0, entry)]
+
+    def arrive(index: int, mask: int) -> None:
+        old = surely.get(index)
+        if old is None or old & mask != old:
+            waiting.append((index, mask))
+
+    while waiting:
+        index, mask = waiting.pop()
+        while index < len(items):
+            old = surely.get(index)
+            if old is not None and old & mask == old:
+                break
+            mask = surely[index] = mask if old is None else old & mask
+            item = items[index]
+            if isinstance(item, Instruction):
+                if handlers[index] is not None:
+                    arrive(handlers[index], mask)  # type: ignore[arg-type]
+                if item.op == "STORE_FAST" and item.arg not in shaky:
+                    mask |= bits.setdefault(item.arg, 1 << len(bits))
+                elif item.op in _UNSETS:
+                    mask &= ~bits.setdefault(item.arg, 1 << len(bits))
+                label = target(item)
+                if label is not None:
+                    arrive(places[label], mask)
+                if item.op in FINAL:
+                    break
+            index += 1
+    return frozenset(
+        index
+        for index, item in enumerate(items)
+        if isinstance(item, Instruction) and item.op == "LOAD_FAST" and not surely.get(index, 0) & bits.get(item.arg, 0)
+    )
+
+
+def _handlers(items: Sequence[Item], places: dict[Label, int]) -> Iterator[int | None]:
+    """Per item, where it goes if it raises."""
+    open_regions: list[int] = []
+    for item in items:
+        if isinstance(item, RegionStart):
+            open_regions.append(places[item.handler])
+        elif isinstance(item, RegionEnd):
+            open_regions.pop()
+        yield open_regions[-1] if open_regions else None

@@ -37,20 +37,22 @@ class Decoder:
         self.code = code
         self.instructions: list[Instruction] = []
         self.index_at: list[int] = []  # per code unit: the instruction that is there, or the next one kept
-        self.labels: dict[int, Label] = {}  # by byte offset
+        self.jumps: list[tuple[Instruction, str | None, int]] = []  # their labels wait for what `target` will be
         self.fast, self.free = versions.slot_names(code)
         self.cells = frozenset(code.co_cellvars)
         self.offset = 0
         self.position: versions.Positions | None = None
         self.kwnames: tuple[str, ...] = ()  # KW_NAMES, waiting for its CALL
         self.in_prologue = True
+        self.raw_targets: frozenset[int] | None = None  # asked for seldom
         self.skip_pop = False  # the next POP_TOP belongs to what came before it
 
     def emit(self, op: str, arg: Any = None) -> None:
         self.instructions.append(Instruction(op, arg, self.position, self.offset))
 
-    def label(self, offset: int) -> Label:
-        return self.labels.setdefault(offset, Label())
+    def jump(self, op: str, key: str | None, target: int) -> None:
+        self.emit(op)
+        self.jumps.append((self.instructions[-1], key, target))
 
     def drop_last(self) -> Any:
         """Take back the last instruction, which the present one absorbs, and give its argument."""
@@ -58,7 +60,9 @@ class Decoder:
         return self.instructions.pop().arg
 
     def jumped_to_here(self) -> bool:
-        return self.offset in dis.findlabels(self.code.co_code)
+        if self.raw_targets is None:
+            self.raw_targets = frozenset(dis.findlabels(self.code.co_code))
+        return self.offset in self.raw_targets
 
     def run(self) -> Code:
         raw = self.code.co_code
@@ -82,8 +86,15 @@ class Decoder:
             self.offset = offset
             action(self, arg)
         self.index_at.append(len(self.instructions))
-        targets = {label: self.index_at[offset >> 1] for offset, label in self.labels.items()}
+        targets = self.resolve_jumps()
         return Code(self.instructions, targets, self.regions(targets), self.code)
+
+    def resolve_jumps(self) -> dict[Label, int]:
+        labels: dict[int, Label] = {}
+        for instruction, key, target in self.jumps:
+            label = labels.setdefault(self.index_at[target >> 1], Label())
+            instruction.arg = label if key is None else (key, label)
+        return {label: index for index, label in labels.items()}
 
     def regions(self, targets: dict[Label, int]) -> list[Region]:
         if not versions.EXCEPTION_TABLE:
@@ -256,11 +267,6 @@ def _target(d: Decoder, opcode: int, arg: int) -> int:
     return d.offset + 2 + 2 * versions.CACHES[opcode] + sign * arg
 
 
-def _jump_to(d: Decoder, op: str, key: str | None, target: int) -> None:
-    label = d.label(target)
-    d.emit(op, label if key is None else (key, label))
-
-
 SPECIAL: dict[str, Action] = {
     "LOAD_GLOBAL": _global,
     "LOAD_ATTR": _attr,
@@ -301,17 +307,17 @@ def _category(name: str, opcode: int) -> Action:
     op, key = rows.FAMILIES.get(name, (rows.RENAMED.get(name, name), None))
     resolve: Callable[[Decoder, int], Any]
     if opcode in versions.RELATIVE or opcode in versions.ABSOLUTE:
-        return lambda d, arg: _jump_to(d, op, key, _target(d, opcode, arg))
+        return lambda d, arg: d.jump(op, key, _target(d, opcode, arg))
     if opcode in dis.hasconst:
-        resolve = lambda d, arg: d.code.co_consts[arg]  # noqa: E731
+        resolve = lambda d, arg: d.code.co_consts[arg]
     elif opcode in dis.hasname:
-        resolve = lambda d, arg: d.code.co_names[arg]  # noqa: E731
+        resolve = lambda d, arg: d.code.co_names[arg]
     elif opcode in dis.haslocal:
-        resolve = lambda d, arg: d.fast[arg]  # noqa: E731
+        resolve = lambda d, arg: d.fast[arg]
     elif opcode in dis.hasfree:
-        resolve = lambda d, arg: d.free[arg]  # noqa: E731
+        resolve = lambda d, arg: d.free[arg]
     elif opcode in versions.HAS_ARG:
-        resolve = lambda d, arg: arg  # noqa: E731
+        resolve = lambda d, arg: arg
     else:
         return lambda d, arg: d.emit(op, key)
     if key is None:

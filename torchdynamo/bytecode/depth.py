@@ -7,11 +7,10 @@ disagree: such code would crash the interpreter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Union
 
 from bytecode import Instr, Label, TryBegin, TryEnd
 
-Raw = Union[Instr, Label, TryBegin, TryEnd]
+Raw = Instr | Label | TryBegin | TryEnd
 
 
 class DepthError(ValueError):

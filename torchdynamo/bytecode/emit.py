@@ -55,7 +55,8 @@ class Emitter:
         if versions.FOR_END:
             ends = [item.arg for item in self.items if isinstance(item, Instruction) and item.op == "FOR_ITER"]
             self.loop_ends = {label: package.Label() for label in ends}
-        for self.at, item in enumerate(self.items):
+        for index, item in enumerate(self.items):
+            self.at = index
             _WRITE[type(item)](self, item)
         return self.stream
 
@@ -118,22 +119,22 @@ class Emitter:
         return location
 
     def label(self, label: Label) -> None:
-        end = self.loop_ends.get(label)
-        if end is not None:
-            if self.stream and self.falls_through():
-                self.raw("JUMP_FORWARD", self.labels[label])
-            self.stream.append(end)
-            for name in versions.FOR_END:
-                self.raw(name)
+        if label in self.loop_ends:
+            self.loop_end(label)
         self.stream.append(self.labels[label])
 
-    def falls_through(self) -> bool:
-        for item in reversed(self.stream):
-            if isinstance(item, package.Instr):
-                return not item.is_final()
-            if isinstance(item, package.Label):
-                return True
-        return True
+    def loop_end(self, label: Label) -> None:
+        """What only FOR_ITER may run into; whoever else comes here passes it by."""
+        same_place: list[Raw] = []
+        while self.stream and type(self.stream[-1]) is package.Label:
+            same_place.append(self.stream.pop())
+        last = next((item for item in reversed(self.stream) if isinstance(item, (package.Instr, package.Label))), None)
+        if not (isinstance(last, package.Instr) and last.is_final()):
+            self.raw("JUMP_FORWARD", self.labels[label])
+        self.stream.append(self.loop_ends[label])
+        for name in versions.FOR_END:
+            self.raw(name)
+        self.stream += same_place
 
     def in_outermost_region(self) -> bool:
         """Is the one handler in reach the one that ends every generator (it turns StopIteration to RuntimeError)?"""

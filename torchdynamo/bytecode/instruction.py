@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import CodeType
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 from weakref import ref
 
 from torchdynamo.bytecode.versions import Positions
@@ -68,7 +68,7 @@ class RegionEnd:
         return f"RegionEnd({self.start.handler!r})"
 
 
-Item = Union[Instruction, Label, RegionStart, RegionEnd]
+Item = Instruction | Label | RegionStart | RegionEnd
 
 
 class Region(NamedTuple):

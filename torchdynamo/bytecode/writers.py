@@ -10,6 +10,7 @@ import dis
 from typing import Any
 
 import bytecode as package
+from bytecode import instr
 
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import Emitter, Writer
@@ -22,8 +23,24 @@ _OPPOSITE = {"true": "false", "false": "true", "none": "not none", "not none": "
 def _load_const(e: Emitter, value: Any) -> None:
     if value is AssertionError:
         e.raw("LOAD_ASSERTION_ERROR")
+    elif _is_return_const(e.neighbour(0), e.neighbour(1)):
+        e.raw("RETURN_CONST", e.constants.number(value))
     else:
         e.const(value)
+
+
+def _return(e: Emitter, _: None) -> None:
+    if not _is_return_const(e.neighbour(-1), e.neighbour(0)):
+        e.raw("RETURN_VALUE")
+
+
+def _is_return_const(first: Instruction, second: Instruction) -> bool:
+    return (
+        _HAS("RETURN_CONST")
+        and (first.op, second.op) == ("LOAD_CONST", "RETURN")
+        and first.arg is not AssertionError
+        and first.position == second.position
+    )
 
 
 def _load_fast(e: Emitter, name: str) -> None:
@@ -262,7 +279,7 @@ def _format(e: Emitter, arg: tuple[str, bool]) -> None:
 
 
 def _convert(e: Emitter, conversion: str) -> None:
-    e.raw("CONVERT_VALUE", package.FormatValue(rows.CONVERSIONS.index(conversion)))
+    e.raw("CONVERT_VALUE", instr.FormatValue(rows.CONVERSIONS.index(conversion)))
 
 
 def _unpack_ex(e: Emitter, arg: tuple[int, int]) -> None:
@@ -314,5 +331,6 @@ WRITERS: dict[str, Writer] = {
     "FORMAT": _format,
     "CONVERT": _convert,
     "UNPACK_EX": _unpack_ex,
+    "RETURN": _return,
     "YIELD": _yield,
 }

@@ -1,0 +1,98 @@
+"""Where control can go, and which instructions are loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from torchdynamo.bytecode.instruction import Code, Instruction, Label
+
+# These have no instruction after them.
+FINAL = frozenset({"JUMP", "RETURN", "RAISE", "RERAISE"})
+
+
+class Loop(NamedTuple):
+    """`start` is where each round begins, `end` the last jump back to it that is written in line.
+
+    `body`: every instruction that runs only as part of the loop: what lies between the two, and the handlers and
+    other code set aside that can be reached from nowhere else.
+    """
+
+    start: int
+    end: int
+    body: frozenset[int]
+
+
+def target(instruction: Instruction) -> Label | None:
+    """Where it may jump to."""
+    arg = instruction.arg
+    if type(arg) is tuple and arg:
+        arg = arg[-1]
+    return arg if type(arg) is Label else None
+
+
+def successors(code: Code) -> list[tuple[int, ...]]:
+    """Per instruction, those that can be next; handlers are not counted (`Code.lookup` knows them)."""
+    found = []
+    for index, instruction in enumerate(code.instructions):
+        following = () if instruction.op in FINAL else (index + 1,)
+        label = target(instruction)
+        found.append(following if label is None else (*following, code.targets[label]))
+    return found
+
+
+def reachable(
+    start: Iterable[int], step: Callable[[int], Iterable[int]], avoiding: frozenset[int] = frozenset()
+) -> set[int]:
+    """What can be got to from `start` without touching `avoiding`."""
+    seen = set(start) - avoiding
+    waiting = list(seen)
+    while waiting:
+        for index in step(waiting.pop()):
+            if index not in seen and index not in avoiding:
+                seen.add(index)
+                waiting.append(index)
+    return seen
+
+
+def loops(code: Code) -> list[Loop]:
+    """Outermost first, by where they start."""
+    if "loops" not in code.analyses:
+        code.analyses["loops"] = _loops(code)
+    found: list[Loop] = code.analyses["loops"]
+    return found
+
+
+def _loops(code: Code) -> list[Loop]:
+    normal = successors(code)
+    size = len(code.instructions)
+
+    def onward(index: int) -> tuple[int, ...]:
+        region = code.lookup(index)
+        return normal[index] if region is None else (*normal[index], region.handler)
+
+    backward: dict[int, list[int]] = {}
+    for index in range(size):
+        for following in normal[index]:
+            if following <= index:
+                backward.setdefault(following, []).append(index)
+    if not backward:
+        return []
+    before: list[list[int]] = [[] for _ in range(size + 1)]
+    for index in range(size):
+        for following in onward(index):
+            before[following].append(index)
+    in_line = reachable([0], normal.__getitem__)
+    found = []
+    for start, jumps in sorted(backward.items()):
+        elsewhere = reachable([0], onward, frozenset([start]))
+        rounds = [index for index in jumps if index not in elsewhere]  # else `start` can be jumped over: no loop
+        if not rounds:
+            continue
+        cycle = reachable(rounds, before.__getitem__, frozenset([start])) | {start}
+        end = max((index for index in rounds if index in in_line), default=start)
+        inside = cycle | {index for index in range(start, end + 1) if index not in elsewhere}
+        outside = reachable([0], onward, frozenset(inside - {start}))
+        inside |= set(range(size)) - outside - in_line - elsewhere
+        found.append(Loop(start, end, frozenset(inside)))
+    return sorted(found, key=lambda loop: (loop.start, -len(loop.body)))
