@@ -20,8 +20,10 @@ from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
 from torchdynamo.graph.errors import UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.mutation import Effects, note_effects
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.quiet import trying
+from torchdynamo.graph.recording import Record, recording_mode, storage_of
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -39,13 +41,15 @@ class GraphBuilder:
 
     def __init__(self) -> None:
         self.graph = torch.fx.Graph()
+        self.record = Record()
         self._last_placeholder: Node | None = None
+        self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
 
     @cached_property
     def fake_mode(self) -> FakeTensorMode:
         """The world the stand-ins live in."""
         quiet.install()
-        return torch_compat.make_fake_mode(torch_compat.make_shape_env())
+        return recording_mode(torch_compat.make_shape_env(), self.record)
 
     @cached_property
     def tracing_context(self) -> TracingContext:
@@ -66,6 +70,7 @@ class GraphBuilder:
             raise UnsupportedTensor(node.name, raised) from raised
         node.meta = {"example_value": fake, "source": origin, "static_input": static}
         self._last_placeholder = node
+        self._memory[node] = storage_of(fake)
         return node, fake
 
     def call(
@@ -140,7 +145,15 @@ class GraphBuilder:
             if node in remaining:
                 (previous.append if previous is not None else next(iter(self.graph.nodes)).prepend)(node)
                 previous = node
-        return torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        gm = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        note_effects(
+            gm, Effects(frozenset(node.name for node in self.mutated() if node in remaining), self.record.random)
+        )
+        return gm
+
+    def mutated(self) -> list[Node]:
+        """The inputs that operations so far may have written to."""
+        return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
 
 
 def examples(value: Any) -> Any:

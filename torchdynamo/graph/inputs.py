@@ -6,7 +6,7 @@ from torchdynamo.capture.source import Source
 from torchdynamo.graph.torch_compat import TorchSource
 
 
-class InputSource(TorchSource):  # type: ignore[misc]
+class InputSource(TorchSource):
     """A placeholder's origin, in the form torch's own parts ask for: a name that no other input of the graph has.
 
     It is `node.meta["source"]` of a placeholder; `path` is where the hook finds the tensor.

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch._guards import Source as TorchSource
+import torch._guards
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
 
+TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
 
 

@@ -1,0 +1,37 @@
+"""What a graph does besides computing its outputs: which inputs it writes to, whether it draws random numbers.
+
+Whoever calls a graph twice for one call of the user's, or with two names for the same memory, has to know.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch.fx
+
+_KEY = "torchdynamo_effects"
+
+
+class Effects(NamedTuple):
+    """Noted in the graph module's `meta` when the graph is finished."""
+
+    mutated: frozenset[str]  # names of placeholders whose memory may change
+    random: bool
+
+
+def note_effects(gm: torch.fx.GraphModule, effects: Effects) -> None:
+    """Keep what was seen while the graph was made."""
+    gm.meta[_KEY] = effects
+
+
+def effects_of(gm: torch.fx.GraphModule) -> Effects:
+    """What the graph does; a graph nobody watched may do anything."""
+    known = gm.meta.get(_KEY)
+    if isinstance(known, Effects):
+        return known
+    return Effects(frozenset(node.name for node in gm.graph.find_nodes(op="placeholder")), random=True)
+
+
+def mutated_inputs(gm: torch.fx.GraphModule) -> set[str]:
+    """The names of the inputs that the graph may write to, directly or through a view of the same memory."""
+    return set(effects_of(gm).mutated)

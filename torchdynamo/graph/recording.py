@@ -1,0 +1,103 @@
+"""Stand-ins that remember what was done to them.
+
+Which inputs a graph writes to cannot be read off its nodes: a write may go through a view, a `.data`, or a Python
+function that hides it. So the world of stand-ins itself notes, for every ATen operator that runs in it, the memory
+that is written and whether random numbers are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+
+class Record:
+    """What ran in one world."""
+
+    def __init__(self) -> None:
+        self.random = False
+        # By address; the storage is kept so that no other can get the same address.
+        self.written: dict[int, torch.UntypedStorage] = {}
+        self.everything_written = False  # something was written that has no storage to tell it by
+
+    def write(self, tensors: Iterable[Any]) -> None:
+        """These tensors' memory changes."""
+        for tensor in tensors:
+            if isinstance(tensor, torch.Tensor):
+                storage = storage_of(tensor)
+                if storage is None:
+                    self.everything_written = True
+                else:
+                    self.written[storage._cdata] = storage
+            elif isinstance(tensor, (tuple, list)):
+                self.write(tensor)
+
+    def wrote_to(self, storage: torch.UntypedStorage | None) -> bool:
+        """Whether this memory may have changed."""
+        return self.everything_written or storage is None or storage._cdata in self.written
+
+
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """The memory of a tensor; sparse ones and some subclasses have none to show."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+class _Effect:
+    """What one ATen operator does besides computing."""
+
+    __slots__ = ("random", "written")
+
+    def __init__(self, op: torch._ops.OpOverload) -> None:
+        self.random = torch.Tag.nondeterministic_seeded in op.tags
+        self.written = [
+            (index, argument.name)
+            for index, argument in enumerate(op._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ]
+
+
+@cache
+def _effect(op: Any) -> _Effect | None:
+    if not isinstance(op, torch._ops.OpOverload):
+        return None  # a higher-order operator: its body's operators come through here themselves
+    effect = _Effect(op)
+    return effect if effect.random or effect.written else None
+
+
+@cache
+def _mode_class() -> type[FakeTensorMode]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    class RecordingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+        record: Record
+
+        def __torch_dispatch__(
+            self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            effect = _effect(func)
+            if effect is not None:
+                self.record.random |= effect.random
+                self.record.write(
+                    args[index] if index < len(args) else kwargs.get(name) for index, name in effect.written
+                )
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    return RecordingMode
+
+
+def recording_mode(shape_env: ShapeEnv | None, record: Record) -> FakeTensorMode:
+    """A world of stand-ins that notes what happens in it."""
+    mode = _mode_class()(shape_env=shape_env)
+    mode.record = record  # type: ignore[attr-defined]
+    return mode
