@@ -1,0 +1,319 @@
+"""Every reason why a graph ends or a frame is left to Python: one row each, and how it is told.
+
+`title` is the first line of the message, `text` says what happened in the user's words, `hint` what to write
+instead. Fields in braces are filled by whoever breaks: mostly `name` (of what was called or read), `type`
+(of the value) and `what`; a field nobody filled reads as "it".
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Reason(NamedTuple):
+    """A row of the table."""
+
+    id: str
+    title: str
+    text: str
+    hint: str
+
+
+# Breaks: capture stops at one place of a frame, and the rest of the frame goes on from there.
+_BREAKS = (
+    Reason(
+        "data-dependent branch",
+        "generic_jump TensorVariable()",
+        "Which way this goes depends on a tensor's value, and while a graph is captured tensors have no values yet.",
+        "Compute both sides and choose with torch.where(condition, a, b), or use torch.cond(condition, f, g, inputs).",
+    ),
+    Reason(
+        "data-dependent value",
+        "{name} of a tensor",
+        "{name} turns a tensor into a Python number, and while a graph is captured tensors have no values yet.",
+        "Keep the value in a tensor, or set torchdynamo.config.capture_scalar_outputs = True if it is only computed with.",
+    ),
+    Reason(
+        "dynamic output shape",
+        "{name} has an output whose shape depends on values",
+        "How large the result of {name} is depends on what the tensor holds, so the graph cannot know the shape.",
+        "Use a form with a fixed shape (torch.where, masked_fill, a sum under a mask), or set "
+        "torchdynamo.config.capture_dynamic_output_shape_ops = True.",
+    ),
+    Reason(
+        "unknown call",
+        "call of {name}",
+        "{name} is not Python code that could be followed, and nothing is known about what it does.",
+        "Move the call before or after the tensor code, or, if it does nothing but compute on tensors, "
+        "mark it with torchdynamo.allow_in_graph.",
+    ),
+    Reason(
+        "builtin with effects",
+        "call of {name}",
+        "{name} acts on the world outside the program, which must happen each time it runs, not once at capture.",
+        "Move the call out of the compiled function, or guard it with `if not torchdynamo.is_compiling():`.",
+    ),
+    Reason(
+        "unsupported argument",
+        "a {type} where {what} was expected",
+        "This call was given a {type}, which cannot become an argument of a graph operation ({what}).",
+        "Pass tensors, numbers, strings, or lists, tuples and dicts of them.",
+    ),
+    Reason(
+        "unsupported operator",
+        "operator {name}",
+        "{name} failed or is not known for operands of these types: {what}.",
+        "Check that the line works outside the compiled function; if it does, write it with tensor operators.",
+    ),
+    Reason(
+        "unsupported instruction",
+        "{name} is not captured",
+        "The Python construct behind this line ({name}) is not captured yet.",
+        "Move the construct into a helper function outside the compiled code.",
+    ),
+    Reason(
+        "unsupported type",
+        "a value of type {type}",
+        "Values of type {type} cannot be followed, so nothing that depends on this one could be compiled.",
+        "Take what is needed out of the value (numbers, strings, tensors) before the compiled function is called.",
+    ),
+    Reason(
+        "unsupported method",
+        "{type}.{name}()",
+        "What the method {name} of {type} does is not known to the compiler.",
+        "Use another method of {type}, or call it before or after the tensor code.",
+    ),
+    Reason(
+        "unsupported attribute",
+        "attribute {name} of {type}",
+        "Reading {name} from a {type} runs code that cannot be followed, or gives a value that cannot be kept.",
+        "Read the attribute before the compiled function and pass its value in.",
+    ),
+    Reason(
+        "unsupported attribute write",
+        "setting {name} on {type}",
+        "The write to {name} of a {type} could not be held back and done after the graph.",
+        "Set the attribute after the compiled function, from what it returns.",
+    ),
+    Reason(
+        "uncaught exception",
+        "{type} is raised",
+        "The program raises {type} here, and an exception cannot come out of a graph.",
+        "Check the inputs before the compiled function is called.",
+    ),
+    Reason(
+        "user graph break",
+        "{name}() was called",
+        "The program itself asks for the graph to end here.",
+        "Remove the call if one graph is wanted.",
+    ),
+    Reason(
+        "disabled function",
+        "{name} is disabled",
+        "{name} is marked to run as plain Python (by torchdynamo.disable or torch.compiler.disable).",
+        "Remove the mark, or call {name} before or after the compiled function.",
+    ),
+    Reason(
+        "skipped function",
+        "{name} is skipped",
+        "{name} is marked not to be compiled itself (torchdynamo.skip), so it is called instead of followed.",
+        "Remove the mark if {name} is to be part of the graph.",
+    ),
+    Reason(
+        "disallowed function",
+        "{name} is not allowed in a graph",
+        "{name} was passed to torchdynamo.disallow_in_graph, so it runs in Python between two graphs.",
+        "Remove the call of disallow_in_graph, or move {name} out of the compiled function.",
+    ),
+    Reason(
+        "loop with a break",
+        "a loop that something breaks out of the graph",
+        "Inside this loop is something that ends a graph ({what}). The loop runs in Python; what it calls is compiled.",
+        "Move what ends the graph out of the loop, or put the loop's body into a function of its own.",
+    ),
+    Reason(
+        "unknown context manager",
+        "with {type}",
+        "What entering and leaving a {type} does is not known to the compiler.",
+        "Enter it around the compiled function instead of inside.",
+    ),
+    Reason(
+        "import in frame",
+        "import of {name}",
+        "Importing {name} runs code that is not part of the function, at a time that matters.",
+        "Import {name} at the top of the file.",
+    ),
+    Reason(
+        "unknown iterator",
+        "iteration over {type}",
+        "How many turns the loop takes is decided by a {type}, whose next item only running it can tell.",
+        "Make a list of the items before the compiled function and loop over that.",
+    ),
+    Reason(
+        "side effect not replayable",
+        "a change that cannot be made afterwards: {what}",
+        "A graph runs first and the changes the function makes come after it; this one cannot be made later ({what}).",
+        "Return the value and make the change in the caller.",
+    ),
+    Reason(
+        "inlining too deep",
+        "{name} calls too deep",
+        "Calls are nested deeper here than the compiler follows them.",
+        "Turn the recursion into a loop, or compile the inner function by itself.",
+    ),
+    Reason(
+        "frame inspects itself",
+        "{name} looks at the running frame",
+        "{name} would see the compiled frame's variables instead of the function's own.",
+        "Take the values by name instead of through {name}.",
+    ),
+)
+
+# Skips: a whole frame is left to Python.
+_SKIPS = (
+    Reason(
+        "generator",
+        "{name} is a generator",
+        "The body of a generator runs in pieces, between which its caller decides what happens.",
+        "Compile the function that loops over it: there a generator is followed to its end.",
+    ),
+    Reason(
+        "coroutine",
+        "{name} is a coroutine",
+        "An async function may be suspended at every await, so its body is not one piece of work.",
+        "Put the tensor code into a plain function, and await around it.",
+    ),
+    Reason(
+        "class body",
+        "the body of class {name}",
+        "A class statement runs once, to make the class; there is nothing to speed up.",
+        "Nothing needs to change.",
+    ),
+    Reason(
+        "module body",
+        "the top level of {name}",
+        "The top level of a file runs once; there is nothing to speed up.",
+        "Put the code into a function to have it compiled.",
+    ),
+    Reason(
+        "stdlib",
+        "{name} is part of Python's library",
+        "Frames of the standard library are not compiled by themselves, only as part of what calls them.",
+        "Nothing needs to change.",
+    ),
+    Reason(
+        "torch internals",
+        "{name} is part of PyTorch",
+        "Frames of PyTorch's own code are not compiled by themselves, only as part of what calls them.",
+        "Compile the function that calls {name}.",
+    ),
+    Reason(
+        "torchdynamo",
+        "{name} is part of torchdynamo",
+        "The compiler does not compile itself.",
+        "Nothing needs to change.",
+    ),
+    Reason(
+        "no tensors",
+        "{name} does nothing with tensors",
+        "The frame has no tensor operation, so there is no graph to make of it.",
+        "Nothing needs to change.",
+    ),
+    Reason(
+        "cache limit",
+        "{name} was compiled too often",
+        "{name} already has as many compiled versions as torchdynamo.config.cache_size_limit allows; "
+        "what kept changing: {what}.",
+        "Make the changing value a tensor, pass dynamic=True if it is a size, or raise the limit.",
+    ),
+    Reason(
+        "foreign mode",
+        "{what} is active",
+        "Another system watches every tensor operation right now ({what}), and a compiled graph would hide them from it.",
+        "Compile outside of it.",
+    ),
+    Reason(
+        "internal error",
+        "torchdynamo failed: {what}",
+        "A fault inside torchdynamo, not in your program ({what}). The function runs as plain Python.",
+        "Please report it, with what torchdynamo.config.suppress_errors = False prints.",
+    ),
+)
+
+REASONS: dict[str, Reason] = {row.id: row for row in _BREAKS + _SKIPS}
+SKIPS: frozenset[str] = frozenset(row.id for row in _SKIPS)
+
+
+class _Fields(dict[str, Any]):
+    """A field nobody filled must not turn a message into a crash."""
+
+    def __missing__(self, name: str) -> str:
+        return "it"
+
+
+def title(reason_id: str, **fields: Any) -> str:
+    """The first line of a reason's message."""
+    return REASONS[reason_id].title.format_map(_Fields(fields))
+
+
+def message(reason_id: str, **fields: Any) -> str:
+    """What happened, in a sentence."""
+    return REASONS[reason_id].text.format_map(_Fields(fields))
+
+
+def hint(reason_id: str, **fields: Any) -> str:
+    """What to write instead."""
+    return REASONS[reason_id].hint.format_map(_Fields(fields))
+
+
+def unsupported_text(
+    reason: str,
+    fields: Mapping[str, Any],
+    filename: str,
+    line: int | None,
+    function: str,
+    source_line: str,
+    column: int | None,
+    end_column: int | None,
+) -> str:
+    """The whole message of an `Unsupported`: what, where with a caret, why, what to write instead, the id.
+
+    Columns count bytes of the UTF-8 line, as code objects have them; `end_column` is None where the expression
+    goes on beyond the line.
+    """
+    lines = [
+        title(reason, **fields),
+        "Processing original code:",
+        f'  File "{filename}", line {"?" if line is None else line}, in {function}',
+    ]
+    if source_line.strip():
+        lines += _quote(source_line, column, end_column)
+    lines += [
+        "",
+        f"Why: {message(reason, **fields)}",
+        f"Instead: {hint(reason, **fields)}",
+        f"Reason: {reason}",
+    ]
+    return "\n".join(lines)
+
+
+def _quote(source_line: str, column: int | None, end_column: int | None) -> list[str]:
+    """The user's line, and carets under the part that is meant (all of it, where columns are unknown)."""
+    raw = source_line.encode()
+    text = source_line.strip()
+    begin = len(raw) - len(source_line.lstrip().encode())  # where the text begins in the raw line
+    start = begin if column is None else max(column, begin)
+    stop = begin + len(text.encode()) if end_column is None or column is None else end_column
+    before = raw[begin:start].decode(errors="replace")
+    marked = raw[start:stop].decode(errors="replace").rstrip()
+    pad = "".join("\t" if char == "\t" else " " * _width(char) for char in before)
+    return [f"    {text}", f"    {pad}{'^' * max(1, sum(map(_width, marked)))}"]
+
+
+def _width(char: str) -> int:
+    """Terminal columns of a character: wide ones take two, combining ones none."""
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
