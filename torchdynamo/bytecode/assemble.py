@@ -18,6 +18,7 @@ from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw, stack_size
 from torchdynamo.bytecode.emit import Emitter
 from torchdynamo.bytecode.instruction import Item
+from torchdynamo.bytecode.qualnames import qualname_of, remember_qualname
 from torchdynamo.bytecode.writers import WRITERS
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -79,11 +80,14 @@ def assemble(
     emitter = Emitter(items, constants, made.cellvars, made.freevars, local, arguments, WRITERS)
     made += [*_prologue(made, suspends), *emitter.run()]
     size = stack_size(made, versions.GENERATOR_DEPTH * suspends)
-    return constants.fill(made.to_code(stacksize=size, compute_exception_stack_depths=False))
+    code = constants.fill(made.to_code(stacksize=size, compute_exception_stack_depths=False))
+    if versions.FUNCTION_TAKES_QUALNAME:
+        remember_qualname(code, made.qualname)
+    return code
 
 
 def _qualname(like: CodeType, name: str | None) -> str:
-    qualname: str = getattr(like, "co_qualname", like.co_name)
+    qualname = qualname_of(like)
     return qualname if name is None else qualname[: -len(like.co_name)] + name
 
 

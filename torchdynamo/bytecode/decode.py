@@ -14,7 +14,8 @@ from weakref import ref
 
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.instruction import Code, Instruction, Label, Region
-from torchdynamo.bytecode.regions import block_regions, table_entries
+from torchdynamo.bytecode.qualnames import remember_qualname
+from torchdynamo.bytecode.regions import block_entries, table_entries
 
 _decoded: dict[int, tuple[ref[CodeType], Code]] = {}
 
@@ -86,8 +87,7 @@ class Decoder:
             self.offset = offset
             action(self, arg)
         self.index_at.append(len(self.instructions))
-        targets = self.resolve_jumps()
-        return Code(self.instructions, targets, self.regions(targets), self.code)
+        return Code(self.instructions, self.resolve_jumps(), self.regions(), self.code)
 
     def resolve_jumps(self) -> dict[Label, int]:
         labels: dict[int, Label] = {}
@@ -96,14 +96,13 @@ class Decoder:
             instruction.arg = label if key is None else (key, label)
         return {label: index for index, label in labels.items()}
 
-    def regions(self, targets: dict[Label, int]) -> list[Region]:
-        if not versions.EXCEPTION_TABLE:
-            return block_regions(self.instructions, targets)
+    def regions(self) -> list[Region]:
+        entries = table_entries if versions.EXCEPTION_TABLE else block_entries
         found = []
-        for start, end, handler, depth, lasti in table_entries(self.code):
-            region = Region(self.index_at[start], self.index_at[end], self.index_at[handler], depth, lasti)
-            if region.start < region.end:  # else it held nothing but what is dropped
-                found.append(region)
+        for entry in entries(self.code):
+            start, end, handler = (self.index_at[unit] for unit in entry[:3])
+            if start < end:  # else it held nothing but what is dropped
+                found.append(Region(start, end, handler, entry.depth, entry.lasti))
         return found
 
 
@@ -191,8 +190,9 @@ def _call_ex(d: Decoder, arg: int) -> None:
 
 
 def _make_function(d: Decoder, arg: int) -> None:
-    if not versions.EXCEPTION_TABLE:  # the qualified name lies on top of the code: `emit` puts it back
-        d.drop_last()
+    if versions.FUNCTION_TAKES_QUALNAME:
+        qualname = d.drop_last()
+        remember_qualname(d.instructions[-1].arg, qualname)
     elif "SET_FUNCTION_ATTRIBUTE" in versions.OPCODES:
         arg = 0
     d.emit("MAKE_FUNCTION", tuple(part for bit, part in enumerate(rows.FUNCTION_PARTS) if arg >> bit & 1))

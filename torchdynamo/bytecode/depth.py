@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bytecode import Instr, Label, TryBegin, TryEnd
+from bytecode.instr import Instr, Label, TryBegin, TryEnd
+
+from torchdynamo.bytecode import versions
 
 Raw = Instr | Label | TryBegin | TryEnd
 
@@ -31,10 +33,10 @@ class _Walk:
             index, depth = waiting.pop()
             while index < len(self.stream):
                 known = self.depth[index]
-                if known is not None:
-                    if known != depth:
-                        raise DepthError(f"stack depth {known} or {depth} at {self.stream[index]!r} ({index})")
+                if known is not None and (known == depth or not versions.EFFECTS_EXACT and known > depth):
                     break
+                if known is not None and versions.EFFECTS_EXACT:
+                    raise DepthError(f"stack depth {known} or {depth} at {self.stream[index]!r} ({index})")
                 self.depth[index] = depth
                 item = self.stream[index]
                 index += 1

@@ -111,7 +111,7 @@ class Emitter:
         return versions.CLOSURE_IS_FAST and name in self.cells and name not in self.varnames
 
     def where(self, position: versions.Positions | None) -> InstrLocation | None:
-        if position is None:
+        if position is None or position.lineno is None and not versions.LINE_CAN_BE_NONE:
             return None  # that of the instruction before
         location = self._locations.get(position)
         if location is None:
@@ -145,11 +145,15 @@ class Emitter:
         return isinstance(item, Instruction) and item.op == "INTRINSIC" and item.arg == "STOPITERATION_ERROR"
 
     def region_start(self, start: RegionStart) -> None:
+        if not versions.EXCEPTION_TABLE:
+            return self.raw("SETUP_FINALLY", self.labels[start.handler])
         if self.open:
             self._close(self.open[-1][1])
         self._begin(start)
 
     def region_end(self, end: RegionEnd) -> None:
+        if not versions.EXCEPTION_TABLE:
+            return self.raw("POP_BLOCK")
         start, begun = self.open.pop()
         if start is not end.start:
             raise ValueError(f"{end!r} does not end the region that is open, {start!r}")

@@ -9,6 +9,8 @@ from torchdynamo.bytecode.instruction import Code, Instruction, Label
 
 # These have no instruction after them.
 FINAL = frozenset({"JUMP", "RETURN", "RAISE", "RERAISE"})
+# These name a handler, which is a Region's business.
+_SETUPS = frozenset({"SETUP_FINALLY", "WITH_ENTER", "SETUP_ASYNC_WITH"})
 
 
 class Loop(NamedTuple):
@@ -36,7 +38,7 @@ def successors(code: Code) -> list[tuple[int, ...]]:
     found = []
     for index, instruction in enumerate(code.instructions):
         following = () if instruction.op in FINAL else (index + 1,)
-        label = target(instruction)
+        label = None if instruction.op in _SETUPS else target(instruction)
         found.append(following if label is None else (*following, code.targets[label]))
     return found
 

@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
 
-from torchdynamo.bytecode.versions import Positions
+from torchdynamo.bytecode.versions import EXCEPTION_TABLE, Positions
 
 
 class Label:
@@ -130,11 +130,12 @@ class Code:
     def items(self) -> list[Item]:
         """The stream `assemble` takes: the same instruction objects, with labels and region marks in place."""
         labels_at = self.labels_at()
-        for region in self.regions:
+        regions = self.regions if EXCEPTION_TABLE else []  # else SETUP_FINALLY and POP_BLOCK are in the stream
+        for region in regions:
             labels_at.setdefault(region.handler, [Label()])
         starts = {region.start: RegionStart(labels_at[region.handler][0], region.lasti, region.depth)
-                  for region in self.regions}  # fmt: skip
-        ends = {region.end: starts[region.start] for region in self.regions}
+                  for region in regions}  # fmt: skip
+        ends = {region.end: starts[region.start] for region in regions}
         stream: list[Item] = []
         for index in range(len(self.instructions) + 1):
             if index in ends:

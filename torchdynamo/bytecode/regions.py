@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterator
 from types import CodeType
+from typing import NamedTuple
 
-from torchdynamo.bytecode.instruction import Instruction, Label, Region
+# What the block stack's handlers find pushed: the exception being handled before, and the new one, as triples.
+_PUSHED = 6
+# SETUP instruction -> how far below the top its block begins
+_SETUPS = {"SETUP_FINALLY": 0, "SETUP_WITH": 0, "SETUP_ASYNC_WITH": 1}
+_FINAL = frozenset({"JUMP_FORWARD", "JUMP_ABSOLUTE", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 
 
-def table_entries(code: CodeType) -> Iterator[tuple[int, int, int, int, bool]]:
-    """(start, end, handler, depth, lasti) in table order; places in code units, end not included."""
+class Entry(NamedTuple):
+    """One try range; places are code units, `end` is not included."""
+
+    start: int
+    end: int
+    handler: int
+    depth: int
+    lasti: bool
+
+
+def table_entries(code: CodeType) -> Iterator[Entry]:
+    """In table order."""
     units = iter(code.co_exceptiontable)  # type: ignore[attr-defined, unused-ignore]
 
     def number(first: int) -> int:
@@ -21,8 +37,46 @@ def table_entries(code: CodeType) -> Iterator[tuple[int, int, int, int, bool]]:
 
     for first in units:
         start, length, handler, depth = number(first), *(number(next(units)) for _ in range(3))
-        yield start, start + length, handler, depth >> 1, bool(depth & 1)
+        yield Entry(start, start + length, handler, depth >> 1, bool(depth & 1))
 
 
-def block_regions(instructions: list[Instruction], targets: dict[Label, int]) -> list[Region]:
-    return []
+class _Block(NamedTuple):
+    handler: int | None  # None: the block of a handler that is running
+    depth: int
+
+
+def block_entries(code: CodeType) -> Iterator[Entry]:
+    """What the SETUP and POP_BLOCK instructions come to, by following every path from the start."""
+    instructions = {instruction.offset: instruction for instruction in dis.get_instructions(code)}
+    blocks_at: dict[int, tuple[_Block, ...]] = {}
+    waiting: list[tuple[int, int, tuple[_Block, ...]]] = [(0, 0, ())]
+    while waiting:
+        offset, depth, blocks = waiting.pop()
+        while offset in instructions and offset not in blocks_at:
+            blocks_at[offset] = blocks
+            instruction = instructions[offset]
+            name, opcode, arg = instruction.opname, instruction.opcode, instruction.arg
+            if name in _SETUPS:
+                block = _Block(instruction.argval, depth - _SETUPS[name])
+                waiting.append((instruction.argval, block.depth + _PUSHED, (*blocks, _Block(None, block.depth))))
+                blocks = (*blocks, block)
+            elif opcode in dis.hasjrel or opcode in dis.hasjabs:
+                waiting.append((instruction.argval, depth + dis.stack_effect(opcode, arg, jump=True), blocks))
+            elif name in ("POP_BLOCK", "POP_EXCEPT", "END_ASYNC_FOR"):
+                blocks = blocks[:-1]
+            if name in _FINAL:
+                break
+            depth += 0 if name == "GEN_START" else dis.stack_effect(opcode, arg, jump=False)
+            offset += 2
+    return _ranges(blocks_at)
+
+
+def _ranges(blocks_at: dict[int, tuple[_Block, ...]]) -> Iterator[Entry]:
+    """Neighbours with the same innermost block are one range."""
+    start, current = 0, None
+    for offset in range(0, max(blocks_at) + 4, 2):
+        block = next((block for block in reversed(blocks_at.get(offset, ())) if block.handler is not None), None)
+        if block != current:
+            if current is not None and current.handler is not None:
+                yield Entry(start >> 1, offset >> 1, current.handler >> 1, current.depth, False)
+            start, current = offset, block

@@ -5,6 +5,8 @@ What needs more than a row (a call, a comparison, a try block) is in `decode` an
 
 from __future__ import annotations
 
+from torchdynamo.bytecode import versions
+
 # raw name -> canonical name; the argument is resolved by its category (constant, name, local, jump, ...)
 RENAMED = {
     "POP_TOP": "POP",
@@ -23,7 +25,6 @@ RENAMED = {
     "BEFORE_WITH": "WITH_ENTER",
     "SETUP_WITH": "WITH_ENTER",
     "BEFORE_ASYNC_WITH": "ASYNC_WITH_ENTER",
-    "SETUP_ASYNC_WITH": "ASYNC_WITH_ENTER",
     "WITH_EXCEPT_START": "WITH_EXIT",
     "JUMP_FORWARD": "JUMP",
     "JUMP_ABSOLUTE": "JUMP",
@@ -31,6 +32,10 @@ RENAMED = {
     "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
     "ROT_N": "ROTATE",
 }
+
+# The same, for raw names that mean something else in a version: these push whether they matched, too.
+if versions.MATCH_PUSHES_BOOL:
+    RENAMED |= {"MATCH_CLASS": "MATCH_CLASS_BOOL", "MATCH_KEYS": "MATCH_KEYS_BOOL"}
 
 _BINARY = {"ADD": "+", "AND": "&", "FLOOR_DIVIDE": "//", "LSHIFT": "<<", "MATRIX_MULTIPLY": "@", "MULTIPLY": "*",
            "MODULO": "%", "OR": "|", "POWER": "**", "RSHIFT": ">>", "SUBTRACT": "-", "TRUE_DIVIDE": "/",

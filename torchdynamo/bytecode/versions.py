@@ -40,6 +40,16 @@ LOAD_FAST_TRUSTS = V312
 # Exception handlers find one object on the stack (and the block stack is gone) since 3.11.
 EXCEPTION_TABLE = V311
 
+# MATCH_CLASS and MATCH_KEYS push their answer and whether there is one.
+MATCH_PUSHES_BOOL = not V311
+# MAKE_FUNCTION finds the qualified name on the stack; later code objects hold it.
+FUNCTION_TAKES_QUALNAME = not V311
+# What `dis` says of the stack is exact, and not an upper bound (SETUP_WITH's handler).
+EFFECTS_EXACT = V311
+
+# An instruction can be on no line at all (the package's older line table would lose the lines that follow).
+LINE_CAN_BE_NONE = V311
+
 # COMPARE_OP keeps the operator above its cache mask, and from 3.13 above a "make it a bool" flag.
 COMPARE_SHIFT = 5 if V313 else 4 if V312 else 0
 COMPARE_TO_BOOL = 16 if V313 else 0

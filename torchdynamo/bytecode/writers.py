@@ -15,6 +15,7 @@ from bytecode import instr
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import Emitter, Writer
 from torchdynamo.bytecode.instruction import Instruction, Label
+from torchdynamo.bytecode.qualnames import qualname_of
 
 _HAS = versions.OPCODES.__contains__
 _OPPOSITE = {"true": "false", "false": "true", "none": "not none", "not none": "none"}
@@ -153,10 +154,22 @@ def _intrinsic(e: Emitter, name: str) -> None:
 def _copy(e: Emitter, depth: int) -> None:
     if _HAS("COPY"):
         return e.raw("COPY", depth)
+    if depth == 1:
+        return e.raw("DUP_TOP")
+    if depth == 2 and (_copies_before(e) % 2 or _copies_two(e.neighbour(1))):  # the second of a pair is silent
+        return None if _copies_before(e) % 2 else e.raw("DUP_TOP_TWO")
     for _ in range(depth - 1):
         _rotate(e, depth)
     e.raw("DUP_TOP")
     _rotate(e, depth + 1)
+
+
+def _copies_two(item: Instruction) -> bool:
+    return item.op == "COPY" and item.arg == 2
+
+
+def _copies_before(e: Emitter) -> int:
+    return next(count for count in range(e.at + 1) if not _copies_two(e.neighbour(-1 - count)))
 
 
 def _swap(e: Emitter, depth: int) -> None:
@@ -261,6 +274,8 @@ def _make_function(e: Emitter, parts: tuple[str, ...]) -> None:
         for flag in reversed(flags):
             e.raw("SET_FUNCTION_ATTRIBUTE", flag)
     else:
+        if versions.FUNCTION_TAKES_QUALNAME:
+            e.const(qualname_of(e.neighbour(-1).arg))
         e.raw("MAKE_FUNCTION", sum(flags))
 
 
