@@ -1,0 +1,137 @@
+"""Builds `torchdynamo._native`.
+
+    pip install -e . --no-build-isolation      the usual way: built against the torch that is installed here
+    python setup.py build_ext --inplace        while working on the C files
+
+What can be asked of it, by environment variables:
+
+    TORCHDYNAMO_DEBUG=1             -O0 -g -UNDEBUG: C asserts are on
+    TORCHDYNAMO_SANITIZE=address    the same, under AddressSanitizer (docs/native.md says how to run it)
+    TORCHDYNAMO_HOOK_ONLY=1         leave out the files that need torch: the hook alone, for a Python that has no torch
+    TORCHDYNAMO_BUILD_LIB=DIR       put the extension there, instead of beside the package
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+CSRC = Path("torchdynamo/hook/csrc")
+SUPPORTED = ((3, 10), (3, 13))
+HOOK_ONLY = os.environ.get("TORCHDYNAMO_HOOK_ONLY") == "1"
+SANITIZE = os.environ.get("TORCHDYNAMO_SANITIZE", "")
+DEBUG = os.environ.get("TORCHDYNAMO_DEBUG") == "1" or bool(SANITIZE)
+
+
+def refuse(why: str, what_to_do: str) -> None:
+    raise SystemExit(f"torchdynamo cannot be built here: {why}.\n{what_to_do}")
+
+
+def check_python() -> None:
+    low, high = SUPPORTED
+    if not low <= sys.version_info[:2] <= high or sys.implementation.name != "cpython":
+        refuse(
+            f"it needs CPython {low[0]}.{low[1]} to {high[0]}.{high[1]}, and this is "
+            f"{sys.implementation.name} {sys.version.split()[0]}",
+            "Make a virtual environment with one of those, e.g. `python3.11 -m venv .venv`.",
+        )
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        refuse("free-threaded Python is not supported", "Use the ordinary build of the same version.")
+
+
+def check_compiler(variable: str, what: str) -> None:
+    command = os.environ.get(variable) or sysconfig.get_config_var(variable) or "g++"
+    program = shlex.split(command)[0]
+    if shutil.which(program) is None:
+        refuse(f"no {what} compiler ({program} is not on PATH)", "Install one, e.g. `apt install g++`, or set " + variable)
+
+
+def check_torch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        refuse(
+            "torch is not installed in this environment",
+            "Install torch first, then build with `pip install -e . --no-build-isolation`.",
+        )
+
+
+def compile_flags() -> list[str]:
+    flags = ["-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
+    flags += ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2"]
+    if SANITIZE:
+        flags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
+    return flags
+
+
+def sources(*suffixes: str) -> list[str]:
+    found = sorted(path for path in (ROOT / CSRC).iterdir() if path.suffix in suffixes)
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+def compile_as_c(command: build_ext, extension: Extension) -> None:
+    """Files that include CPython's internals must reach the C compiler; torch's build sends every source to g++."""
+    plain = [source for source in extension.sources if source.endswith(".c")]
+    extension.sources = [source for source in extension.sources if source not in plain]
+    compiler = command.compiler
+    unpatched = type(compiler).compile
+    extension.extra_objects = unpatched(
+        compiler,
+        plain,
+        output_dir=command.build_temp,
+        macros=extension.define_macros,
+        include_dirs=extension.include_dirs,
+        extra_postargs=[*extension.extra_compile_args, "-std=gnu11"],
+        depends=extension.depends,
+    )
+
+
+def extension_arguments(torch_version: str) -> dict[str, Any]:
+    return {
+        "name": "torchdynamo._native",
+        "include_dirs": [str(ROOT / CSRC)],
+        "depends": sources(".h"),
+        "define_macros": [("TD_TORCH_VERSION", f'"{torch_version}"')],
+        "extra_compile_args": compile_flags(),
+        "extra_link_args": [f"-fsanitize={SANITIZE}"] if SANITIZE else [],
+    }
+
+
+def hook_only() -> tuple[Extension, type[build_ext]]:
+    arguments = extension_arguments("")
+    arguments["define_macros"].append(("TD_HOOK_ONLY", "1"))
+    return Extension(sources=sources(".c"), **arguments), build_ext
+
+
+def full() -> tuple[Extension, type[build_ext]]:
+    check_torch()
+    import torch
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+    class BuildNative(BuildExtension):  # type: ignore[misc]
+        def build_extension(self, ext: Extension) -> None:
+            compile_as_c(self, ext)
+            super().build_extension(ext)
+
+    return CppExtension(sources=sources(".c", ".cpp"), **extension_arguments(torch.__version__)), BuildNative
+
+
+def main() -> None:
+    check_python()
+    check_compiler("CC", "C")
+    if not HOOK_ONLY:
+        check_compiler("CXX", "C++")
+    extension, command = hook_only() if HOOK_ONLY else full()
+    options = {"build_ext": {"build_lib": os.environ["TORCHDYNAMO_BUILD_LIB"]}} if "TORCHDYNAMO_BUILD_LIB" in os.environ else {}
+    setup(ext_modules=[extension], cmdclass={"build_ext": command}, options=options)
+
+
+main()

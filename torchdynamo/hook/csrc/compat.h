@@ -1,0 +1,389 @@
+/* Every fact about a CPython version that the hook rests on. C only: g++ does not take CPython's internal headers. */
+#ifndef TORCHDYNAMO_COMPAT_H
+#define TORCHDYNAMO_COMPAT_H
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_BUILD_CORE
+#define Py_BUILD_CORE 1
+#endif
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030E0000
+#error "torchdynamo needs CPython 3.10 to 3.13"
+#endif
+#ifdef Py_GIL_DISABLED
+#error "torchdynamo does not support free-threaded CPython"
+#endif
+
+#include <frameobject.h>
+#if PY_VERSION_HEX >= 0x030B0000
+#include <internal/pycore_dict.h>
+#include <internal/pycore_frame.h>
+#include <internal/pycore_object.h>
+#include <opcode.h>
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+#include <internal/pycore_setobject.h>
+#endif
+
+#include "native.h"
+
+#define TD_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TD_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* ---- The extra slot of code objects -------------------------------------------------------------------------- */
+
+#if PY_VERSION_HEX >= 0x030C0000
+#define TD_REQUEST_EXTRA PyUnstable_Eval_RequestCodeExtraIndex
+#define TD_SET_EXTRA PyUnstable_Code_SetExtra
+#else
+#define TD_REQUEST_EXTRA _PyEval_RequestCodeExtraIndex
+#define TD_SET_EXTRA _PyCode_SetExtra
+#endif
+
+/* What co_extra points to: private to codeobject.c, and the same from 3.6 to 3.13. */
+typedef struct {
+    Py_ssize_t size;
+    void *slots[1];
+} TdCodeExtra;
+
+static inline void *td_code_extra(PyCodeObject *code, Py_ssize_t index)
+{
+    TdCodeExtra *extra = (TdCodeExtra *)code->co_extra;
+    return extra != NULL && extra->size > index ? extra->slots[index] : NULL;
+}
+
+/* ---- Frames ---------------------------------------------------------------------------------------------------- */
+
+#if PY_VERSION_HEX >= 0x030B0000
+
+typedef struct _PyInterpreterFrame TdRawFrame;
+
+#if PY_VERSION_HEX >= 0x030D0000
+#define TD_FRAME_CODE(frame) ((PyCodeObject *)(frame)->f_executable)
+#define TD_SET_FRAME_CODE(frame, code) ((frame)->f_executable = (PyObject *)(code))
+#define TD_FRAME_FUNC(frame) ((frame)->f_funcobj)
+#define TD_FRAME_NEXT(frame) ((frame)->instr_ptr)
+#define TD_SET_FRAME_NEXT(frame, where) ((frame)->instr_ptr = (where))
+#elif PY_VERSION_HEX >= 0x030C0000
+#define TD_FRAME_CODE(frame) ((frame)->f_code)
+#define TD_SET_FRAME_CODE(frame, code) ((frame)->f_code = (code))
+#define TD_FRAME_FUNC(frame) ((frame)->f_funcobj)
+#define TD_FRAME_NEXT(frame) ((frame)->prev_instr + 1)
+#define TD_SET_FRAME_NEXT(frame, where) ((frame)->prev_instr = (where)-1)
+#else
+#define TD_FRAME_CODE(frame) ((frame)->f_code)
+#define TD_SET_FRAME_CODE(frame, code) ((frame)->f_code = (code))
+#define TD_FRAME_FUNC(frame) ((PyObject *)(frame)->f_func)
+#define TD_FRAME_NEXT(frame) ((frame)->prev_instr + 1)
+#define TD_SET_FRAME_NEXT(frame, where) ((frame)->prev_instr = (where)-1)
+#endif
+
+/* True when the frame has not run anything: not a generator resumed, nor one being thrown into. */
+static inline int td_frame_at_start(TdRawFrame *frame, PyCodeObject *code)
+{
+    return TD_FRAME_NEXT(frame) == _PyCode_CODE(code) && frame->owner == FRAME_OWNED_BY_THREAD;
+}
+
+static inline Py_ssize_t td_code_framesize(PyCodeObject *code)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return code->co_framesize;
+#else
+    return (Py_ssize_t)FRAME_SPECIALS_SIZE + code->co_nlocalsplus + code->co_stacksize;
+#endif
+}
+
+static inline int td_frame_open(TdRawFrame *frame, TdFrame *view)
+{
+    view->localsplus = frame->localsplus;
+    view->globals = frame->f_globals;
+    view->builtins = frame->f_builtins;
+    view->func = TD_FRAME_FUNC(frame);
+    view->code = TD_FRAME_CODE(frame);
+    return 0;
+}
+
+static inline void td_frame_close(TdFrame *view) { (void)view; }
+
+static inline int td_frame_is_call_of(TdRawFrame *frame, PyObject *func) { return TD_FRAME_FUNC(frame) == func; }
+
+/* Make a frame that has not started one of `code`: 1 when done, 0 when there is no room for it here.
+ * The frame is the last thing on the data stack, so it can grow in place. A generator's heap frame, though, is sized
+ * by its function's own code, so a generator cannot grow. */
+static inline int td_frame_swap(PyThreadState *tstate, TdRawFrame *frame, PyCodeObject *code, Py_ssize_t nargs)
+{
+    PyCodeObject *old = TD_FRAME_CODE(frame);
+    PyObject **base = (PyObject **)frame;
+    Py_ssize_t old_size = td_code_framesize(old), size = td_code_framesize(code);
+    if (size > old_size && (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)))
+        return 0;
+    if (base + old_size == tstate->datastack_top) {
+        if (size - old_size >= tstate->datastack_limit - tstate->datastack_top)
+            return 0;
+        tstate->datastack_top = base + size;
+    }
+    else if (size > old_size)
+        return 0;
+    for (Py_ssize_t i = nargs; i < code->co_nlocalsplus; i++)
+        frame->localsplus[i] = NULL;
+    frame->stacktop = code->co_nlocalsplus;
+    TD_SET_FRAME_CODE(frame, (PyCodeObject *)Py_NewRef((PyObject *)code));
+    TD_SET_FRAME_NEXT(frame, _PyCode_CODE(code));
+#if PY_VERSION_HEX >= 0x030C0000
+    frame->return_offset = 0;
+#endif
+    Py_DECREF(old);
+    return 1;
+}
+
+static inline void td_frame_store(TdRawFrame *frame, Py_ssize_t slot, PyObject *value)
+{
+    frame->localsplus[slot] = value;
+}
+
+/* May we end this frame without running it? Not if somebody has made a frame object of it. */
+static inline int td_frame_discardable(TdRawFrame *frame) { return frame->frame_obj == NULL; }
+
+/* End a frame that never ran. From 3.12 the evaluator frees the frame it was given; before, its caller does. */
+static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject **base = (PyObject **)frame;
+    for (int i = 0; i < frame->stacktop; i++)
+        Py_XDECREF(frame->localsplus[i]);
+    Py_XDECREF(frame->f_locals);
+    Py_DECREF(TD_FRAME_FUNC(frame));
+    Py_DECREF(TD_FRAME_CODE(frame));
+    _PyStackChunk *chunk = tstate->datastack_chunk;
+    if (base != &chunk->data[0]) {
+        tstate->datastack_top = base;
+        return;
+    }
+    PyObjectArenaAllocator arena;
+    PyObject_GetArenaAllocator(&arena);
+    _PyStackChunk *previous = chunk->previous;
+    tstate->datastack_top = &previous->data[previous->top];
+    tstate->datastack_chunk = previous;
+    arena.free(arena.ctx, chunk, chunk->size);
+    tstate->datastack_limit = (PyObject **)(((char *)previous) + previous->size);
+#else
+    (void)tstate;
+    (void)frame;
+#endif
+}
+
+#else /* 3.10: a frame is a heap object of fixed size, its cells are made, and it does not know its function */
+
+typedef PyFrameObject TdRawFrame;
+
+#define TD_FRAME_CODE(frame) ((frame)->f_code)
+
+static inline int td_frame_at_start(TdRawFrame *frame, PyCodeObject *code)
+{
+    return frame->f_lasti == -1 && frame->f_state == FRAME_CREATED && frame->f_gen == NULL;
+}
+
+/* The arguments as they were passed, and a function that holds the frame's free variables. */
+static inline int td_frame_open(TdRawFrame *frame, TdFrame *view)
+{
+    PyCodeObject *code = frame->f_code;
+    Py_ssize_t cells = PyTuple_GET_SIZE(code->co_cellvars), frees = PyTuple_GET_SIZE(code->co_freevars);
+    PyObject **slots = frame->f_localsplus;
+    view->func = PyFunction_New((PyObject *)code, frame->f_globals);
+    view->localsplus = PyMem_Calloc(code->co_nlocals + cells + frees + 1, sizeof(PyObject *));
+    PyObject *closure = frees ? PyTuple_New(frees) : NULL;
+    if (view->func == NULL || view->localsplus == NULL || (frees && closure == NULL))
+        goto failed;
+    for (Py_ssize_t i = 0; i < code->co_nlocals; i++)
+        view->localsplus[i] = slots[i];
+    for (Py_ssize_t i = 0; code->co_cell2arg != NULL && i < cells; i++)
+        if (code->co_cell2arg[i] != CO_CELL_NOT_AN_ARG)
+            view->localsplus[code->co_cell2arg[i]] = PyCell_GET(slots[code->co_nlocals + i]);
+    for (Py_ssize_t i = 0; i < frees; i++)
+        PyTuple_SET_ITEM(closure, i, Py_NewRef(slots[code->co_nlocals + cells + i]));
+    if (closure != NULL && PyFunction_SetClosure(view->func, closure) < 0)
+        goto failed;
+    Py_XDECREF(closure);
+    view->globals = frame->f_globals;
+    view->builtins = frame->f_builtins;
+    view->code = code;
+    return 0;
+failed:
+    Py_XDECREF(closure);
+    Py_XDECREF(view->func);
+    PyMem_Free(view->localsplus);
+    return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
+}
+
+static inline void td_frame_close(TdFrame *view)
+{
+    PyMem_Free(view->localsplus);
+    Py_DECREF(view->func);
+}
+
+static inline int td_frame_is_call_of(TdRawFrame *frame, PyObject *func)
+{
+    return (PyObject *)frame->f_code == PyFunction_GET_CODE(func);
+}
+
+static inline int td_frame_swap(PyThreadState *tstate, TdRawFrame *frame, PyCodeObject *code, Py_ssize_t nargs)
+{
+    return 0;
+}
+
+static inline void td_frame_store(TdRawFrame *frame, Py_ssize_t slot, PyObject *value)
+{
+    Py_XSETREF(frame->f_localsplus[slot], value);
+}
+
+static inline int td_frame_discardable(TdRawFrame *frame) { return 1; }
+static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame) {}
+
+#endif
+
+/* ---- Running a frame ------------------------------------------------------------------------------------------- */
+
+/* From 3.12 the evaluator counts C stack for each frame that a hook passes on, twice what it takes; giving one back
+ * lets code under a hook recurse as deep as the default limit of Python allows. */
+static inline PyObject *td_eval(_PyFrameEvalFunction eval, PyThreadState *tstate, TdRawFrame *frame, int throwing)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    tstate->c_recursion_remaining++;
+    PyObject *result = eval(tstate, frame, throwing);
+    tstate->c_recursion_remaining--;
+    return result;
+#else
+    return eval(tstate, frame, throwing);
+#endif
+}
+
+/* ---- Code objects ---------------------------------------------------------------------------------------------- */
+
+/* Flags that decide how a call makes its frame; the others only speak to the compiler. */
+#define TD_FLAGS_OF_A_CALL \
+    (CO_OPTIMIZED | CO_NEWLOCALS | CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE \
+     | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR)
+
+/* Does the code copy in its free variables and make its cells, as CPython's compiler has it do? Without that, the
+ * first use of one is a crash. NULL, or what is missing. */
+static inline const char *td_code_prologue_fault(PyCodeObject *code)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    _Py_CODEUNIT *next = _PyCode_CODE(code), *end = next + Py_SIZE(code);
+    int cells = 0, frees = 0, generator = 0;
+    for (; next < end; next++) {
+#if PY_VERSION_HEX >= 0x030C0000
+        int op = next->op.code, arg = next->op.arg;
+#else
+        int op = _Py_OPCODE(*next), arg = _Py_OPARG(*next);
+#endif
+        if (op == COPY_FREE_VARS)
+            frees += arg;
+        else if (op == MAKE_CELL)
+            cells++;
+        else if (op == RETURN_GENERATOR)
+            generator = 1;
+        else if (op != EXTENDED_ARG && !(generator && op == POP_TOP))
+            break;
+    }
+    if (frees != code->co_nfreevars)
+        return "it does not begin by copying its free variables";
+    if (cells != code->co_ncellvars)
+        return "it does not begin by making its cells";
+    if (generator != ((code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) != 0))
+        return "it does not begin as its generator flag says";
+#endif
+    return NULL;
+}
+
+/* ---- Guards: dicts, instances, classes ------------------------------------------------------------------------- */
+
+/* A number that changes whenever the dict does, and is never used again; 0 where there is none to trust. 3.13 has the
+ * field, but a write to an attribute of an instance whose dict shares its inline values does not touch it. */
+static inline uint64_t td_dict_tag(PyObject *dict)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    (void)dict;
+    return 0;
+#elif PY_VERSION_HEX >= 0x030C0000
+    _Py_COMP_DIAG_PUSH
+    _Py_COMP_DIAG_IGNORE_DEPR_DECLS
+    return ((PyDictObject *)dict)->ma_version_tag;
+    _Py_COMP_DIAG_POP
+#else
+    return ((PyDictObject *)dict)->ma_version_tag;
+#endif
+}
+
+/* The same for what a class and its bases define; 0: look again. */
+static inline uint64_t td_type_tag(PyTypeObject *type)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return type->tp_version_tag;
+#else
+    return type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? type->tp_version_tag : 0;
+#endif
+}
+
+/* Are all keys of the dict known to be exact strings? Then looking one up calls nobody's __eq__. 3.10 does not tell. */
+static inline int td_dict_is_plain(PyObject *dict)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    return ((PyDictObject *)dict)->ma_keys->dk_kind != DICT_KEYS_GENERAL;
+#else
+    (void)dict;
+    return 0;
+#endif
+}
+
+/* The instance's dict if it is there now (borrowed); never makes one. */
+static inline PyObject *td_instance_dict(PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+#if PY_VERSION_HEX >= 0x030B0000
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+        uintptr_t dict = *(uintptr_t *)((char *)obj + MANAGED_DICT_OFFSET);
+        return dict & 1 ? NULL : (PyObject *)dict; /* 3.12: the low bit says that it is not a dict */
+    }
+#endif
+    if (type->tp_dictoffset > 0)
+        return *(PyObject **)((char *)obj + type->tp_dictoffset);
+    if (type->tp_dictoffset == 0)
+        return NULL;
+    PyObject **slot = _PyObject_GetDictPtr(obj);
+    return slot == NULL ? NULL : *slot;
+}
+
+/* A collection would run finalizers, so what allocates while guards are checked is done with it off. From 3.12 on
+ * collections wait for the evaluator anyway. */
+static inline int td_gc_pause(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return 0;
+#else
+    return PyGC_Disable();
+#endif
+}
+
+static inline void td_gc_resume(int was_on)
+{
+    if (was_on)
+        PyGC_Enable();
+}
+
+/* The order of an OrderedDict, which its dict part knows nothing of: private to odictobject.c, and the same from 3.5
+ * to 3.13. */
+typedef struct TdOrderedNode {
+    PyObject *key;
+    Py_hash_t hash;
+    struct TdOrderedNode *next;
+} TdOrderedNode;
+
+typedef struct {
+    PyDictObject dict;
+    TdOrderedNode *first;
+} TdOrderedDict;
+
+#endif

@@ -1,0 +1,182 @@
+/* The type CompiledGraph: what a backend made, as the replacement code calls it.
+ *
+ * While it runs nothing is ours to look at, so the thread's callback is off, and the hook is out if nobody else needs
+ * it: then the interpreter calls Python functions its quick way. */
+#include "hook.h"
+
+#include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *fn, *name, *on_error; /* on_error may be NULL */
+    PyObject *weakrefs;
+    char splat;
+} GraphObject;
+
+#define FEW 64
+
+/* The arguments with the tuple in last place spread out. `few` serves unless there are more. */
+static PyObject **spread(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t nkeys, Py_ssize_t *total, PyObject **few)
+{
+    PyObject *tail = args[nargs - 1];
+    Py_ssize_t size = PyTuple_GET_SIZE(tail);
+    *total = nargs - 1 + size;
+    PyObject **flat = few;
+    if (1 + *total + nkeys > FEW && (flat = PyMem_Malloc((1 + *total + nkeys) * sizeof(PyObject *))) == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    memcpy(flat + 1, args, (nargs - 1) * sizeof(PyObject *));
+    memcpy(flat + nargs, ((PyTupleObject *)tail)->ob_item, size * sizeof(PyObject *));
+    memcpy(flat + 1 + *total, args + nargs, nkeys * sizeof(PyObject *));
+    return flat;
+}
+
+/* fn raised: let on_error have the exception and the arguments, and return what it returns. */
+static PyObject *recover(GraphObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(error, traceback);
+    PyObject *tuple = PyTuple_New(nargs), *result = NULL;
+    for (Py_ssize_t i = 0; tuple != NULL && i < nargs; i++)
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+    if (tuple != NULL)
+        result = PyObject_CallFunctionObjArgs(self->on_error, error, tuple, NULL);
+    Py_XDECREF(tuple);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return result;
+}
+
+static PyObject *call_fn(GraphObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
+{
+    PyObject *result = PyObject_Vectorcall(self->fn, args, nargsf, keys);
+    if (TD_UNLIKELY(result == NULL) && self->on_error != NULL)
+        return recover(self, args, PyVectorcall_NARGS(nargsf));
+    return result;
+}
+
+static PyObject *call_spread(GraphObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
+{
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf), nkeys = keys != NULL ? PyTuple_GET_SIZE(keys) : 0, total;
+    if (nargs == 0 || !PyTuple_Check(args[nargs - 1])) {
+        PyErr_Format(PyExc_TypeError, "%U must be called with a tuple in last place", self->name);
+        return NULL;
+    }
+    PyObject *few[FEW], *tail = Py_NewRef(args[nargs - 1]), *result = NULL;
+    PyObject **flat = spread(args, nargs, nkeys, &total, few);
+    if (flat != NULL)
+        result = call_fn(self, flat + 1, (size_t)total | PY_VECTORCALL_ARGUMENTS_OFFSET, keys);
+    if (flat != few)
+        PyMem_Free(flat);
+    Py_DECREF(tail);
+    return result;
+}
+
+static PyObject *graph_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *keys)
+{
+    GraphObject *self = (GraphObject *)callable;
+    vectorcallfunc call = self->splat ? (vectorcallfunc)(void (*)(void))call_spread : (vectorcallfunc)(void (*)(void))call_fn;
+    TdThread *thread = td_thread;
+    if (thread == NULL || thread->callback == NULL)
+        return call(callable, args, nargsf, keys);
+    TdSetting ours = td_thread_swap(thread, TD_OFF);
+    PyObject *result = call(callable, args, nargsf, keys);
+    TdSetting stray = td_thread_swap(thread, ours);
+    Py_XDECREF(stray.callback);
+    return result;
+}
+
+static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"fn", "name", "splat", "on_error", NULL};
+    PyObject *fn, *name, *on_error = Py_None;
+    int splat = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$pO:CompiledGraph", names, &fn, &name, &splat, &on_error))
+        return NULL;
+    if (!PyCallable_Check(fn) || (on_error != Py_None && !PyCallable_Check(on_error))) {
+        PyErr_Format(PyExc_TypeError, "%R is not callable", PyCallable_Check(fn) ? on_error : fn);
+        return NULL;
+    }
+    GraphObject *self = (GraphObject *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = graph_call;
+    self->fn = Py_NewRef(fn);
+    self->name = Py_NewRef(name);
+    self->on_error = on_error != Py_None ? Py_NewRef(on_error) : NULL;
+    self->splat = (char)splat;
+    return (PyObject *)self;
+}
+
+static int graph_traverse(GraphObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->fn);
+    Py_VISIT(self->on_error);
+    return 0;
+}
+
+static int graph_clear(GraphObject *self)
+{
+    /* Code that outlives this in a cycle may call it still: fn must stay a callable. */
+    Py_XSETREF(self->fn, Py_NewRef((PyObject *)&PyType_Type));
+    Py_CLEAR(self->on_error);
+    return 0;
+}
+
+static void graph_dealloc(GraphObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs != NULL)
+        PyObject_ClearWeakRefs((PyObject *)self);
+    Py_CLEAR(self->fn);
+    Py_CLEAR(self->on_error);
+    Py_CLEAR(self->name);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *graph_repr(GraphObject *self) { return Py_NewRef(self->name); }
+
+static PyMemberDef graph_members[] = {
+    {"fn", T_OBJECT, offsetof(GraphObject, fn), READONLY, "What the backend made."},
+    {"on_error", T_OBJECT, offsetof(GraphObject, on_error), READONLY, "Asked for the result when fn raises."},
+    {"splat", T_BOOL, offsetof(GraphObject, splat), READONLY, "Whether the last argument is a tuple to spread."},
+    {"__name__", T_OBJECT, offsetof(GraphObject, name), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(GraphObject, vectorcall), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(GraphObject, weakrefs), READONLY, NULL},
+    {NULL},
+};
+
+PyDoc_STRVAR(graph_doc,
+             "CompiledGraph(fn, name, *, splat=False, on_error=None)\n--\n\n"
+             "Calls fn with the thread's callback off. With splat the last argument is a tuple, and is spread out.\n"
+             "If fn raises, the result is on_error(exception, arguments).");
+
+static PyType_Slot graph_slots[] = {
+    {Py_tp_doc, (void *)graph_doc},   {Py_tp_new, graph_new},         {Py_tp_dealloc, graph_dealloc},
+    {Py_tp_traverse, graph_traverse}, {Py_tp_clear, graph_clear},     {Py_tp_repr, graph_repr},
+    {Py_tp_members, graph_members},   {Py_tp_call, PyVectorcall_Call}, {0, NULL},
+};
+
+static PyType_Spec graph_spec = {
+    .name = "torchdynamo._native.CompiledGraph",
+    .basicsize = sizeof(GraphObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .slots = graph_slots,
+};
+
+int td_graph_init(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&graph_spec);
+    int failed = type == NULL || PyModule_AddObjectRef(module, "CompiledGraph", type) < 0;
+    Py_XDECREF(type);
+    return failed ? -1 : 0;
+}

@@ -1,0 +1,183 @@
+/* The frame evaluator: what happens when a Python function is called in a thread that has a callback.
+ *
+ * A code object is unknown (the callback is asked), skipped (its frames run as they are), or has entries: the first
+ * whose guards hold runs in the frame's place. */
+#include "hook.h"
+
+/* An error in what was only meant to speed a call up: the call goes on, the error is reported; but Ctrl-C and the like
+ * are not ours to keep. 0: reported; -1: to be raised. */
+static int report_error(PyObject *culprit)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyErr_WriteUnraisable(culprit);
+    return 0;
+}
+
+typedef enum { AS_IS, ENTRY, RAISE } Verdict;
+
+typedef struct {
+    TdEntry *entry;  /* owned, when the verdict is ENTRY */
+    PyObject *bound; /* owned or NULL, likewise */
+} Choice;
+
+static int call_check(TdEntry *entry, const TdFrame *view, TdThread *thread)
+{
+    PyObject *locals = td_frame_locals(view);
+    if (locals == NULL)
+        return -1;
+    TdSetting ours = td_thread_swap(thread, TD_OFF);
+    PyObject *answer = PyObject_CallOneArg(entry->check, locals);
+    int holds = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    TdSetting stray = td_thread_swap(thread, ours);
+    Py_XDECREF(stray.callback);
+    Py_DECREF(locals);
+    return holds;
+}
+
+/* 1: the entry may run; 0: not; -1: error. */
+static inline int entry_holds(TdEntry *entry, const TdFrame *view, TdThread *thread, PyObject **bound)
+{
+    *bound = NULL;
+    int holds = entry->native ? td_program_check(entry->check, view, bound) : call_check(entry, view, thread);
+    if (holds == 1 && TD_UNLIKELY(!entry->live)) {
+        Py_CLEAR(*bound); /* dropped while its guards ran */
+        return 0;
+    }
+    return holds;
+}
+
+/* Keep the callback's answer for this code, and choose it if its guards hold. */
+static Verdict accept(const TdFrame *view, TdThread *thread, PyObject *answer, Choice *choice)
+{
+    if (answer == Py_None)
+        return AS_IS;
+    if (PyExceptionInstance_Check(answer)) {
+        PyErr_SetObject((PyObject *)Py_TYPE(answer), answer);
+        return RAISE;
+    }
+    if (!PyObject_TypeCheck(answer, TdEntry_Type)) {
+        PyErr_Format(PyExc_TypeError, "a callback returns None or an Entry, not %R", answer);
+        return RAISE;
+    }
+    TdEntry *entry = (TdEntry *)answer;
+    if (td_check_compatible(view->code, entry->code) < 0 || td_state_append(view->code, entry) < 0)
+        return RAISE;
+    int holds = entry_holds(entry, view, thread, &choice->bound);
+    if (holds < 0)
+        return report_error(entry->check) < 0 ? RAISE : AS_IS;
+    if (holds == 0)
+        return AS_IS;
+    choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
+    return ENTRY;
+}
+
+static PyObject *call_callback(const TdFrame *view, TdThread *thread)
+{
+    TdCodeState *state = td_state_make(view->code);
+    if (state == NULL)
+        return NULL;
+    PyObject *newest = td_state_newest(state), *notes = td_state_notes(state);
+    PyObject *object = notes != NULL ? td_frame_object(view) : NULL;
+    if (object == NULL) {
+        Py_DECREF(newest);
+        Py_XDECREF(notes);
+        return NULL;
+    }
+    PyObject *args[] = {NULL, object, newest, notes};
+    TdSetting ours = td_thread_swap(thread, TD_OFF);
+    PyObject *answer = PyObject_Vectorcall(ours.callback, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    TdSetting stray = td_thread_swap(thread, ours);
+    Py_XDECREF(stray.callback);
+    td_frame_object_expire(object);
+    Py_DECREF(object);
+    Py_DECREF(newest);
+    Py_DECREF(notes);
+    return answer;
+}
+
+static Verdict ask(const TdFrame *view, TdThread *thread, Choice *choice)
+{
+    PyObject *callback = Py_NewRef(thread->callback);
+    PyObject *answer = call_callback(view, thread);
+    Verdict verdict;
+    if (answer == NULL)
+        verdict = report_error(callback) < 0 ? RAISE : AS_IS;
+    else
+        verdict = accept(view, thread, answer, choice);
+    Py_XDECREF(answer);
+    Py_DECREF(callback);
+    return verdict;
+}
+
+/* Go through the entries; when none fits, ask, unless there is nobody to ask or asking was given up. */
+static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choice)
+{
+    TdCodeState *state = td_state_of(view->code);
+    int run_only = thread->callback == Py_False;
+    if (state != NULL && state->entries != NULL) {
+        PyObject *entries = Py_NewRef(state->entries); /* pins every entry while guards run */
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
+            TdEntry *entry = (TdEntry *)PyTuple_GET_ITEM(entries, i);
+            if (!entry->live || !(run_only || entry->owner_id == thread->owner_id))
+                continue;
+            int holds = entry_holds(entry, view, thread, &choice->bound);
+            if (holds == 0)
+                continue;
+            Verdict verdict = ENTRY;
+            if (TD_UNLIKELY(holds < 0))
+                verdict = report_error(entry->check) < 0 ? RAISE : AS_IS;
+            else
+                choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
+            if (i > 0)
+                td_state_to_front(td_state_of(view->code), entries, i);
+            Py_DECREF(entries);
+            return verdict;
+        }
+        Py_DECREF(entries);
+        state = td_state_of(view->code);
+    }
+    if (run_only || (state != NULL && state->reason != NULL))
+        return AS_IS;
+    return ask(view, thread, choice);
+}
+
+static __attribute__((noinline)) PyObject *run_chosen(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
+{
+    TdFrame view;
+    Choice choice;
+    Verdict verdict = td_frame_open(frame, &view) < 0 ? RAISE : choose(&view, thread, &choice);
+    if (TD_LIKELY(verdict == ENTRY))
+        return td_run_entry(tstate, frame, &view, choice.entry, choice.bound);
+    td_frame_close(&view);
+    if (verdict == AS_IS)
+        return td_run_frame(tstate, frame, 0);
+    td_frame_discard(tstate, frame);
+    return NULL;
+}
+
+PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
+{
+    TdThread *thread = td_thread;
+    if (TD_UNLIKELY(td_chained) && td_came_round(frame))
+        return td_eval(_PyEval_EvalFrameDefault, tstate, frame, throwing);
+    if (thread == NULL || thread->callback == NULL || throwing) {
+        if (TD_UNLIKELY(td_needed == 0))
+            td_hook_remove();
+        return td_run_frame(tstate, frame, throwing);
+    }
+    PyCodeObject *code = TD_FRAME_CODE(frame);
+    TdCodeState *state = td_state_of(code);
+    if (state != NULL && state->entries == NULL && state->reason != NULL)
+        return td_run_frame(tstate, frame, 0);
+    if (!td_frame_at_start(frame, code))
+        return td_run_frame(tstate, frame, 0);
+    if (TD_UNLIKELY(thread->awaited != NULL) && td_frame_is_call_of(frame, thread->awaited)) {
+        if (thread->awaited_bound != NULL)
+            td_frame_store(frame, thread->awaited_slot, thread->awaited_bound);
+        thread->awaited = NULL;
+        return td_run_frame(tstate, frame, 0);
+    }
+    return run_chosen(tstate, frame, thread);
+}

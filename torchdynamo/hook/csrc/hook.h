@@ -1,0 +1,117 @@
+/* What the C files of the hook share. Everything here is guarded by the GIL. */
+#ifndef TORCHDYNAMO_HOOK_H
+#define TORCHDYNAMO_HOOK_H
+#include "compat.h"
+
+/* ---- entries.c: what is known of a code object ----------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyCodeObject *code;
+    PyObject *check;       /* a GuardProgram, or a Python callable check_fn(f_locals) */
+    PyObject *info;        /* the front end's, or NULL */
+    int64_t owner_id;
+    int64_t serial;        /* order of arrival */
+    int64_t hits;
+    Py_ssize_t bound_slot; /* of the local __bound, or -1 */
+    Py_ssize_t nargs;      /* slots taken by arguments */
+    char native;           /* check is a GuardProgram */
+    char live;             /* it is among a code object's entries, and not dropped */
+} TdEntry;
+
+typedef struct TdCodeState {
+    PyObject *entries;     /* tuple of TdEntry, the likeliest first; replaced when changed, never seen by Python */
+    PyObject *reason;      /* why the code is not asked about again, or NULL */
+    PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
+    PyCodeObject *code;    /* borrowed: the code owns this state */
+    struct TdCodeState *next, **link;
+} TdCodeState;
+
+extern PyTypeObject *TdEntry_Type;
+extern Py_ssize_t td_extra_index;
+
+static inline TdCodeState *td_state_of(PyCodeObject *code)
+{
+    return (TdCodeState *)td_code_extra(code, td_extra_index);
+}
+
+TdCodeState *td_state_make(PyCodeObject *code);            /* the state, made if there is none; NULL with an error */
+int td_state_append(PyCodeObject *code, TdEntry *entry);   /* 0, or -1 with an error */
+void td_state_to_front(TdCodeState *state, PyObject *entries, Py_ssize_t index);
+PyObject *td_state_newest(TdCodeState *state);             /* new reference to an entry, or to None */
+PyObject *td_state_notes(TdCodeState *state);              /* new reference */
+int td_state_init(PyObject *module);
+
+/* ---- entry.c, compatible.c --------------------------------------------------------------------------------------- */
+
+Py_ssize_t td_code_nargs(PyCodeObject *code);              /* all arguments, *args and **kwargs with them */
+int td_check_compatible(PyCodeObject *code, PyCodeObject *replacement); /* 0, or -1 with ValueError */
+int td_bound_slot(PyCodeObject *code, Py_ssize_t *slot);   /* of the local __bound, or -1; -1 with ValueError */
+int td_entry_init(PyObject *module);
+
+/* ---- frame.c: the frame as callbacks see it --------------------------------------------------------------------- */
+
+PyObject *td_frame_locals(const TdFrame *frame);           /* new dict of the arguments */
+PyObject *td_frame_object(const TdFrame *frame);
+void td_frame_object_expire(PyObject *object);
+int td_frame_init(PyObject *module);
+
+/* ---- thread.c: whose callback is on, and whether our hook is in ------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *callback;      /* NULL: off; False: run mode; else called for what has no entry */
+    int64_t owner_id;
+    PyObject *awaited;       /* function that swap.c is calling, until its frame comes by; borrowed */
+    PyObject *awaited_bound; /* for its local __bound, or NULL */
+    Py_ssize_t awaited_slot;
+} TdThread;
+
+extern _Thread_local TdThread *td_thread; /* NULL until the thread first sets a callback */
+extern int td_chained;                    /* what is below our hook is another one, not CPython's evaluator */
+extern Py_ssize_t td_needed;              /* how many threads have a callback */
+
+typedef struct {
+    PyObject *callback; /* owned, or NULL */
+    int64_t owner_id;
+} TdSetting;
+
+TdThread *td_thread_get(void);                                      /* NULL with an error */
+int td_setting_from(PyObject *callback, TdSetting *setting);        /* reads a callback and its owner; -1: error */
+void td_hook_enter(void);                                           /* one more thread needs the hook */
+void td_hook_leave(void);
+void td_hook_remove(void);                                          /* if it is on top */
+PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing); /* past our hook */
+int td_came_round(TdRawFrame *frame);                               /* the chain of hooks is a loop */
+int td_thread_init(PyObject *module);
+
+/* Put a setting on the thread and get back the one before. Steals, and gives, the reference. */
+static inline TdSetting td_thread_swap(TdThread *thread, TdSetting setting)
+{
+    TdSetting prior = {thread->callback, thread->owner_id};
+    thread->callback = setting.callback;
+    thread->owner_id = setting.owner_id;
+    if ((prior.callback == NULL) != (setting.callback == NULL)) {
+        if (setting.callback != NULL)
+            td_hook_enter();
+        else
+            td_hook_leave();
+    }
+    return prior;
+}
+
+#define TD_OFF ((TdSetting){NULL, 0})
+
+/* ---- hook.c, swap.c --------------------------------------------------------------------------------------------- */
+
+PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing);
+
+/* Run the entry's code in the frame's place; steals entry and bound, closes the view. */
+PyObject *td_run_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, TdEntry *entry, PyObject *bound);
+
+/* ---- callables ---------------------------------------------------------------------------------------------------- */
+
+int td_compiled_init(PyObject *module);
+int td_graph_init(PyObject *module);
+
+#endif

@@ -1,0 +1,174 @@
+/* Whose callback is on, per thread, and whether our hook is in, for the interpreter.
+ *
+ * The interpreter has one hook for all threads; with any hook in, CPython calls Python functions the slow way. So ours
+ * is in only while some thread has a callback. Another hook may come in above ours. Then we cannot get out from under
+ * it, and when we are needed again we go on top: the chain is then a loop, which td_came_round cuts. */
+#include "hook.h"
+
+_Thread_local TdThread *td_thread = NULL;
+Py_ssize_t td_needed = 0;
+int td_chained = 0;
+
+static _PyFrameEvalFunction below = NULL;  /* what our hook passes frames on to */
+static _PyFrameEvalFunction bottom = NULL; /* the same, when we came in with nobody above us */
+static int buried = 0;                     /* somebody came in above us, and may pass frames to us for ever */
+static _Thread_local TdRawFrame *passing = NULL;
+
+static void set_below(_PyFrameEvalFunction eval)
+{
+    below = eval;
+    td_chained = eval != _PyEval_EvalFrameDefault;
+}
+
+static void hook_install(void)
+{
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
+    if (current == td_eval_frame)
+        return;
+    if (!buried)
+        bottom = current;
+    set_below(current);
+    _PyInterpreterState_SetEvalFrameFunc(interp, td_eval_frame);
+}
+
+void td_hook_remove(void)
+{
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    if (_PyInterpreterState_GetEvalFrameFunc(interp) == td_eval_frame)
+        _PyInterpreterState_SetEvalFrameFunc(interp, below);
+    else
+        buried = 1;
+    if (buried)
+        set_below(bottom);
+}
+
+void td_hook_enter(void)
+{
+    if (td_needed++ == 0)
+        hook_install();
+}
+
+void td_hook_leave(void)
+{
+    if (--td_needed == 0)
+        td_hook_remove();
+}
+
+int td_came_round(TdRawFrame *frame) { return passing == frame; }
+
+PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
+{
+    if (TD_LIKELY(!td_chained))
+        return td_eval(_PyEval_EvalFrameDefault, tstate, frame, throwing);
+    TdRawFrame *outer = passing;
+    passing = frame;
+    PyObject *result = td_eval(below, tstate, frame, throwing);
+    passing = outer;
+    return result;
+}
+
+/* ---- the setting of a thread ------------------------------------------------------------------------------------ */
+
+/* The thread's dict owns its TdThread, so a thread that ends with a callback on gives it up. */
+static void thread_dealloc(TdThread *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    if (td_thread == self)
+        td_thread = NULL;
+    TdSetting prior = td_thread_swap(self, TD_OFF);
+    Py_XDECREF(prior.callback);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot thread_slots[] = {{Py_tp_dealloc, thread_dealloc}, {0, NULL}};
+
+static PyType_Spec thread_spec = {
+    .name = "torchdynamo._native._Thread",
+    .basicsize = sizeof(TdThread),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = thread_slots,
+};
+
+static PyTypeObject *thread_type = NULL;
+
+static TdThread *thread_make(void)
+{
+    PyObject *dict = PyThreadState_GetDict();
+    if (dict == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "this thread has no state to keep a callback in");
+        return NULL;
+    }
+    TdThread *self = PyObject_New(TdThread, thread_type);
+    if (self == NULL)
+        return NULL;
+    memset((char *)self + sizeof(PyObject), 0, sizeof(TdThread) - sizeof(PyObject));
+    int failed = PyDict_SetItemString(dict, "torchdynamo._native", (PyObject *)self);
+    Py_DECREF(self);
+    return failed ? NULL : (td_thread = self);
+}
+
+TdThread *td_thread_get(void) { return TD_LIKELY(td_thread != NULL) ? td_thread : thread_make(); }
+
+int td_setting_from(PyObject *callback, TdSetting *setting)
+{
+    *setting = TD_OFF;
+    if (callback == Py_None)
+        return 0;
+    if (callback != Py_False) {
+        if (!PyCallable_Check(callback)) {
+            PyErr_Format(PyExc_TypeError, "a callback is a callable, None or False, not %R", callback);
+            return -1;
+        }
+        PyObject *owner = PyObject_GetAttrString(callback, "owner_id");
+        if (owner == NULL) {
+            if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+                return -1;
+            PyErr_Clear();
+        }
+        else {
+            setting->owner_id = PyLong_AsLongLong(owner);
+            Py_DECREF(owner);
+            if (setting->owner_id == -1 && PyErr_Occurred())
+                return -1;
+        }
+    }
+    setting->callback = Py_NewRef(callback);
+    return 0;
+}
+
+PyDoc_STRVAR(set_eval_frame_doc,
+             "set_eval_frame(callback, /)\n--\n\n"
+             "Set this thread's callback and return the one before: None is off, False runs what is cached and asks\n"
+             "nobody, and a callable is asked about each function that has no entry that fits.");
+
+static PyObject *set_eval_frame(PyObject *module, PyObject *callback)
+{
+    TdThread *thread = td_thread_get();
+    TdSetting setting;
+    if (thread == NULL || td_setting_from(callback, &setting) < 0)
+        return NULL;
+    TdSetting prior = td_thread_swap(thread, setting);
+    return prior.callback != NULL ? prior.callback : Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(hook_is_in_doc, "hook_is_in()\n--\n\nWhether the interpreter's frame evaluator is ours at this moment.");
+
+static PyObject *hook_is_in(PyObject *module, PyObject *unused)
+{
+    return PyBool_FromLong(_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == td_eval_frame);
+}
+
+static PyMethodDef thread_functions[] = {
+    {"set_eval_frame", set_eval_frame, METH_O, set_eval_frame_doc},
+    {"hook_is_in", hook_is_in, METH_NOARGS, hook_is_in_doc},
+    {NULL},
+};
+
+int td_thread_init(PyObject *module)
+{
+    set_below(_PyEval_EvalFrameDefault);
+    thread_type = (PyTypeObject *)PyType_FromSpec(&thread_spec);
+    return thread_type == NULL ? -1 : PyModule_AddFunctions(module, thread_functions);
+}
