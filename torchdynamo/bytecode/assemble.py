@@ -102,7 +102,8 @@ def _prologue(made: package.Bytecode, suspends: bool) -> Iterator[Raw]:
         if suspends:
             yield package.Instr("RETURN_GENERATOR", location=top)
             yield package.Instr("POP_TOP", location=top)
-        yield package.Instr("RESUME", 0, location=top)
+        start = InstrLocation(made.first_lineno, made.first_lineno, 0, 0)
+        yield package.Instr("RESUME", 0, location=start)
     elif suspends:
         kinds = (inspect.CO_GENERATOR, inspect.CO_COROUTINE, inspect.CO_ASYNC_GENERATOR)
         kind = next(number for number, flag in enumerate(kinds) if made.flags & flag)

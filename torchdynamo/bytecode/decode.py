@@ -40,6 +40,7 @@ class Decoder:
         self.index_at: list[int] = []  # per code unit: the instruction that is there, or the next one kept
         self.jumps: list[tuple[Instruction, str | None, int]] = []  # their labels wait for what `target` will be
         self.fast, self.free = versions.slot_names(code)
+        self.positions = versions.positions(code)
         self.cells = frozenset(code.co_cellvars)
         self.offset = 0
         self.position: versions.Positions | None = None
@@ -67,7 +68,7 @@ class Decoder:
 
     def run(self) -> Code:
         raw = self.code.co_code
-        positions = versions.positions(self.code)
+        positions = self.positions
         last: tuple[int | None, ...] | None = None
         extended = 0
         for offset in range(0, len(raw), 2):
@@ -255,6 +256,14 @@ def _pop(d: Decoder, arg: int) -> None:
     d.skip_pop = False
 
 
+def _nop(d: Decoder, arg: int) -> None:
+    """It matters if it is all there is of a line: that of a `pass` or a `try`, which tracers want to see."""
+    line = d.positions[d.offset >> 1][0]
+    following = d.positions[(d.offset >> 1) + 1 : (d.offset >> 1) + 2]
+    if line is not None and following and following[0][0] != line:
+        d.emit("NOP")
+
+
 def _make_cell(d: Decoder, arg: int) -> None:
     if not d.in_prologue:  # an inlined comprehension renews the cell
         d.emit("MAKE_CELL", d.free[arg])
@@ -294,6 +303,7 @@ SPECIAL: dict[str, Action] = {
     "CALL_INTRINSIC_1": _intrinsic("_intrinsic_1_descs"),
     "CALL_INTRINSIC_2": _intrinsic("_intrinsic_2_descs"),
     "END_FOR": _end_for,
+    "NOP": _nop,
     "YIELD_VALUE": _yield,
     "RESUME": _resume,
     "RETURN_GENERATOR": _return_generator,
