@@ -37,6 +37,13 @@ def _class_attr(cls: type, name: str) -> Any:
     raise AttributeError(name)
 
 
+def _item(seq: Any, index: int) -> Any:
+    for base in (list, tuple):
+        if isinstance(seq, base):
+            return base.__getitem__(seq, index)  # type: ignore[index]
+    return seq[index]
+
+
 # how -> its readings. The native reading (guards/program.py, csrc/guards.c) uses the same names.
 ACCESSORS: dict[str, Accessor] = {
     # roots: the base is the Roots
@@ -49,7 +56,7 @@ ACCESSORS: dict[str, Accessor] = {
     # steps: the base is an object
     "dict": Accessor(lambda obj, _: obj.__dict__, lambda base, _: f"{base}.__dict__"),
     "key": Accessor(lambda dct, key: dict.__getitem__(dct, key), lambda base, key: f"{base}[{key!r}]"),
-    "item": Accessor(lambda seq, index: seq[index], lambda base, index: f"{base}[{index}]"),
+    "item": Accessor(_item, lambda base, index: f"{base}[{index}]"),
     "attr": Accessor(getattr, lambda base, name: f"{base}.{name}"),
     "contents": Accessor(lambda cell, _: cell.cell_contents, lambda base, _: base.removeprefix("cell(").removesuffix(")")),
     "type": Accessor(lambda obj, _: type(obj), lambda base, _: f"type({base})"),

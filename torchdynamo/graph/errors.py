@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torchdynamo.capture.signals import Break
 from torchdynamo.graph import torch_compat
 
 
-class GraphError(Exception):
+class GraphError(Break):
     """An operation cannot be part of the graph. `reason` names a row of reasons.py, `fields` fill its text."""
 
-    reason = "fake error"
+    reason = "unsupported operator"
 
     def __init__(self, target: Callable[..., Any] | str, cause: BaseException | str) -> None:
         self.target = target
         self.name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         self.detail = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
-        self.fields = {"op": self.name, "detail": self.detail}
-        super().__init__(f"{self.reason}: {self.name} ({self.detail})")
+        super().__init__(type(self).reason, name=self.name, what=self.detail, type="tensor")
+        self.args = (f"{self.reason}: {self.name} ({self.detail})",)
 
 
 class DataDependent(GraphError):
     """The result is a Python value that depends on the numbers in a tensor."""
 
-    reason = "data dependent"
+    reason = "data-dependent value"
 
 
 class DynamicOutputShape(GraphError):
@@ -42,13 +43,13 @@ class UnsupportedOperator(GraphError):
 class UnsupportedTensor(GraphError):
     """A kind of tensor that has no stand-in (quantized, some subclasses, ...)."""
 
-    reason = "unsupported tensor"
+    reason = "unsupported type"
 
 
 class FakeError(GraphError):
     """The operator's rule for metadata failed in a way that says nothing about the user's program."""
 
-    reason = "fake error"
+    reason = "unsupported operator"
 
 
 class OperatorError(GraphError):
@@ -58,7 +59,7 @@ class OperatorError(GraphError):
     operator, so it is a hint: break here, and let eager raise its own.
     """
 
-    reason = "operator error"
+    reason = "unsupported operator"
 
     def __init__(self, target: Callable[..., Any] | str, original: BaseException) -> None:
         super().__init__(target, original)

@@ -1,0 +1,36 @@
+"""What is kept of each compiled frame, and how many a function has."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from torchdynamo import _native
+from torchdynamo.capture.capture import Why
+from torchdynamo.capture.source import Guard
+
+
+class CompiledEntry(NamedTuple):
+    """The record behind a native entry: `eval_frame.cache_entries(fn)` shows it."""
+
+    code: CodeType
+    guards: list[Guard]
+    graph: Any  # torch.fx.GraphModule, or None where nothing was captured
+    why: Why | None  # what ended the capture, if it did not reach the end of the frame
+    name: str
+
+
+_misses: WeakKeyDictionary[CodeType, dict[int, int]] = WeakKeyDictionary()
+
+
+def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
+    """This compiler's entries on a code object, oldest first."""
+    return [entry.info for entry in _native.cache_entries(code) if entry.owner_id == owner_id and entry.info is not None]
+
+
+def count_misses(code: CodeType, owner_id: int) -> int:
+    """Count a call that found no entry and may not make one; how many there have been."""
+    counts = _misses.setdefault(code, {})
+    counts[owner_id] = counts.get(owner_id, 0) + 1
+    return counts[owner_id]

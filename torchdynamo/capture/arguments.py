@@ -1,0 +1,131 @@
+"""Between values and what a graph node holds: nodes, constants and containers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import NONE, Graphed, Known, Object, Symbol, Value
+from torchdynamo.capture.wrap import CONSTANTS, constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+GRAPH_CONSTANTS = CONSTANTS | {slice}
+EMPTY: dict[str, Any] = {}
+
+
+def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Put an operator into the graph, and give its result."""
+    node_args = tuple([to_node(vm, arg) for arg in args])
+    node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
+    node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
+    vm.ops += 1
+    for arg in (*args, *kwargs.values()):
+        if arg.__class__ is Graphed:
+            if arg.fake is example:  # type: ignore[union-attr]
+                return arg
+            vm.fakes[id(arg.fake)] = arg  # type: ignore[assignment,union-attr]
+    return from_example(vm, node, example)
+
+
+def to_node(vm: Machine, value: Value) -> Any:
+    """A value as an argument of a graph node."""
+    kind = value.__class__
+    if kind is Graphed or kind is Symbol:
+        return value.node  # type: ignore[union-attr]
+    if kind is Known:
+        obj = value.obj  # type: ignore[union-attr]
+        if type(obj) in GRAPH_CONSTANTS or (type(obj) is tuple and all(type(item) in GRAPH_CONSTANTS for item in obj)):
+            return obj
+        if isinstance(obj, (int, float, str)) and not isinstance(obj, type):
+            return type(obj).__mro__[-2](obj) if type(obj).__mro__[-2] in CONSTANTS else plain_number(obj)
+        if type(obj) is tuple:
+            return tuple(to_node(vm, constant(vm, item)) for item in obj)
+        raise Break("unsupported argument", what=repr(obj), type=type(obj).__name__)
+    if kind is Object:
+        cls = value.pytype
+        if cls in (list, tuple, torch.Size) or issubclass(cls, tuple) or cls in LIST_LIKE:
+            items = [to_node(vm, item) for item in vm.iterate(value)]
+            return items if not issubclass(cls, tuple) else tuple(items)
+        if cls is dict:
+            return {vm.known(key, "key"): to_node(vm, item) for key, item in vm.dict_items(value)}
+        if cls is slice:
+            return slice(*(to_node(vm, part) for part in vm.entity(value).items))  # type: ignore[arg-type]
+        if cls is torch.Generator:
+            raise Break("unsupported argument", what="generator", type="torch.Generator")
+    raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
+
+
+LIST_LIKE: tuple[type, ...] = (torch.nn.ParameterList, set, frozenset)
+
+
+def plain_number(obj: Any) -> Any:
+    """The plain number or string that an instance of a subclass is."""
+    for base in (bool, int, float, str):
+        if isinstance(obj, base):
+            return base(obj)
+    return obj
+
+
+def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
+    """The value of a node, by what it gave on fakes. A result that holds no tensor is a constant: no node stays."""
+    cls = type(example)
+    if isinstance(example, torch.Tensor):
+        known = vm.fakes.get(id(example))
+        if known is not None:
+            return known
+        value = Graphed(node, example, torch.nn.Parameter if isinstance(example, torch.nn.Parameter) else torch.Tensor)
+        vm.fakes[id(example)] = value
+        return value
+    if example is None:
+        return NONE
+    if cls in CONSTANTS:
+        vm.builder.erase(node)
+        return Known(example)
+    if isinstance(example, (tuple, list)):
+        items = [from_example(vm, *vm.builder.getitem(node, index)) for index in range(len(example))]
+        if not any(item.__class__ is not Known for item in items):
+            return constant(vm, example)
+        return vm.new(cls, items)
+    if isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        raise Break("data-dependent value", name=str(node.target))
+    raise Break("unsupported type", type=cls.__name__)
+
+
+def concretely(vm: Machine, value: Value) -> Any:
+    """The value as a Python object: a constant, or a container of constants (a copy: for reading only)."""
+    if value.__class__ is Known:
+        return value.obj  # type: ignore[union-attr]
+    if value.__class__ is Object:
+        cls = value.pytype
+        maker = COPIES.get(cls)
+        if maker is not None:
+            return maker(vm, value)
+        if issubclass(cls, BaseException):
+            return cls(*(concretely(vm, item) for item in vm.entity(value).items or ()))  # type: ignore[arg-type]
+        if issubclass(cls, tuple):
+            items = [concretely(vm, item) for item in vm.iterate(value)]
+            return cls(items) if cls.__new__ is tuple.__new__ else cls(*items)
+    raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
+
+
+def concrete(vm: Machine, value: Value) -> Any:
+    """`concretely`, or None where that cannot be."""
+    try:
+        return concretely(vm, value)
+    except Break:
+        return None
+
+
+COPIES: dict[type, Callable[[Any, Any], Any]] = {
+    list: lambda vm, value: [concretely(vm, item) for item in vm.iterate(value)],
+    tuple: lambda vm, value: tuple(concretely(vm, item) for item in vm.iterate(value)),
+    set: lambda vm, value: {concretely(vm, item) for item in vm.iterate(value)},
+    dict: lambda vm, value: {concretely(vm, key): concretely(vm, item) for key, item in vm.dict_items(value)},
+    slice: lambda vm, value: slice(*(concretely(vm, item) for item in vm.entity(value).items)),
+}

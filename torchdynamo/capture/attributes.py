@@ -1,0 +1,348 @@
+"""`obj.name`, `obj.name = value`, `del obj.name`: Python's own rules, over values."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture import model
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.signals import Break, Raised
+from torchdynamo.capture.source import Source, instance_attr
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def class_lookup(cls: type, name: str) -> Any:
+    """What `name` is on the class, along its MRO, undescribed; MISSING if nothing."""
+    for base in cls.__mro__:
+        found = base.__dict__.get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
+    """`class_lookup`, with the guard that the class keeps saying so."""
+    key = (cls, name)
+    found = vm.class_attrs.get(key, vm)
+    if found is vm:
+        found = vm.class_attrs[key] = class_lookup(cls, name)
+        if cls not in CONSTANTS and cls.__flags__ & HEAP_TYPE:
+            vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
+    return found
+
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes whose attributes a program can change
+
+
+def getattr_(vm: Machine, obj: Value, name: str) -> Value:
+    """`obj.name`."""
+    kind = obj.__class__
+    if kind is Object:
+        return object_getattr(vm, obj, name)  # type: ignore[arg-type]
+    if kind is Known:
+        return known_getattr(vm, obj, name)  # type: ignore[arg-type]
+    if kind is Graphed:
+        return vm.tensor_getattr(obj, name)
+    raise Break("unsupported attribute", name=name, type=obj.pytype.__name__)
+
+
+def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
+    """The attribute of an object in the heap: the class's `__getattribute__`, then its `__getattr__`."""
+    cls = obj.pytype
+    own = model.find_slot(cls, "__getattribute__")
+    if own[0] == "model":
+        return own[1](vm, obj, name)  # type: ignore[no-any-return]
+    if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+        return vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__getattribute__")), [obj, Known(name)], {})
+    value = generic_getattr(vm, obj, name)
+    if value is not None:
+        return value
+    fallback = model.find_slot(cls, "__getattr__")
+    if fallback[0] == "model":
+        return fallback[1](vm, obj, name)  # type: ignore[no-any-return]
+    if fallback[0] == "python":
+        guarded_lookup(vm, cls, "__getattr__")
+        return vm.call(Known(fallback[1][1], Source("class_attr", class_source(cls), "__getattr__")), [obj, Known(name)], {})
+    raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+
+
+def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
+    """`object.__getattribute__`, or None where it would raise AttributeError."""
+    cls = obj.pytype
+    slot = model.MODELS.get((cls, "." + name))
+    if slot is None:
+        for base in cls.__mro__:
+            slot = model.MODELS.get((base, "." + name))  # ".name" rows: modelled C attributes
+            if slot is not None:
+                break
+            if name in base.__dict__:
+                break
+    if slot is not None:
+        return slot(vm, obj)
+    found = guarded_lookup(vm, cls, name)
+    entity = vm.entity(obj)
+    if found is not MISSING and type(found) is not types.FunctionType and hasattr(type(found), "__get__"):
+        if hasattr(type(found), "__set__"):
+            return data_descriptor(vm, obj, cls, name, found)
+    value = read_instance(vm, entity, name)
+    if value is not None:
+        return value
+    if found is MISSING:
+        return None
+    return describe(vm, obj, cls, name, found)
+
+
+def read_instance(vm: Machine, entity: Entity, name: str) -> Value | None:
+    """The instance's own attribute, as the frame left it or as it was at entry; None if it has none."""
+    value = entity.attrs.get(name)
+    if value is not None:
+        return None if value is ABSENT else value
+    if entity.real is MISSING:
+        return None
+    value = entity.loaded.get(name)
+    if value is not None:
+        return None if value is ABSENT else value
+    own = instance_dict(entity.real)
+    if own is None or entity.source is None:
+        return None
+    if name in own:
+        value = wrap(vm, own[name], instance_attr(entity.source, name))
+        entity.loaded[name] = value
+        return value
+    vm.guard(Source("dict", entity.source), "NO_KEY", name)
+    entity.loaded[name] = ABSENT
+    return None
+
+
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """The instance's `__dict__`, never through code the user wrote."""
+    try:
+        own = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return own if type(own) is dict else None
+
+
+def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) -> Value | None:
+    """Properties, slots, C attributes, and the user's own descriptors."""
+    kind = type(found)
+    if kind is property:
+        if found.fget is None:
+            raise vm.error(AttributeError, f"unreadable attribute {name}")
+        getter = Source("attr", Source("class_attr", class_source(cls), name), "fget")
+        return vm.call(Known(found.fget, getter), [obj], {})
+    if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
+        entity = vm.entity(obj)
+        if name == "__dict__":
+            return vm.instance_dict(obj)
+        if name == "__class__":
+            return constant(vm, cls)
+        value = entity.attrs.get(name)
+        if value is not None:
+            return None if value is ABSENT else value
+        if entity.real is MISSING or entity.source is None:
+            return None if kind is types.MemberDescriptorType else missing_c_attr(name, cls)
+        try:
+            real = found.__get__(entity.real, cls)
+        except AttributeError:
+            raise Break("unsupported attribute", name=name, type=cls.__name__) from None
+        return wrap(vm, real, Source("attr", entity.source, name))
+    getter = Source("class_attr", class_source(kind), "__get__")
+    method = class_lookup(kind, "__get__")
+    if type(method) is types.FunctionType:
+        descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
+        return vm.call(Known(method, getter), [descriptor, obj, Known(cls)], {})
+    raise Break("unsupported attribute", name=name, type=cls.__name__)
+
+
+def missing_c_attr(name: str, cls: type) -> Value:
+    raise Break("unsupported attribute", name=name, type=cls.__name__)
+
+
+def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any) -> Value:
+    """A class attribute as seen through an instance: functions bind, descriptors are asked."""
+    kind = type(found)
+    source = Source("class_attr", class_source(cls), name)
+    if kind in PLAIN_METHODS:
+        return vm.bound_method(obj, Known(found, source), name)
+    if kind is staticmethod:
+        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
+    if kind is classmethod:
+        return vm.bound_method(Known(cls), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
+    if kind in (types.BuiltinFunctionType, types.ClassMethodDescriptorType):
+        return Known(getattr(cls, name), source)
+    method = class_lookup(kind, "__get__")
+    if method is MISSING or kind in (type,) or issubclass(kind, type):
+        return wrap(vm, found, source)
+    row = model.MODELS.get((kind, "__get__"))
+    if row is not None:
+        return row(vm, wrap(vm, found, source), obj, Known(cls))
+    if type(method) is types.FunctionType:
+        get = Source("class_attr", class_source(kind), "__get__")
+        return vm.call(Known(method, get), [wrap(vm, found, source), obj, Known(cls)], {})
+    raise Break("unsupported attribute", name=name, type=cls.__name__)
+
+
+def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
+    """An attribute of a module, class, function or constant."""
+    real, source = obj.obj, obj.source
+    cls = type(real)
+    row = model.MODELS.get((cls, "." + name))
+    if row is not None:
+        return row(vm, obj)
+    if cls is types.ModuleType or isinstance(real, types.ModuleType):
+        return module_getattr(vm, real, source, name)
+    if isinstance(real, type):
+        return class_getattr(vm, real, name)
+    if cls in CONSTANTS or cls in (tuple, slice, frozenset):
+        found = class_lookup(cls, name)
+        if type(found) in PLAIN_METHODS:
+            return vm.bound_method(obj, Known(found), name)
+        try:
+            return constant(vm, getattr(real, name))
+        except AttributeError as error:
+            raise vm.error(AttributeError, *error.args) from None
+    if cls is types.FunctionType and name not in FUNCTION_FIELDS:
+        own = real.__dict__
+        if source is not None and name not in ("__name__", "__qualname__", "__module__", "__doc__"):
+            if name in own:
+                return wrap(vm, own[name], instance_attr(source, name))
+            vm.guard(Source("dict", source), "NO_KEY", name)
+    try:
+        found = getattr(real, name)
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
+    if type(found) in CONSTANTS or source is None:
+        return constant(vm, found)
+    return wrap(vm, found, Source("attr", source, name))
+
+
+FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__"})
+
+
+def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None, name: str) -> Value:
+    """A name in a Python module; its `__getattr__`, if it has one, runs once and is trusted."""
+    import sys
+
+    if source is None or sys.modules.get(module.__name__) is module:
+        source = Source("module", None, module.__name__)
+    own = module.__dict__
+    if name in own:
+        return wrap(vm, own[name], instance_attr(source, name))
+    vm.guard(Source("dict", source), "NO_KEY", name)
+    try:
+        return constant(vm, getattr(module, name))
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
+
+
+def class_getattr(vm: Machine, cls: type, name: str) -> Value:
+    """An attribute of a class: the metaclass's data descriptors, the MRO, then the metaclass."""
+    meta = type(cls)
+    above = class_lookup(meta, name)
+    if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
+        if name == "__dict__":
+            raise Break("unsupported attribute", name=name, type="type")
+        if type(above) is property:
+            return vm.call(Known(above.fget), [Known(cls)], {})
+        return constant(vm, getattr(cls, name))
+    found = guarded_lookup(vm, cls, name)
+    if found is MISSING:
+        if above is not MISSING:
+            return describe(vm, Known(cls), meta, name, above)
+        hook = class_lookup(meta, "__getattr__")
+        if hook is not MISSING and type(hook) is types.FunctionType:
+            return vm.call(Known(hook), [Known(cls), Known(name)], {})
+        raise vm.error(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
+    source = Source("class_attr", class_source(cls), name)
+    kind = type(found)
+    if kind is types.FunctionType:
+        return Known(found, source)
+    if kind is staticmethod:
+        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
+    if kind is classmethod:
+        return vm.bound_method(Known(cls), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
+    if kind in (*PLAIN_METHODS, property, types.MemberDescriptorType, types.GetSetDescriptorType):
+        return Known(found)
+    if kind in (types.BuiltinFunctionType, types.ClassMethodDescriptorType):
+        return Known(getattr(cls, name))
+    method = class_lookup(kind, "__get__")
+    if method is MISSING or issubclass(kind, type):
+        return wrap(vm, found, source)
+    if type(method) is types.FunctionType:
+        return vm.call(Known(method), [wrap(vm, found, source), Known(None), Known(cls)], {})
+    raise Break("unsupported attribute", name=name, type=cls.__name__)
+
+
+def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
+    """`obj.name = value`."""
+    if obj.__class__ is Graphed:
+        vm.tensor_setattr(obj, name, value)
+        return
+    if obj.__class__ is not Object:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
+    cls = obj.pytype
+    own = model.find_slot(cls, "__setattr__")
+    if own[0] == "model":
+        own[1](vm, obj, Known(name), value)
+    elif own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+        guarded_lookup(vm, cls, "__setattr__")
+        vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__setattr__")), [obj, Known(name), value], {})
+    else:
+        generic_setattr(vm, obj, name, value)  # type: ignore[arg-type]
+
+
+def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
+    """`object.__setattr__`; ABSENT as the value deletes."""
+    cls = obj.pytype
+    found = guarded_lookup(vm, cls, name)
+    kind = type(found)
+    if found is not MISSING and hasattr(kind, "__set__") and kind is not types.MemberDescriptorType:
+        if kind is property and value is not ABSENT and found.fset is not None:
+            setter = Source("attr", Source("class_attr", class_source(cls), name), "fset")
+            vm.call(Known(found.fset, setter), [obj, value], {})
+            return
+        if kind is property:
+            raise vm.error(AttributeError, f"property {name!r} of {cls.__name__!r} object has no setter")
+        method = class_lookup(kind, "__set__")
+        if type(method) is types.FunctionType and value is not ABSENT:
+            descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
+            vm.call(Known(method), [descriptor, obj, value], {})
+            return
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    entity = vm.entity(obj)
+    if kind is not types.MemberDescriptorType and not cls.__dictoffset__:
+        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+    if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
+        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+    entity.attrs.pop(name, None)
+    entity.attrs[name] = value
+
+
+def delattr_(vm: Machine, obj: Value, name: str) -> None:
+    """`del obj.name`."""
+    if obj.__class__ is not Object:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
+    own = model.find_slot(obj.pytype, "__delattr__")
+    if own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+        vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})
+    else:
+        generic_setattr(vm, obj, name, ABSENT)  # type: ignore[arg-type]
+
+
+def has_attribute(vm: Machine, obj: Value, name: str) -> Value | None:
+    """The attribute, or None where the program would see AttributeError."""
+    try:
+        return getattr_(vm, obj, name)
+    except Raised as raised:
+        if issubclass(raised.value.pytype, AttributeError):
+            return None
+        raise
+

@@ -1,0 +1,249 @@
+"""How a call is decided: a model, a polyfill, a torch operator, a pure function of constants, inlining, else a break."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture import interop, model, policy
+from torchdynamo.capture.attributes import class_lookup, guarded_lookup
+from torchdynamo.capture.frame import Frame, FunctionParts
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import Known, Object, Value
+from torchdynamo.capture.wrap import class_source, constant, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+MAX_DEPTH = 200
+DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
+def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`fn(*args, **kwargs)`."""
+    if fn.__class__ is Known:
+        return call_known(vm, fn, args, kwargs)  # type: ignore[arg-type]
+    if fn.__class__ is Object:
+        return call_object(vm, fn, args, kwargs)  # type: ignore[arg-type]
+    raise Break("unknown call", name=repr(fn))
+
+
+def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call something that is what it is."""
+    obj = fn.obj
+    row = model.FUNCTIONS.get(id(obj))
+    if row is not None:
+        return row(vm, *args, **kwargs)
+    again = model.POLYFILLS.get(id(obj))
+    if again is not None:
+        return inline(vm, Known(again), args, kwargs)
+    kind = type(obj)
+    if kind is types.FunctionType:
+        verdict = interop.verdict(obj)
+        if verdict is not None:
+            return verdict(vm, fn, args, kwargs)
+        if policy.is_graph_function(obj):
+            if torch.Tensor.__dict__.get(obj.__name__) is not obj:
+                return vm.emit("call_function", obj, args, kwargs)
+            row = model.MODELS.get((torch._C.TensorBase, obj.__name__))
+            return row(vm, *args, **kwargs) if row else vm.emit("call_method", obj.__name__, args, kwargs)
+        return inline(vm, fn, args, kwargs)
+    if kind in DESCRIPTORS:
+        return call_descriptor(vm, fn, args, kwargs)
+    if isinstance(obj, type):
+        return instantiate(vm, obj, args, kwargs)
+    if policy.is_torch_operator(obj):
+        return vm.emit("call_function", obj, args, kwargs)
+    if kind is types.MethodType:
+        return call(vm, constant(vm, obj.__func__), [constant(vm, obj.__self__), *args], kwargs)
+    if policy.is_pure(obj):
+        return run_pure(vm, obj, args, kwargs)
+    raise Break("unknown call", name=getattr(obj, "__qualname__", repr(obj)))
+
+
+def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a function made in the frame, a bound method, or an instance whose class says `__call__`."""
+    cls = fn.pytype
+    slot = model.find_slot(cls, "__call__")
+    if slot[0] == "model":
+        return slot[1](vm, fn, *args, **kwargs)  # type: ignore[no-any-return]
+    if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
+        found = guarded_lookup(vm, cls, "__call__")
+        return call(vm, Known(found, Source("class_attr", class_source(cls), "__call__")), [fn, *args], kwargs)
+    raise Break("unknown call", name=cls.__name__)
+
+
+def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A method of a C type, unbound: `list.append`, `str.join`, `torch.Tensor.add`."""
+    obj = fn.obj
+    owner, name = obj.__objclass__, obj.__name__
+    if not args:
+        raise vm.error(TypeError, f"unbound method {owner.__name__}.{name}() needs an argument")
+    slot = model.find_slot(owner, name)
+    if slot[0] == "model":
+        return slot[1](vm, *args, **kwargs)  # type: ignore[no-any-return]
+    if policy.is_tensor_method(obj):
+        return vm.emit("call_method", name, args, kwargs)
+    if args[0].__class__ is Known and type(args[0].obj) in policy.PURE_TYPES:  # type: ignore[union-attr]
+        return run_pure(vm, obj, args, kwargs)
+    plain = vm.concrete(args[0]) if args[0].__class__ is Object and owner in policy.PURE_TYPES else None
+    if plain is not None:
+        return run_pure(vm, obj, args, kwargs)
+    raise Break("unsupported method", name=name, type=owner.__name__)
+
+
+def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function without effects, of constants: run it now."""
+    try:
+        real = [vm.concretely(arg) for arg in args]
+        named = {name: vm.concretely(arg) for name, arg in kwargs.items()}
+    except Break as unknown:
+        raise Break("unknown call", name=getattr(fn, "__qualname__", repr(fn))) from unknown
+    try:
+        return constant(vm, fn(*real, **named))
+    except Exception as error:  # the user's call raises: so does the symbolic one
+        raise vm.error(type(error), *error.args) from None
+
+
+def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Run a Python function's own code symbolically."""
+    obj, source = fn.obj, fn.source
+    code = obj.__code__
+    closure: dict[str, Value] = {}
+    if code.co_freevars:
+        for index, name in enumerate(code.co_freevars):
+            cell = obj.__closure__[index]
+            if source is None:
+                closure[name] = vm.wrap_cell(cell, None)
+            else:
+                closure[name] = vm.wrap_cell(cell, Source("item", Source("attr", source, "__closure__"), index))
+
+    def default(index: int) -> Value:
+        real = obj.__defaults__[index]
+        if source is None:
+            return constant(vm, real)
+        return wrap(vm, real, Source("item", Source("attr", source, "__defaults__"), index))
+
+    def kwdefault(name: str) -> Value:
+        real = obj.__kwdefaults__[name]
+        if source is None:
+            return constant(vm, real)
+        return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
+
+    parts = FunctionParts(
+        code,
+        vm.globals_of(obj, source),
+        obj.__name__,
+        len(obj.__defaults__ or ()),
+        default,
+        frozenset(obj.__kwdefaults__ or ()),
+        kwdefault,
+        closure,
+    )
+    return enter_function(vm, parts, args, kwargs)
+
+
+def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Bind the arguments and run the body, or make the generator."""
+    flags = parts.code.co_flags
+    if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+        raise Break("coroutine", name=parts.name)
+    if len(vm.frames) > MAX_DEPTH:
+        raise Break("inlining too deep", name=parts.name)
+    frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
+    if flags & inspect.CO_GENERATOR:
+        return vm.new(types.GeneratorType, items=None, note=frame)
+    return vm.run(frame)
+
+
+def bind(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+    """Arguments to local names, by Python's rules."""
+    code = parts.code
+    names, count = code.co_varnames, code.co_argcount
+    total = count + code.co_kwonlyargcount
+    local: dict[str, Value] = dict(zip(names[:count], args))
+    extra = total
+    if code.co_flags & inspect.CO_VARARGS:
+        local[names[extra]] = vm.make_tuple(args[count:])
+        extra += 1
+    elif len(args) > count:
+        raise vm.error(TypeError, f"{parts.name}() takes {count} positional arguments but {len(args)} were given")
+    rest: dict[str, Value] = {}
+    if kwargs:
+        accepted = names[code.co_posonlyargcount : total]
+        for name, value in kwargs.items():
+            if name not in accepted:
+                rest[name] = value
+            elif name in local:
+                raise vm.error(TypeError, f"{parts.name}() got multiple values for argument {name!r}")
+            else:
+                local[name] = value
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        local[names[extra]] = vm.make_dict({Known(name): value for name, value in rest.items()})
+    elif rest:
+        raise vm.error(TypeError, f"{parts.name}() got an unexpected keyword argument {next(iter(rest))!r}")
+    first = count - parts.defaults
+    for index in range(min(len(args), count), count):
+        name = names[index]
+        if name not in local:
+            if index < first:
+                raise vm.error(TypeError, f"{parts.name}() missing 1 required positional argument: {name!r}")
+            local[name] = parts.default(index - first)
+    for name in names[count:total]:
+        if name not in local:
+            if name not in parts.kwdefaults:
+                raise vm.error(TypeError, f"{parts.name}() missing 1 required keyword-only argument: {name!r}")
+            local[name] = parts.kwdefault(name)
+    return local
+
+
+def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`cls(*args, **kwargs)`: the metaclass, `__new__`, then `__init__`."""
+    meta_call = class_lookup(type(cls), "__call__")
+    if type(meta_call) is types.FunctionType:
+        row = model.FUNCTIONS.get(id(meta_call))
+        if row is not None:
+            return row(vm, Known(cls), *args, **kwargs)
+        return call(vm, Known(meta_call, Source("class_attr", class_source(type(cls)), "__call__")), [Known(cls), *args], kwargs)
+    if cls.__flags__ & ABSTRACT and getattr(cls, "__abstractmethods__", None):
+        raise Break("unsupported type", type=cls.__name__)
+    maker = model.find_slot(cls, "__new__")
+    if maker[0] == "model":
+        obj: Value = maker[1](vm, Known(cls), *args, **kwargs)
+    elif maker[1][0] is object:
+        obj = vm.new(cls)
+    else:
+        new = maker[1][1]
+        if type(new) is not staticmethod:
+            raise Break("unsupported type", type=cls.__name__)
+        guarded_lookup(vm, cls, "__new__")
+        source = Source("attr", Source("class_attr", class_source(cls), "__new__"), "__func__")
+        obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
+    if obj.__class__ is Object and issubclass(obj.pytype, cls):
+        init = model.find_slot(cls, "__init__")
+        if init[0] == "model":
+            init[1](vm, obj, *args, **kwargs)
+        elif init[1][0] is not object:
+            if type(init[1][1]) is not types.FunctionType:
+                if maker[0] == "model":
+                    return obj
+                raise Break("unsupported type", type=cls.__name__)
+            found = guarded_lookup(vm, cls, "__init__")
+            call(vm, Known(found, Source("class_attr", class_source(cls), "__init__")), [obj, *args], kwargs)
+        elif (args or kwargs) and maker[1][0] is object:
+            raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
+    return obj
+
+
+ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
+
+
+@model.models(functools._lru_cache_wrapper, "__call__")
+def call_cached(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    """A cache of constants is asked as eager would ask it; anything else runs outside."""
+    return run_pure(vm, vm.entity(self).real, list(args), dict(kwargs))

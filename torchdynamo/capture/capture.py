@@ -1,0 +1,131 @@
+"""From a frame to a Capture: run it symbolically, and where that must end, once more up to there."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchdynamo.bytecode.flow import loops
+from torchdynamo.capture import functions, ops, types
+from torchdynamo.capture.frame import Frame, Globals
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.machine import Machine
+from torchdynamo.capture.signals import Break, Raised, Restart, Stop
+from torchdynamo.capture.source import Guard, Position, Roots, Source, local
+from torchdynamo.capture.trace import GraphBuilder
+from torchdynamo.capture.value import Opaque, Value
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+REGISTERED = (functions, ops, types)  # importing them fills the tables
+
+
+class Return(NamedTuple):
+    """The frame ran to its end."""
+
+    value: Value
+
+
+class BreakExit(NamedTuple):
+    """The frame was left before the root instruction `index`.
+
+    With `resume_here` the continuation begins at that instruction and stays Python (it is a loop with a break inside);
+    else the instruction is executed in Python, and the continuation begins after it.
+    """
+
+    index: int
+    locals: dict[str, Value]
+    stack: list[Any]
+    resume_here: bool
+
+
+class Why(NamedTuple):
+    """What ended a capture: a reason, its fields, and the user's place."""
+
+    reason: str
+    fields: dict[str, Any]
+    position: Position | None
+
+
+class Capture(NamedTuple):
+    """The result of executing one frame symbolically, and the only thing that leaves capture."""
+
+    code: CodeType
+    machine: Machine
+    exit: Return | BreakExit
+    why: Why | None
+    cells: dict[str, Value]
+
+    @property
+    def guards(self) -> list[Guard]:
+        return list(self.machine.guards.values())
+
+    @property
+    def changed(self) -> list[Entity]:
+        """Objects that existed at entry and were written to, in the order they were met."""
+        return [entity for entity in self.machine.heap.entities if entity.changed]
+
+
+def capture(code: CodeType, roots: Roots, builder: GraphBuilder, stop_at: int = -1) -> Capture:
+    """Execute a frame of `code` up to root step `stop_at`, or to its end.
+
+    Raises Restart with the step to stop at where the program cannot be followed further, and Break (with `where`) if
+    not even that is possible.
+    """
+    vm = Machine(builder, roots)
+    vm.stop_at = stop_at
+    frame = root_frame(vm, code)
+    depth = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(depth, 20_000))
+    try:
+        value = vm.run(frame)
+        return Capture(code, vm, Return(value), None, frame.cells)
+    except Stop:
+        return Capture(code, vm, stopped(frame), None, frame.cells)
+    except Break as why:
+        why.restart = stop_step(vm, frame, why)  # type: ignore[attr-defined]
+        raise
+    except Raised as raised:
+        escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
+        escaped.where = frame.position()
+        escaped.restart = stop_step(vm, frame, escaped)  # type: ignore[attr-defined]
+        raise escaped from None
+    finally:
+        sys.setrecursionlimit(depth)
+        vm.put_back()
+
+
+def root_frame(vm: Machine, code: CodeType) -> Frame:
+    """The frame as the hook got it: arguments nobody has looked at, and the function's cells."""
+    arguments: dict[str, Value] = {name: Opaque(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
+    space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
+    closure = {name: vm.wrap_cell(cell, Source("closure", None, name)) for name, cell in vm.roots.closure.items()}
+    frame = Frame(code, space, arguments, closure)
+    frame.root = True
+    return frame
+
+
+def stop_step(vm: Machine, frame: Frame, why: Break) -> int:
+    """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in."""
+    step = len(vm.path) - 1
+    index = vm.path[step]
+    if frame.handling:
+        return min(vm.entity(exc).born for exc in frame.handling) - 1
+    for loop in loops(frame.code):
+        if index in loop.body:
+            while step > 0 and vm.path[step - 1] in loop.body:
+                step -= 1
+            return step
+    return step
+
+
+def stopped(frame: Frame) -> BreakExit:
+    """The frame as it stands before the instruction it stopped at."""
+    index = frame.pc
+    in_loop = any(index == loop.start or index in loop.body for loop in loops(frame.code))
+    if frame.handling:
+        raise Restart(-1)
+    return BreakExit(index, dict(frame.locals), list(frame.stack), in_loop)
+
+

@@ -1,0 +1,62 @@
+"""A frame under symbolic execution, and what it takes to make one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, NamedTuple
+
+from torchdynamo.bytecode.decode import decode
+from torchdynamo.capture.source import Position, Source
+from torchdynamo.capture.value import Object, Value
+
+
+class Globals(NamedTuple):
+    """A module's namespace as a frame sees it."""
+
+    real: dict[str, Any]
+    source: Source | None  # None: our own polyfills, which need no guards
+    builtins: dict[str, Any]
+
+
+class FunctionParts(NamedTuple):
+    """A Python function taken apart. Defaults are looked at only when a call needs them."""
+
+    code: CodeType
+    globals: Globals
+    name: str
+    defaults: int
+    default: Callable[[int], Value]
+    kwdefaults: frozenset[str]
+    kwdefault: Callable[[str], Value]
+    closure: dict[str, Value]
+
+
+class Frame:
+    """Locals, cells, stack and program counter of one activation."""
+
+    __slots__ = ("code", "globals", "locals", "cells", "stack", "pc", "yielded", "handling", "root", "raw", "result")
+
+    def __init__(self, code: CodeType, globals: Globals, local: dict[str, Value], closure: dict[str, Value]) -> None:
+        self.raw = code
+        self.code = decode(code)
+        self.globals = globals
+        self.locals = local
+        self.cells: dict[str, Value] = closure
+        self.stack: list[Any] = []
+        self.pc = 0
+        self.yielded = False
+        self.handling: list[Object] = []  # exceptions being handled, innermost last
+        self.root = False
+        self.result: Any = None
+
+    def position(self) -> Position:
+        """The user's place of the current instruction."""
+        instructions = self.code.instructions
+        where = instructions[min(self.pc, len(instructions) - 1)].position
+        name = self.raw.co_name
+        if where is None:
+            return Position(self.raw.co_filename, self.raw.co_firstlineno, function=name)
+        return Position(
+            self.raw.co_filename, where.lineno, where.end_lineno, where.col_offset, where.end_col_offset, name
+        )

@@ -1,0 +1,311 @@
+"""Python's builtin functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import builtins
+import types
+import typing
+from collections.abc import Iterator
+
+import torch
+
+from torchdynamo.capture import attributes
+from torchdynamo.capture.iteration import make_iterator
+from torchdynamo.capture.model import find_slot, function
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.types.sequence import sorted_values
+from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@function(isinstance)
+def isinstance_(vm: Machine, obj: Value, classes: Value) -> Value:
+    wanted = vm.concretely(classes)
+    return boolean(instance_of(vm, obj, wanted))
+
+
+def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
+    """By the exact type, which is guarded; a metaclass that answers for itself is asked about the class."""
+    if type(wanted) is tuple:
+        return any(instance_of(vm, obj, one) for one in wanted)
+    if obj.__class__ is Known and not isinstance(wanted, types.UnionType):
+        return isinstance(obj.obj, wanted)  # type: ignore[union-attr]
+    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
+        return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
+    if obj.__class__ is Graphed:
+        return isinstance(obj.fake, wanted) if wanted is not torch.nn.Parameter else issubclass(obj.pytype, wanted)  # type: ignore[union-attr]
+    check = attributes.class_lookup(type(wanted), "__instancecheck__")
+    if type(check) is types.FunctionType and obj.__class__ is Object and not is_abc(type(wanted)):
+        real = vm.entity(obj).real  # type: ignore[arg-type]
+        if issubclass(type(wanted), type(torch.nn.Parameter)) or real is attributes.MISSING:
+            return issubclass(obj.pytype, wanted)
+        raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
+    try:
+        return issubclass(obj.pytype, wanted)
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+
+
+def is_abc(meta: type) -> bool:
+    return any(base.__module__ in ("abc", "typing") for base in meta.__mro__)
+
+
+@function(issubclass)
+def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
+    try:
+        return boolean(issubclass(vm.known(cls, "class"), vm.concretely(classes)))
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+
+
+@function(len)
+def len_(vm: Machine, obj: Value) -> Value:
+    if obj.__class__ is Graphed:
+        return vm.call_method(obj, "__len__")
+    return vm.length(obj)
+
+
+@function(type)
+def type_(vm: Machine, *args: Value) -> Value:
+    if len(args) != 1:
+        raise Break("unknown call", name="type")
+    return constant(vm, args[0].pytype)
+
+
+@function(getattr)
+def getattr_(vm: Machine, obj: Value, name: Value, *default: Value) -> Value:
+    text = vm.known(name, "attribute name")
+    if not default:
+        return vm.getattr(obj, text)
+    found = vm.has_attribute(obj, text)
+    return default[0] if found is None else found
+
+
+@function(hasattr)
+def hasattr_(vm: Machine, obj: Value, name: Value) -> Value:
+    return boolean(vm.has_attribute(obj, vm.known(name, "attribute name")) is not None)
+
+
+@function(setattr)
+def setattr_(vm: Machine, obj: Value, name: Value, value: Value) -> Value:
+    vm.setattr(obj, vm.known(name, "attribute name"), value)
+    return NONE
+
+
+@function(delattr)
+def delattr_(vm: Machine, obj: Value, name: Value) -> Value:
+    vm.delattr(obj, vm.known(name, "attribute name"))
+    return NONE
+
+
+@function(vars)
+def vars_(vm: Machine, obj: Value | None = None) -> Value:
+    if obj is None:
+        raise Break("frame inspects itself", name="vars")
+    return vm.getattr(obj, "__dict__")
+
+
+def named_outside(name: str, reason: str) -> Any:
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        raise Break(reason, name=name)
+
+    return row
+
+
+for _name in ("eval", "exec", "compile", "breakpoint", "input", "open", "print"):
+    function(getattr(builtins, _name))(named_outside(_name, "builtin with effects"))
+for _name in ("locals", "globals", "dir"):
+    function(getattr(builtins, _name))(named_outside(_name, "frame inspects itself"))
+
+
+@function(callable)
+def callable_(vm: Machine, obj: Value) -> Value:
+    if obj.__class__ is Known:
+        return boolean(callable(obj.obj))  # type: ignore[union-attr]
+    return boolean(find_slot(obj.pytype, "__call__")[0] != "missing")
+
+
+@function(id)
+def id_(vm: Machine, obj: Value) -> Value:
+    raise Break("unknown call", name="id")
+
+
+@function(hash)
+def hash_(vm: Machine, obj: Value) -> Value:
+    if obj.__class__ is Known:
+        return vm.run_pure(hash, [obj], {})
+    raise Break("unknown call", name="hash")
+
+
+@function(iter)
+def iter_(vm: Machine, obj: Value, *sentinel: Value) -> Value:
+    if sentinel:
+        raise Break("unknown call", name="iter with a sentinel")
+    return vm.iterator(obj)
+
+
+@function(next)
+def next_(vm: Machine, iterator: Value, *default: Value) -> Value:
+    item = vm.advance(iterator)
+    if item is not None:
+        return item
+    if default:
+        return default[0]
+    raise vm.error(StopIteration)
+
+
+# -- iterators --------------------------------------------------------------------------------------------------------
+def lazily(cls: type, steps: Any) -> None:
+    """Register the constructor of a builtin iterator type."""
+
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        return make_iterator(vm, steps(vm, *args, **kwargs), None, cls)
+
+    function(cls)(row)
+
+
+def enumerated(vm: Machine, items: Value, start: Value = Known(0)) -> Iterator[Value]:
+    source = vm.iterate(items)
+    return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, vm.known(start, "start")))
+
+
+def zipped(vm: Machine, *iterables: Value, strict: Value = FALSE) -> Iterator[Value]:
+    sources = [vm.iterate(each) for each in iterables]
+    return zip_steps(vm, sources, vm.truth(strict))
+
+
+def zip_steps(vm: Machine, sources: list[Iterator[Value]], strict: bool) -> Iterator[Value]:
+    try:
+        for items in zip(*sources, strict=strict):
+            yield vm.make_tuple(list(items))
+    except ValueError as error:
+        raise vm.error(ValueError, *error.args) from None
+
+
+def mapped(vm: Machine, fn: Value, *iterables: Value) -> Iterator[Value]:
+    sources = [vm.iterate(each) for each in iterables]
+    return (vm.call(fn, list(items), {}) for items in zip(*sources))
+
+
+def filtered(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
+    source = vm.iterate(items)
+    plain = fn.__class__ is Known and fn.obj is None  # type: ignore[union-attr]
+    return (item for item in source if vm.truth(item if plain else vm.call(fn, [item], {})))
+
+
+for _cls, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (filter, filtered)):
+    lazily(_cls, _steps)
+
+
+@function(reversed)
+def reversed_(vm: Machine, items: Value) -> Value:
+    if items.__class__ is Object and find_slot(items.pytype, "__reversed__")[0] == "python":
+        slot = find_slot(items.pytype, "__reversed__")[1][1]
+        if type(slot) is types.FunctionType:
+            return vm.special(items, "__reversed__")
+    return vm.iterator(vm.new(list, list(vm.iterate(items))[::-1]))
+
+
+@function(sorted)
+def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
+    return vm.new(list, sorted_values(vm, list(vm.iterate(items)), key, reverse))
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+@function(sum)
+def sum_(vm: Machine, items: Value, start: Value = Known(0)) -> Value:
+    total = start
+    for item in vm.iterate(items):
+        total = vm.binary("+", total, item)
+    return total
+
+
+@function(any)
+def any_(vm: Machine, items: Value) -> Value:
+    return boolean(any(vm.truth(item) for item in vm.iterate(items)))
+
+
+@function(all)
+def all_(vm: Machine, items: Value) -> Value:
+    return boolean(all(vm.truth(item) for item in vm.iterate(items)))
+
+
+def extreme(fn: Any, op: str) -> None:
+    def row(vm: Machine, *items: Value, key: Value = NONE, default: Value | None = None) -> Value:
+        values = list(vm.iterate(items[0])) if len(items) == 1 else list(items)
+        if not values:
+            if default is not None:
+                return default
+            raise vm.error(ValueError, f"{fn.__name__}() arg is an empty sequence")
+        plain = key.__class__ is Known and key.obj is None  # type: ignore[union-attr]
+        best, best_key = values[0], values[0] if plain else vm.call(key, [values[0]], {})
+        for item in values[1:]:
+            each = item if plain else vm.call(key, [item], {})
+            if vm.truth(vm.binary(op, each, best_key)):
+                best, best_key = item, each
+        return best
+
+    function(fn)(row)
+
+
+extreme(min, "<")
+extreme(max, ">")
+
+
+# -- numbers, strings -------------------------------------------------------------------------------------------------
+def converter(cls: type, method: str) -> None:
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        if args and args[0].__class__ is Graphed:
+            raise Break("data-dependent value", name=cls.__name__)
+        if args and args[0].__class__ is Object and not kwargs:
+            slot = find_slot(args[0].pytype, method)
+            if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
+                return vm.special(args[0], method)
+        return vm.run_pure(cls, list(args), dict(kwargs))
+
+    function(cls)(row)
+
+
+for _cls, _method in ((int, "__int__"), (float, "__float__"), (str, "__str__"), (complex, "__complex__"), (bytes, "__bytes__"), (repr, "__repr__"), (format, "__format__")):
+    converter(_cls, _method)
+
+
+@function(bool)
+def bool_(vm: Machine, obj: Value = FALSE) -> Value:
+    return boolean(vm.truth(obj))
+
+
+def constructor(cls: type) -> None:
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        return vm.run_pure(cls, list(args), dict(kwargs))
+
+    function(cls)(row)
+
+
+for _cls in (range, torch.device, torch.finfo, torch.iinfo):
+    constructor(_cls)
+
+
+@function(slice)
+def slice_(vm: Machine, *parts: Value) -> Value:
+    return vm.make_slice(*parts)
+
+
+def through_operator(fn: Any, method: str) -> None:
+    def row(vm: Machine, *args: Value) -> Value:
+        if any(arg.__class__ is Graphed for arg in args):
+            return vm.emit("call_function", fn, list(args), {})
+        if args[0].__class__ is Object:
+            return vm.special(args[0], method, *args[1:])
+        return vm.run_pure(fn, list(args), {})
+
+    function(fn)(row)
+
+
+for _fn, _method in ((abs, "__abs__"), (divmod, "__divmod__"), (pow, "__pow__"), (round, "__round__")):
+    through_operator(_fn, _method)

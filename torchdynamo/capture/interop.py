@@ -1,0 +1,86 @@
+"""What user code and libraries already say to torch.compile, honoured: the one file that names `torch._dynamo`.
+
+Marks are read where PyTorch leaves them (attributes on functions, registries), and only if it is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.compiler
+
+from torchdynamo.capture import model
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
+
+
+@model.function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def is_compiling(vm: Machine) -> Value:
+    """True while capturing, in all its spellings."""
+    return TRUE
+
+
+@model.function(torch.compiler.is_exporting)
+def is_exporting(vm: Machine) -> Value:
+    return FALSE
+
+
+def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise Break("disabled function", name=fn.obj.__qualname__)
+
+
+def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise Break("user graph break", name=fn.obj.__qualname__)
+
+
+def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return vm.emit("call_function", fn.obj, args, kwargs)
+
+
+def constant_true(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return TRUE
+
+
+def nothing(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return NONE
+
+
+# Functions of torch._dynamo that programs call, by qualified name.
+BY_NAME: dict[tuple[str, str], Verdict] = {
+    ("torch._dynamo.external_utils", "is_compiling"): constant_true,
+    ("torch._dynamo.decorators", "graph_break"): graph_break,
+    ("torch._dynamo.decorators", "mark_static"): nothing,
+    ("torch._dynamo.decorators", "mark_dynamic"): nothing,
+    ("torch._dynamo.decorators", "maybe_mark_dynamic"): nothing,
+    ("torch._dynamo.decorators", "mark_static_address"): nothing,
+}
+
+
+def verdict(fn: types.FunctionType) -> Verdict | None:
+    """What has been said about this function, to torch.compile or to us; None if nothing."""
+    own = fn.__dict__
+    if own and own.get("_torchdynamo_disable"):
+        return disabled
+    module = fn.__module__ or ""
+    if module.startswith("torch._dynamo"):
+        return BY_NAME.get((module, fn.__name__), disabled)
+    return in_graph if allowed(fn) else None
+
+
+def allowed(fn: Any) -> bool:
+    """Whether torch._dynamo.allow_in_graph was called on it."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None:
+        return False
+    ids = getattr(rules, "_allowed_callable_ids", None)
+    known = getattr(ids, "function_ids", None)
+    return known is not None and id(fn) in known

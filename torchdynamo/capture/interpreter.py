@@ -1,0 +1,126 @@
+"""The loop: one handler per canonical instruction, its stack effect in its declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.bytecode.instruction import Code, Instruction
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.signals import Break, Raised, Stop
+from torchdynamo.capture.value import Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+Handler = Callable[..., Any]
+# op -> (handler, values popped or a function of the argument, values pushed; None: the handler moves the counter)
+OPS: dict[str, tuple[Handler, int | Callable[[Any], int], int | None]] = {}
+FINISHED = -1
+MANY = 99  # `-- *items`: however many the handler returns
+Plan = list[tuple[Handler, int, int | None, Instruction]]
+
+
+def op(names: str, effect: str, pops: Callable[[Any], int] | None = None) -> Callable[[Handler], Handler]:
+    """Register the handler of canonical instructions; the effect is written `"a b -- c"`.
+
+    `"*items -- x"` takes as many as `pops(arg)` says. After `--`, `jump` means the handler returns the index of the
+    next instruction (None: the following one) and pushes for itself.
+    """
+    left, _, right = effect.partition("--")
+    count: int | Callable[[Any], int] = pops if pops is not None else len(left.split())
+    outputs = right.split()
+    pushes = None if outputs == ["jump"] else MANY if outputs[:1] and outputs[0][0] == "*" else len(outputs)
+
+    def register(fn: Handler) -> Handler:
+        for name in names.split():
+            OPS[name] = (fn, count, pushes)
+        return fn
+
+    return register
+
+
+def plan(code: Code) -> Plan:
+    """The handlers of a code object's instructions, looked up once."""
+    found: Plan | None = code.analyses.get("plan")
+    if found is None:
+        found = []
+        for inst in code.instructions:
+            handler, pops, pushes = OPS.get(inst.op, UNKNOWN)
+            found.append((handler, pops if isinstance(pops, int) else pops(inst.arg), pushes, inst))
+        code.analyses["plan"] = found
+    return found
+
+
+def unknown_instruction(vm: Machine, frame: Frame, inst: Instruction) -> None:
+    raise Break("unsupported instruction", name=inst.op)
+
+
+UNKNOWN: tuple[Handler, int, int] = (unknown_instruction, 0, 0)
+
+
+def run(vm: Machine, frame: Frame) -> Value:
+    """Execute a frame to its return; a generator to its next yield."""
+    vm.frames.append(frame)
+    try:
+        while True:
+            try:
+                return run_until_raise(vm, frame)
+            except Raised as raised:
+                unwind(vm, frame, raised)
+    except Break as why:
+        if why.where is None:
+            why.where = frame.position()
+        raise
+    finally:
+        vm.frames.pop()
+
+
+def run_until_raise(vm: Machine, frame: Frame) -> Value:
+    """The hot loop."""
+    steps = plan(frame.code)
+    stack = frame.stack
+    root = frame.root
+    pc = frame.pc
+    while True:
+        frame.pc = pc
+        handler, pops, pushes, inst = steps[pc]
+        if root:
+            if vm.step == vm.stop_at:
+                raise Stop
+            vm.path.append(pc)
+            vm.step += 1
+        if pops == 0:
+            result = handler(vm, frame, inst)
+        elif pops == 1:
+            result = handler(vm, frame, inst, stack.pop())
+        else:
+            args = stack[-pops:]
+            del stack[-pops:]
+            result = handler(vm, frame, inst, *args)
+        if pushes == 1:
+            stack.append(result)
+            pc += 1
+        elif pushes is None:
+            if result is None:
+                pc += 1
+            elif result is FINISHED:
+                return frame.result  # type: ignore[no-any-return]
+            else:
+                pc = result
+        else:
+            if pushes:
+                stack.extend(result)
+            pc += 1
+
+
+def unwind(vm: Machine, frame: Frame, raised: Raised) -> None:
+    """Go to the handler of the current instruction, or let the exception out."""
+    region = frame.code.lookup(frame.pc)
+    if region is None:
+        raise raised
+    del frame.stack[region.depth :]
+    if region.lasti:
+        frame.stack.append(Known(frame.pc))
+    frame.stack.append(raised.value)
+    frame.pc = region.handler

@@ -1,0 +1,159 @@
+"""Iteration: a host-level iterator over values stands for each Python iterator."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture import model
+from torchdynamo.capture.signals import Break, Raised
+from torchdynamo.capture.value import Graphed, Known, Object, Value
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+class Steps:
+    """The state of an iterator made in the frame: how far it is, and over what."""
+
+    __slots__ = ("inner", "count", "over")
+
+    def __init__(self, inner: Iterator[Value], over: Value | None) -> None:
+        self.inner = inner
+        self.count = 0
+        self.over = over
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Value:
+        value = next(self.inner)
+        self.count += 1
+        return value
+
+
+def iterate(vm: Machine, value: Value) -> Iterator[Value]:
+    """The values `for item in value` would give, as the program goes on mutating what it iterates."""
+    if value.__class__ is Known:
+        return known_items(vm, value)  # type: ignore[arg-type]
+    if value.__class__ is Graphed:
+        return tensor_items(vm, value)  # type: ignore[arg-type]
+    if value.__class__ is not Object:
+        raise Break("unknown iterator", type=value.pytype.__name__)
+    cls = value.pytype
+    for base in cls.__mro__:
+        row = model.ITERATE.get(base)
+        if row is not None:
+            return row(vm, value)
+        found = base.__dict__.get("__iter__")
+        if found is not None:
+            if type(found) is not types.FunctionType:
+                break
+            return iterate(vm, vm.special(value, "__iter__"))
+    if "__next__" in dir(cls):
+        return from_next(vm, value)
+    if any("__getitem__" in base.__dict__ for base in cls.__mro__):
+        return from_getitem(vm, value)
+    if any("__iter__" in base.__dict__ for base in cls.__mro__):
+        raise Break("unknown iterator", type=cls.__name__)
+    raise vm.error(TypeError, f"{cls.__name__!r} object is not iterable")
+
+
+def known_items(vm: Machine, value: Known) -> Iterator[Value]:
+    """A constant's items."""
+    try:
+        items = iter(value.obj)
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+    return (constant(vm, item) for item in items)
+
+
+def tensor_items(vm: Machine, value: Graphed) -> Iterator[Value]:
+    """Iterating a tensor is unbinding its first dimension."""
+    if value.fake.dim() == 0:
+        raise vm.error(TypeError, "iteration over a 0-d tensor")
+    return iterate(vm, vm.emit("call_method", "unbind", [value, Known(0)], {}))
+
+
+def from_next(vm: Machine, value: Value) -> Iterator[Value]:
+    """An object of the user's with `__next__`."""
+    while True:
+        try:
+            yield vm.special(value, "__next__")
+        except Raised as raised:
+            if issubclass(raised.value.pytype, StopIteration):
+                return
+            raise
+
+
+def from_getitem(vm: Machine, value: Value) -> Iterator[Value]:
+    """The old protocol: `value[0]`, `value[1]`, ... until IndexError."""
+    index = 0
+    while True:
+        try:
+            item = vm.getitem(value, Known(index))
+        except Raised as raised:
+            if issubclass(raised.value.pytype, IndexError):
+                return
+            raise
+        yield item
+        index += 1
+
+
+def iterator(vm: Machine, value: Value) -> Value:
+    """`iter(value)` as a value: an iterator already is its own."""
+    if value.__class__ is Object:
+        entity = vm.entity(value)  # type: ignore[arg-type]
+        if entity.items.__class__ is Steps or value.pytype is types.GeneratorType:
+            return value
+        if model.for_type(model.ITERATE, value.pytype) is None:
+            found = model.find_slot(value.pytype, "__iter__")
+            if found[0] == "python" and type(found[1][1]) is types.FunctionType:
+                return vm.special(value, "__iter__")
+    return make_iterator(vm, iterate(vm, value), value)
+
+
+ITERATOR_TYPES: dict[type, type] = {
+    list: type(iter([])),
+    tuple: type(iter(())),
+    dict: type(iter({})),
+    range: type(iter(range(0))),
+    str: type(iter("")),
+    set: type(iter(set())),
+}
+
+
+def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
+    """An iterator object around host-level steps."""
+    cls = pytype or ITERATOR_TYPES.get(over.pytype if over is not None else list, type(iter([])))
+    return vm.new(cls, Steps(steps, over))
+
+
+def advance(vm: Machine, value: Value) -> Value | None:
+    """`next(value)`, or None at the end."""
+    if value.__class__ is not Object:
+        raise Break("unknown iterator", type=value.pytype.__name__)
+    entity = vm.entity(value)  # type: ignore[arg-type]
+    if entity.items.__class__ is Steps:
+        return next(entity.items, None)
+    if value.pytype is types.GeneratorType and entity.note is not None:
+        return next(vm.generator(value), None)  # type: ignore[arg-type]
+    found = model.find_slot(value.pytype, "__next__")
+    if found[0] == "python" and type(found[1][1]) is types.FunctionType:
+        return next(from_next(vm, value), None)
+    raise Break("unknown iterator", type=value.pytype.__name__)
+
+
+def unpack(vm: Machine, value: Value, count: int) -> list[Any]:
+    """`a, b, c = value`."""
+    items: list[Value] = []
+    steps = iterate(vm, value)
+    for item in steps:
+        items.append(item)
+        if len(items) > count:
+            raise vm.error(ValueError, f"too many values to unpack (expected {count})")
+    if len(items) < count:
+        raise vm.error(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
+    return items

@@ -1,0 +1,361 @@
+"""The symbolic machine: one object through which instructions and type models ask for Python's operations."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from torchdynamo.capture import arguments, attributes, interpreter, iteration, model, operators
+from torchdynamo.capture import call as calls
+from torchdynamo.capture import wrap as wrapping
+from torchdynamo.capture.frame import Frame, FunctionParts, Globals
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.signals import Break, Raised
+from torchdynamo.capture.source import Roots, Source
+from torchdynamo.capture.trace import GraphBuilder, Trace
+from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Value
+
+
+class Ref:
+    """The hash key of an object that only identity tells apart."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: Any) -> None:
+        self.what = what
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Ref and other.what == self.what
+
+    def __hash__(self) -> int:
+        return hash(self.what)
+
+
+class Made(NamedTuple):
+    """A function the frame made: what the instruction was given, and the function taken apart."""
+
+    parts: FunctionParts
+    given: dict[str, Value]
+
+
+class Machine(Trace):
+    """Python over values."""
+
+    def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
+        super().__init__(builder, roots)
+        self.class_attrs: dict[tuple[type, str], Any] = {}
+        self.input_objects: dict[torch.fx.Node, Any] = {}
+        self.fakes: dict[int, Graphed] = {}
+        self.globals_written: dict[tuple[int, str], Value] = {}
+        self.written_spaces: dict[int, Globals] = {}
+        self.path: list[int] = []
+        self.entry_state: dict[Any, tuple[Any, ...]] = {}
+        self.exit_state: dict[Any, tuple[Any, ...]] = {}
+
+    run = interpreter.run
+    call = calls.call
+    inline = calls.inline
+    run_pure = calls.run_pure
+    enter_function = calls.enter_function
+    getattr = attributes.getattr_
+    setattr = attributes.setattr_
+    delattr = attributes.delattr_
+    has_attribute = attributes.has_attribute
+    binary = operators.binary
+    unary = operators.unary
+    compare = operators.compare
+    identical = operators.identical
+    truth = operators.truth
+    length = operators.length
+    contains = operators.contains
+    getitem = operators.getitem
+    setitem = operators.setitem
+    delitem = operators.delitem
+    iterate = iteration.iterate
+    iterator = iteration.iterator
+    advance = iteration.advance
+    unpack = iteration.unpack
+    as_object = wrapping.as_object
+    wrap = wrapping.wrap
+    constant = wrapping.constant
+    emit = arguments.emit
+    concrete = arguments.concrete
+    concretely = arguments.concretely
+
+    # -- looking at what existed ----------------------------------------------------------------------------------
+    def look(self, value: Opaque) -> Value:
+        """First use of a local: read it, with its guard."""
+        try:
+            obj = value.source.load(self.roots)
+        except (KeyError, AttributeError, IndexError):
+            raise Break("unsupported type", type=value.pytype.__name__) from None
+        return wrapping.wrap(self, obj, value.source)
+
+    # -- special methods ------------------------------------------------------------------------------------------
+    def special(self, obj: Value, name: str, *args: Value) -> Value:
+        """`type(obj).name(obj, *args)`; TypeError if there is none."""
+        result = operators.special(self, obj, name, *args)
+        if result is None:
+            raise self.error(TypeError, f"{obj.pytype.__name__!r} object has no {name}")
+        return result
+
+    def bound_special(self, obj: Value, name: str) -> Value | None:
+        """The special method, bound; None if the type has none."""
+        found = attributes.guarded_lookup(self, obj.pytype, name)
+        if found is MISSING:
+            return None
+        return attributes.describe(self, obj, obj.pytype, name, found)
+
+    def overrides(self, obj: Value, op: str) -> bool:
+        """Whether a tensor operand would yield to this object's own operator."""
+        name = operators.INPLACE[op][1] if op in operators.INPLACE else operators.BINARY[op][1]
+        slot = model.find_slot(obj.pytype, name)
+        return slot[0] == "python" and type(slot[1][1]) is types.FunctionType
+
+    def method(self, obj: Value, name: str) -> Value | None:
+        """The function `obj.name(...)` would call with obj first, if it is a plain method; else None."""
+        cls = obj.pytype
+        if obj.__class__ is Object:
+            if ("__getattribute__" in cls.__dict__ or model.MODELS.get((cls, "." + name))) and cls.__mro__[-2:-1] != (object,):
+                own = attributes.class_lookup(cls, "__getattribute__")
+                if own is not object.__getattribute__:
+                    return None
+            found = attributes.class_lookup(cls, name)
+            if type(found) not in attributes.PLAIN_METHODS:
+                return None
+            attributes.guarded_lookup(self, cls, name)
+            if attributes.read_instance(self, self.entity(obj), name) is not None:  # type: ignore[arg-type]
+                return None
+            return Known(found, Source("class_attr", wrapping.class_source(cls), name))
+        if obj.__class__ is Graphed or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
+            found = attributes.class_lookup(cls, name)
+            return Known(found) if type(found) in attributes.PLAIN_METHODS else None
+        return None
+
+    def call_method(self, obj: Value, name: str, *args: Value) -> Value:
+        """`obj.name(*args)`."""
+        method = self.method(obj, name)
+        if method is not None:
+            return calls.call(self, method, [obj, *args], {})
+        return calls.call(self, attributes.getattr_(self, obj, name), list(args), {})
+
+    # -- making objects -------------------------------------------------------------------------------------------
+    def error(self, cls: type[BaseException], *args: Any) -> Raised:
+        """An exception that the user's program raises."""
+        return Raised(self.new(cls, [wrapping.constant(self, arg) for arg in args]))
+
+    def bound_method(self, owner: Value, fn: Value, name: str) -> Value:
+        """`owner.fn` as a value."""
+        pytype = types.MethodType if fn.pytype is types.FunctionType else types.BuiltinMethodType
+        return self.new(pytype, note=name, __self__=owner, __func__=fn)
+
+    def make_tuple(self, items: list[Value]) -> Value:
+        """A tuple; one of constants is a constant."""
+        if all(item.__class__ is Known for item in items):
+            return Known(tuple(item.obj for item in items))  # type: ignore[union-attr]
+        return self.new(tuple, items)
+
+    def make_dict(self, items: dict[Value, Value]) -> Object:
+        """A dict in this order."""
+        return self.new(dict, {self.hkey(key): (key, value) for key, value in items.items()})
+
+    def make_slice(self, *parts: Value) -> Value:
+        """`slice(...)`."""
+        if all(part.__class__ is Known for part in parts):
+            return Known(slice(*(part.obj for part in parts)))  # type: ignore[union-attr]
+        full = (NONE, *parts, NONE)[:3] if len(parts) == 1 else (*parts, NONE)[:3]
+        return self.new(slice, list(full))
+
+    def build(self, kind: str, items: tuple[Value, ...]) -> Value:
+        """The BUILD instructions."""
+        if kind == "tuple":
+            return self.make_tuple(list(items))
+        if kind == "list":
+            return self.new(list, list(items))
+        if kind == "map":
+            return self.make_dict(dict(zip(items[::2], items[1::2])))
+        if kind == "const_key_map":
+            keys = (wrapping.constant(self, key) for key in self.known(items[-1], "keys"))
+            return self.make_dict(dict(zip(keys, items[:-1])))
+        if kind == "set":
+            return self.new(set, {self.hkey(item): item for item in items})
+        return Known("".join(self.known(item, "string") for item in items))
+
+    def format_value(self, value: Value, conversion: str, spec: Value | None) -> Value:
+        """A field of an f-string."""
+        convert = {"s": str, "r": repr, "a": ascii}.get(conversion)
+        if convert is not None:
+            value = calls.call(self, Known(convert), [value], {})
+        return calls.call(self, Known(format), [value, spec or Known("")], {})
+
+    def hkey(self, value: Value) -> Any:
+        """What stands for a value as a dictionary key: equal keys for equal values."""
+        if value.__class__ is Known:
+            try:
+                hash(value.obj)  # type: ignore[union-attr]
+            except TypeError as error:
+                raise self.error(TypeError, *error.args) from None
+            return value.obj  # type: ignore[union-attr]
+        if value.__class__ is Graphed:
+            real = self.input_objects.get(value.node)  # type: ignore[union-attr]
+            return Ref(id(real) if real is not None else value.node)  # type: ignore[union-attr]
+        if value.__class__ is Object:
+            cls = value.pytype
+            if cls is tuple:
+                return tuple(self.hkey(item) for item in self.iterate(value))
+            if cls.__hash__ is object.__hash__ or cls.__hash__ is torch.nn.Module.__hash__:
+                real = self.entity(value).real  # type: ignore[arg-type]
+                return Ref(id(real) if real is not MISSING else ("fresh", value.ref))  # type: ignore[union-attr]
+            if cls.__hash__ is None:
+                raise self.error(TypeError, f"unhashable type: {cls.__name__!r}")
+        raise Break("unsupported key", type=value.pytype.__name__)
+
+    # -- functions, cells, globals --------------------------------------------------------------------------------
+    def make_function(self, code: types.CodeType, space: Globals, given: dict[str, Value]) -> Object:
+        """A function object made by the frame."""
+        closure: dict[str, Value] = {}
+        if "closure" in given:
+            closure = dict(zip(code.co_freevars, self.iterate(given["closure"])))
+        defaults = list(self.iterate(given["defaults"])) if "defaults" in given else []
+        named: dict[str, Value] = {}
+        if "kwdefaults" in given:
+            named = {self.known(key, "keyword"): value for key, value in self.dict_items(given["kwdefaults"])}
+        parts = FunctionParts(
+            code, space, code.co_name, len(defaults), defaults.__getitem__, frozenset(named), named.__getitem__, closure
+        )
+        return self.new(types.FunctionType, note=Made(parts, given))
+
+    def wrap_cell(self, cell: types.CellType, source: Source | None) -> Value:
+        """A cell that existed at entry."""
+        found = self.heap.by_id.get(id(cell))
+        if found is not None:
+            return found
+        return self.heap.adopt(cell, source or Source("pinned", None, wrapping.Pinned(cell)))
+
+    def new_cell(self, frame: Frame, name: str) -> Object:
+        """A cell variable of a frame, holding the argument of that name if there is one."""
+        value = frame.locals.pop(name, None)
+        cell = self.new(types.CellType, note=name if frame.root else None)
+        if value is not None:
+            self.entity(cell).attrs["cell_contents"] = value
+        return cell
+
+    def cell_get(self, cell: Object) -> Value | None:
+        """The contents; None if empty."""
+        entity = self.entity(cell)
+        value = entity.attrs.get("cell_contents")
+        if value is None and entity.real is not MISSING:
+            value = entity.loaded.get("cell_contents")
+            if value is None:
+                assert entity.source is not None
+                try:
+                    real = entity.real.cell_contents
+                except ValueError:
+                    self.guard(entity.source, "UNBOUND")
+                    return None
+                value = entity.loaded["cell_contents"] = self.wrap(real, Source("contents", entity.source))
+        if value.__class__ is Opaque:
+            value = entity.attrs["cell_contents"] = self.look(value)  # type: ignore[arg-type]
+        return None if value is ABSENT else value
+
+    def cell_set(self, cell: Object, value: Value) -> None:
+        self.entity(cell).attrs["cell_contents"] = value
+
+    def globals_of(self, fn: types.FunctionType, source: Source | None) -> Globals:
+        """The namespace a function's names are looked up in."""
+        real = fn.__globals__
+        builtins = real.get("__builtins__", self.roots.builtins)
+        if isinstance(builtins, types.ModuleType):
+            builtins = builtins.__dict__
+        if real is self.roots.globals:
+            return Globals(real, Source("globals"), builtins)
+        if (fn.__module__ or "").startswith("torchdynamo.capture."):
+            return Globals(real, None, builtins)
+        module = sys.modules.get(real.get("__name__", ""))
+        if module is not None and module.__dict__ is real:
+            return Globals(real, Source("dict", Source("module", None, module.__name__)), builtins)
+        if source is None:
+            source = Source("pinned", None, wrapping.Pinned(fn))
+        return Globals(real, Source("attr", source, "__globals__"), builtins)
+
+    def write_global(self, space: Globals, name: str, value: Value) -> None:
+        """`global name; name = value`."""
+        self.globals_written[id(space.real), name] = value
+        self.written_spaces[id(space.real)] = space
+
+    # -- generators -----------------------------------------------------------------------------------------------
+    def generator(self, value: Object) -> Iterator[Value]:
+        """The steps of a generator made by the frame."""
+        entity = self.entity(value)
+        if entity.items is None:
+            entity.items = iteration.Steps(self.resume(value), None)
+        return entity.items  # type: ignore[no-any-return]
+
+    def resume(self, value: Object) -> Iterator[Value]:
+        frame: Frame = self.entity(value).note
+        while True:
+            frame.yielded = False
+            result = self.run(frame)
+            if not frame.yielded:
+                self.entity(value).attrs["return"] = result
+                return
+            yield result
+            frame.stack.append(NONE)
+
+    def advance_or_return(self, value: Value) -> tuple[Value | None, Value]:
+        """One step of `yield from`: the item, or None and the value of `return`."""
+        item = self.advance(value)
+        if item is not None:
+            return item, NONE
+        return None, self.entity(self.as_object(value)).attrs.get("return", NONE)
+
+    # -- process state --------------------------------------------------------------------------------------------
+    def state_node(self, fn: Any, args: tuple[Any, ...]) -> None:
+        """A switch of process state has its place among the operators."""
+        self.builder.call("call_function", fn, args, {}, self.position())
+
+    def put_back(self) -> None:
+        """Leave the process as the frame found it; called on every way out."""
+        for undo in reversed(list(self.restore.values())):
+            undo()
+        self.restore.clear()
+
+    # -- implemented by type models -------------------------------------------------------------------------------
+    def tensor_getattr(self, obj: Any, name: str) -> Value:
+        return model.MODELS[torch.Tensor, "__getattr__"](self, obj, name)
+
+    def tensor_setattr(self, obj: Any, name: str, value: Value) -> None:
+        model.MODELS[torch.Tensor, "__setattr__"](self, obj, name, value)
+
+    def dict_items(self, value: Value) -> list[tuple[Value, Value]]:
+        """The items of any mapping, in order."""
+        if value.__class__ is Object and issubclass(value.pytype, dict):
+            return model.MODELS[dict, "<items>"](self, value)  # type: ignore[return-value]
+        keys = list(self.iterate(self.call_method(value, "keys")))
+        return [(key, self.getitem(value, key)) for key in keys]
+
+    def instance_dict(self, obj: Object) -> Value:
+        return model.MODELS[dict, "<of instance>"](self, obj)
+
+    def merge_kwargs(self, box: Value, items: Value) -> None:
+        """`f(**items)`: every key once."""
+        for key, value in self.dict_items(items):
+            if self.contains(box, key):
+                raise self.error(TypeError, f"got multiple values for keyword argument {self.known(key, 'keyword')!r}")
+            self.setitem(box, key, value)
+
+    def import_module(self, frame: Frame, name: str, level: int, names: Value) -> Value:
+        """`import name` of what is already imported."""
+        package = frame.globals.real.get("__package__") or ""
+        base = package.rsplit(".", level - 1)[0] if level else ""
+        full = f"{base}.{name}".strip(".") if level else name
+        module = sys.modules.get(full)
+        if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
+            raise Break("import in frame", name=full)
+        if names.__class__ is Known and not names.obj:  # type: ignore[union-attr]
+            module = sys.modules[full.partition(".")[0]] if not level else module
+        return Known(module, Source("module", None, module.__name__) if module.__name__ in sys.modules else None)

@@ -1,0 +1,145 @@
+"""The tables of what torchdynamo knows of Python, and the interfaces their rows are written against.
+
+A *type model* is a function for one `(type, slot)`; slots bear Python's own names (`__getitem__`, `append`), and are
+found along the exact type's MRO, where a method the user wrote in Python wins. A *function model* is for one callable
+object; a *polyfill* says a C function again in Python, to be captured like the user's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torchdynamo.capture.value import Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.source import Source
+
+Model = Callable[..., Value]
+Slot = tuple[str, Any]  # ("model", function) | ("python", (class, raw attribute)) | ("missing", None)
+
+MODELS: dict[tuple[type, str], Model] = {}
+FUNCTIONS: dict[int, Model] = {}
+POLYFILLS: dict[int, Callable[..., Any]] = {}
+ENTER: dict[type, Callable[[Machine, Any, Source], Value]] = {}
+ITERATE: dict[type, Callable[[Machine, Any], Iterator[Value]]] = {}
+REBUILD: dict[type, Callable[[Emitter, Entity], None]] = {}
+REPLAY: dict[type, Callable[[Emitter, Entity], None]] = {}
+_kept: list[Any] = []  # the tables above go by id: what they name must live
+
+
+class Emitter(Protocol):
+    """What a type's `rebuild` and `replay` may ask of codegen: a small stack assembler over values."""
+
+    def value(self, value: Value) -> None:
+        """Push a value: rebuilt, or fetched from where it lived."""
+
+    def const(self, obj: Any) -> None:
+        """Push a constant."""
+
+    def function(self, fn: Any) -> None:
+        """Push a constant callable, ready for arguments and `op("CALL", (count, ()))`."""
+
+    def op(self, op: str, arg: Any = None) -> None:
+        """One canonical instruction."""
+
+    def local(self, entity: Entity) -> None:
+        """Push the entity itself, which exists by now."""
+
+    def instance(self, entity: Entity, fill: str) -> None:
+        """The plain container on top becomes an empty instance of the entity's class, filled by that method."""
+
+
+def models(pytype: type, *slots: str) -> Callable[[Model], Model]:
+    """Register the model of these slots of a type."""
+
+    def register(fn: Model) -> Model:
+        for slot in slots:
+            MODELS[pytype, slot] = fn
+        _slots.clear()
+        return fn
+
+    return register
+
+
+def function(*objs: Any) -> Callable[[Model], Model]:
+    """Register the model of these callables."""
+
+    def register(fn: Model) -> Model:
+        for obj in objs:
+            FUNCTIONS[id(obj)] = fn
+            _kept.append(obj)
+        return fn
+
+    return register
+
+
+def polyfill(*objs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a Python function that says these C functions again."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for obj in objs:
+            POLYFILLS[id(obj)] = fn
+            _kept.append(obj)
+        return fn
+
+    return register
+
+
+def enters(*pytypes: type) -> Callable[..., Any]:
+    """Register how objects of these types (and their subclasses) become values."""
+    return _by_type(ENTER, pytypes)
+
+
+def iterates(*pytypes: type) -> Callable[..., Any]:
+    """Register how values of these types are iterated."""
+    return _by_type(ITERATE, pytypes)
+
+
+def rebuilds(*pytypes: type) -> Callable[..., Any]:
+    """Register how codegen makes a fresh object of these types."""
+    return _by_type(REBUILD, pytypes)
+
+
+def replays(*pytypes: type) -> Callable[..., Any]:
+    """Register how codegen writes changed contents back to an object that existed."""
+    return _by_type(REPLAY, pytypes)
+
+
+def _by_type(table: dict[type, Any], pytypes: tuple[type, ...]) -> Callable[..., Any]:
+    def register(fn: Any) -> Any:
+        for pytype in pytypes:
+            table[pytype] = fn
+        return fn
+
+    return register
+
+
+def for_type(table: dict[type, Any], pytype: type) -> Any:
+    """The row of the nearest class along the MRO, or None."""
+    for base in pytype.__mro__:
+        row = table.get(base)
+        if row is not None:
+            return row
+    return None
+
+
+_slots: dict[tuple[type, str], Slot] = {}
+
+
+def find_slot(pytype: type, name: str, start: type | None = None) -> Slot:
+    """What runs for `name` on instances of `pytype`: our model, or what the class says; searched from `start` on."""
+    for base in (start or pytype).__mro__:
+        model = MODELS.get((base, name))
+        if model is not None:
+            return "model", model
+        if name in base.__dict__:
+            return "python", (base, base.__dict__[name])
+    return "missing", None
+
+
+def is_object(value: Value) -> bool:
+    """Whether the value is a reference into the heap."""
+    return value.__class__ is Object

@@ -1,0 +1,258 @@
+"""Operators over values: the special methods Python would call, in the order it would call them."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture import model
+from torchdynamo.capture.attributes import guarded_lookup
+from torchdynamo.capture.policy import PURE_TYPES
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
+from torchdynamo.capture.wrap import class_source, constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+# operator -> (function, method, reflected method)
+BINARY: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
+    "+": (operator.add, "__add__", "__radd__"),
+    "-": (operator.sub, "__sub__", "__rsub__"),
+    "*": (operator.mul, "__mul__", "__rmul__"),
+    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
+    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
+    "%": (operator.mod, "__mod__", "__rmod__"),
+    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
+    "**": (operator.pow, "__pow__", "__rpow__"),
+    "&": (operator.and_, "__and__", "__rand__"),
+    "|": (operator.or_, "__or__", "__ror__"),
+    "^": (operator.xor, "__xor__", "__rxor__"),
+    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
+    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
+    "<": (operator.lt, "__lt__", "__gt__"),
+    "<=": (operator.le, "__le__", "__ge__"),
+    ">": (operator.gt, "__gt__", "__lt__"),
+    ">=": (operator.ge, "__ge__", "__le__"),
+    "==": (operator.eq, "__eq__", "__eq__"),
+    "!=": (operator.ne, "__ne__", "__ne__"),
+}
+INPLACE: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "+=": (operator.iadd, "__iadd__"),
+    "-=": (operator.isub, "__isub__"),
+    "*=": (operator.imul, "__imul__"),
+    "/=": (operator.itruediv, "__itruediv__"),
+    "//=": (operator.ifloordiv, "__ifloordiv__"),
+    "%=": (operator.imod, "__imod__"),
+    "@=": (operator.imatmul, "__imatmul__"),
+    "**=": (operator.ipow, "__ipow__"),
+    "&=": (operator.iand, "__iand__"),
+    "|=": (operator.ior, "__ior__"),
+    "^=": (operator.ixor, "__ixor__"),
+    "<<=": (operator.ilshift, "__ilshift__"),
+    ">>=": (operator.irshift, "__irshift__"),
+}
+UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "-": (operator.neg, "__neg__"),
+    "+": (operator.pos, "__pos__"),
+    "~": (operator.invert, "__invert__"),
+}
+IN_GRAPH = (Graphed, Symbol)
+
+
+def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
+    """`type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
+    cls = obj.pytype
+    slot = model.find_slot(cls, name)
+    if slot[0] == "model":
+        return slot[1](vm, obj, *args)  # type: ignore[no-any-return]
+    if slot[0] == "missing" or slot[1][1] is None:
+        return None
+    found = slot[1][1]
+    if type(found) is types.FunctionType:
+        guarded_lookup(vm, cls, name)
+        return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
+    if obj.__class__ is Known:
+        return vm.run_pure(found, [obj, *args], {})
+    if slot[1][0] is object:
+        return None
+    plain = vm.concrete(obj) if cls in PURE_TYPES else None
+    if plain is not None and all(vm.concrete(arg) is not None for arg in args):
+        return vm.run_pure(found, [obj, *args], {})
+    raise Break("unsupported method", name=name, type=cls.__name__)
+
+
+def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
+    """`a op b`, in place or not, comparisons included."""
+    inplace = INPLACE.get(op)
+    fn = inplace[0] if inplace else BINARY[op][0]
+    if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
+        if a.__class__ is Object and vm.overrides(a, op):
+            pass
+        else:
+            return vm.emit("call_function", fn, [a, b], {})
+    if a.__class__ is Known and b.__class__ is Known:
+        return known_binary(vm, fn, a, b)  # type: ignore[arg-type]
+    if inplace:
+        result = special(vm, a, inplace[1], b)
+        if result is not None and not is_not_implemented(result):
+            return result
+        op = op[:-1]
+    _, method, reflected = BINARY[op]
+    first = (a, method, b), (b, reflected, a)
+    if b.pytype is not a.pytype and issubclass(b.pytype, a.pytype):
+        first = first[::-1]
+    for left, name, right in first:
+        result = special(vm, left, name, right)
+        if result is not None and not is_not_implemented(result):
+            return result
+    if op in ("==", "!="):
+        same = identical(vm, a, b)
+        return boolean(same if op == "==" else not same)
+    names = a.pytype.__name__, b.pytype.__name__
+    raise vm.error(TypeError, f"unsupported operand type(s) for {op}: {names[0]!r} and {names[1]!r}")
+
+
+def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:
+    """Both are constants: ask Python."""
+    try:
+        return constant(vm, fn(a.obj, b.obj))
+    except Exception as error:  # the user's expression raises
+        raise vm.error(type(error), *error.args) from None
+
+
+def is_not_implemented(value: Value) -> bool:
+    return value.__class__ is Known and value.obj is NotImplemented  # type: ignore[union-attr]
+
+
+def unary(vm: Machine, op: str, a: Value) -> Value:
+    """`-a`, `+a`, `~a`, `not a`."""
+    if op == "not":
+        return boolean(not truth(vm, a))
+    fn, method = UNARY[op]
+    if a.__class__ in IN_GRAPH:
+        return vm.emit("call_function", fn, [a], {})
+    if a.__class__ is Known:
+        return vm.run_pure(fn, [a], {})
+    result = special(vm, a, method)
+    if result is None:
+        raise vm.error(TypeError, f"bad operand type for unary {op}: {a.pytype.__name__!r}")
+    return result
+
+
+def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
+    """All of COMPARE: rich comparison, identity, membership."""
+    if op == "is":
+        return boolean(identical(vm, a, b))
+    if op == "is not":
+        return boolean(not identical(vm, a, b))
+    if op == "in":
+        return boolean(contains(vm, b, a))
+    if op == "not in":
+        return boolean(not contains(vm, b, a))
+    return binary(vm, op, a, b)
+
+
+def identical(vm: Machine, a: Value, b: Value) -> bool:
+    """`a is b`."""
+    if a.__class__ is Known and b.__class__ is Known:
+        return a.obj is b.obj or (  # type: ignore[union-attr]
+            type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj  # type: ignore[union-attr]
+        )
+    if a.__class__ is Object and b.__class__ is Object:
+        if a.ref == b.ref:  # type: ignore[union-attr]
+            return True
+        first, second = vm.entity(a).source, vm.entity(b).source  # type: ignore[arg-type]
+        if first is not None and second is not None:
+            vm.guard(first, "DISTINCT", (first, second))
+        return False
+    if a.__class__ is Graphed and b.__class__ is Graphed:
+        if a.fake is b.fake:  # type: ignore[union-attr]
+            return True
+        if a.source is not None and b.source is not None:  # type: ignore[union-attr]
+            vm.guard(a.source, "DISTINCT", (a.source, b.source))  # type: ignore[union-attr,arg-type]
+        return False
+    return False
+
+
+def truth(vm: Machine, value: Value) -> bool:
+    """`bool(value)`."""
+    if value.__class__ is Known:
+        return bool(value.obj)  # type: ignore[union-attr]
+    if value.__class__ in IN_GRAPH:
+        raise Break("data-dependent branch", type="TensorVariable")
+    answer = special(vm, value, "__bool__")
+    if answer is None:
+        answer = special(vm, value, "__len__")
+    return True if answer is None else bool(vm.known(answer, "truth value"))
+
+
+def length(vm: Machine, value: Value) -> Value:
+    """`len(value)`."""
+    if value.__class__ is Known:
+        return vm.run_pure(len, [value], {})
+    answer = special(vm, value, "__len__")
+    if answer is None:
+        raise vm.error(TypeError, f"object of type {value.pytype.__name__!r} has no len()")
+    return answer
+
+
+def contains(vm: Machine, box: Value, item: Value) -> bool:
+    """`item in box`."""
+    if box.__class__ is Known and item.__class__ is Known:
+        return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))  # type: ignore[arg-type]
+    if box.__class__ is Graphed:
+        raise Break("data-dependent branch", type="TensorVariable")
+    answer = special(vm, box, "__contains__", item)
+    if answer is not None:
+        return truth(vm, answer)
+    return any(same_or_equal(vm, item, other) for other in vm.iterate(box))
+
+
+def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
+    """`a is b or a == b`, the test containers make."""
+    return identical(vm, a, b) or truth(vm, binary(vm, "==", a, b))
+
+
+def getitem(vm: Machine, box: Value, key: Value) -> Value:
+    """`box[key]`."""
+    if box.__class__ in IN_GRAPH or (key.__class__ in IN_GRAPH and box.__class__ is not Object):
+        return vm.emit("call_function", operator.getitem, [box, key], {})
+    if box.__class__ is Known:
+        obj = box.obj  # type: ignore[union-attr]
+        if isinstance(obj, type):
+            return class_getitem(vm, obj, key)
+        return vm.run_pure(operator.getitem, [box, key], {})
+    answer = special(vm, box, "__getitem__", key)
+    if answer is None:
+        raise vm.error(TypeError, f"{box.pytype.__name__!r} object is not subscriptable")
+    return answer
+
+
+def class_getitem(vm: Machine, cls: type, key: Value) -> Value:
+    """`Cls[key]`: the metaclass's `__getitem__`, or a generic alias."""
+    if key.__class__ is Known:
+        try:
+            return constant(vm, cls[key.obj])  # type: ignore[index,union-attr]
+        except Exception as error:  # the user's expression raises
+            raise vm.error(type(error), *error.args) from None
+    raise Break("unsupported method", name="__class_getitem__", type=cls.__name__)
+
+
+def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
+    """`box[key] = value`."""
+    if box.__class__ is Graphed:
+        vm.emit("call_function", operator.setitem, [box, key, value], {})
+        return
+    if special(vm, box, "__setitem__", key, value) is None:
+        raise vm.error(TypeError, f"{box.pytype.__name__!r} object does not support item assignment")
+
+
+def delitem(vm: Machine, box: Value, key: Value) -> None:
+    """`del box[key]`."""
+    if special(vm, box, "__delitem__", key) is None:
+        raise vm.error(TypeError, f"{box.pytype.__name__!r} object does not support item deletion")
+

@@ -1,0 +1,57 @@
+"""Calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.interpreter import op
+
+from torchdynamo.bytecode import versions
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import ABSENT, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@op("CALL", "*stack -- result", pops=lambda arg: arg[0] + 2)
+def call(vm: Machine, frame: Frame, inst: Instruction, first: Any, second: Any, *args: Value) -> Value:
+    """Below the arguments: a callable and NULL in the version's order, or a method and its self."""
+    if versions.NULL_FIRST and first is ABSENT:
+        return call_split(vm, second, list(args), inst.arg[1])
+    if not versions.NULL_FIRST and second is ABSENT:
+        return call_split(vm, first, list(args), inst.arg[1])
+    return call_split(vm, first, [second, *args], inst.arg[1])
+
+
+@op("CALL_FUNCTION", "*stack -- result", pops=lambda arg: arg[0] + 1)
+def call_function(vm: Machine, frame: Frame, inst: Instruction, fn: Value, *args: Value) -> Value:
+    return call_split(vm, fn, list(args), inst.arg[1])
+
+
+def call_split(vm: Machine, fn: Value, args: list[Value], names: tuple[str, ...]) -> Value:
+    if not names:
+        return vm.call(fn, args, {})
+    split = len(args) - len(names)
+    return vm.call(fn, args[:split], dict(zip(names, args[split:])))
+
+
+@op("CALL_EX", "*stack -- result", pops=lambda has_kwargs: (3 if versions.GLOBAL_HAS_FLAG else 2) + bool(has_kwargs))
+def call_ex(vm: Machine, frame: Frame, inst: Instruction, *stack: Any) -> Value:
+    parts = [value for value in stack if value is not ABSENT]
+    fn, args = parts[0], list(vm.iterate(parts[1]))
+    kwargs: dict[str, Value] = {}
+    if inst.arg:
+        for key, value in vm.dict_items(parts[2]):
+            name = vm.known(key, "keyword")
+            if not isinstance(name, str):
+                raise vm.error(TypeError, "keywords must be strings")
+            kwargs[name] = value
+    return vm.call(fn, args, kwargs)
+
+
+@op("LOAD_BUILD_CLASS", "-- builder")
+def load_build_class(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    raise Break("unsupported instruction", name="class statement")

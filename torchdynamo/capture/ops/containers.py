@@ -1,0 +1,69 @@
+"""Building, extending and unpacking containers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.interpreter import op
+
+from torchdynamo.capture.value import Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+def build_count(arg: tuple[str, int]) -> int:
+    kind, count = arg
+    return {"map": 2 * count, "const_key_map": count + 1}.get(kind, count)
+
+
+@op("BUILD", "*items -- box", pops=build_count)
+def build(vm: Machine, frame: Frame, inst: Instruction, *items: Value) -> Value:
+    return vm.build(inst.arg[0], items)
+
+
+@op("APPEND", "*items --", pops=lambda arg: 2 if arg[0] == "map" else 1)
+def append(vm: Machine, frame: Frame, inst: Instruction, *items: Value) -> None:
+    kind, depth = inst.arg
+    box = frame.stack[-depth]
+    if kind == "map":
+        vm.setitem(box, *items)
+    else:
+        vm.call_method(box, "append" if kind == "list" else "add", *items)
+
+
+@op("EXTEND", "items --")
+def extend(vm: Machine, frame: Frame, inst: Instruction, items: Value) -> None:
+    kind, depth = inst.arg
+    box = frame.stack[-depth]
+    if kind == "list":
+        vm.call_method(box, "extend", items)
+    elif kind == "dict_merge":
+        vm.merge_kwargs(box, items)
+    else:
+        vm.call_method(box, "update", items)
+
+
+@op("LIST_TO_TUPLE", "items -- tuple")
+def list_to_tuple(vm: Machine, frame: Frame, inst: Instruction, items: Value) -> Value:
+    return vm.make_tuple(list(vm.iterate(items)))
+
+
+@op("UNPACK", "box -- *items")
+def unpack(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Any:
+    return vm.unpack(box, inst.arg)[::-1]
+
+
+@op("UNPACK_EX", "box -- *items")
+def unpack_ex(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Any:
+    before, after = inst.arg
+    items = list(vm.iterate(box))
+    if len(items) < before + after:
+        wanted = before + after
+        raise vm.error(ValueError, f"not enough values to unpack (expected at least {wanted}, got {len(items)})")
+    middle = vm.new(list, items[before : len(items) - after])
+    return [*items[len(items) - after :][::-1], middle, *items[:before][::-1]]
+
+

@@ -1,0 +1,87 @@
+"""Jumps, branches, loops, return and yield."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.interpreter import op
+
+from torchdynamo.capture.interpreter import FINISHED
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import NONE, Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@op("JUMP", "-- jump")
+def jump(vm: Machine, frame: Frame, inst: Instruction) -> int:
+    return frame.code.targets[inst.arg]
+
+
+def holds(vm: Machine, condition: str, value: Value) -> bool:
+    if condition in ("none", "not none"):
+        return vm.identical(value, NONE) == (condition == "none")
+    return vm.truth(value) == (condition == "true")
+
+
+@op("BRANCH", "x -- jump")
+def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None:
+    condition, target = inst.arg
+    return frame.code.targets[target] if holds(vm, condition, x) else None
+
+
+@op("BRANCH_KEEP", "-- jump")
+def branch_keep(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
+    condition, target = inst.arg
+    if holds(vm, condition, frame.stack[-1]):
+        return frame.code.targets[target]
+    frame.stack.pop()
+    return None
+
+
+@op("GET_ITER GET_YIELD_FROM_ITER", "box -- iterator")
+def get_iter(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Value:
+    return vm.iterator(box)
+
+
+@op("FOR_ITER", "-- jump")
+def for_iter(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
+    item = vm.advance(frame.stack[-1])
+    if item is None:
+        frame.stack.pop()
+        return frame.code.targets[inst.arg]
+    frame.stack.append(item)
+    return None
+
+
+@op("RETURN", "value -- jump")
+def return_value(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> int:
+    frame.result = value
+    return FINISHED
+
+
+@op("YIELD", "value -- jump")
+def yield_value(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> int:
+    if frame.root:
+        raise Break("generator", name=frame.raw.co_name)
+    frame.result = value
+    frame.yielded = True
+    frame.pc += 1
+    return FINISHED
+
+
+@op("SEND", "-- jump")
+def send(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
+    """`yield from`: hand the value on top to the iterator below it; its yield, or its return value, takes its place."""
+    value = frame.stack.pop()
+    if value.__class__ is not Known or value.obj is not None:
+        raise Break("unsupported instruction", name="send() through yield from")
+    item, result = vm.advance_or_return(frame.stack[-1])
+    if item is None:
+        frame.stack[-1] = result
+        return frame.code.targets[inst.arg]
+    frame.stack.append(item)
+    return None

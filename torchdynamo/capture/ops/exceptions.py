@@ -1,0 +1,76 @@
+"""try, except, finally, with, raise, assert."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.interpreter import op
+
+from torchdynamo.capture.signals import Break, Raised
+from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.source import Source
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+import types
+
+
+@op("PUSH_EXC_INFO", "exc -- previous exc")
+def push_exc_info(vm: Machine, frame: Frame, inst: Instruction, exc: Value) -> Any:
+    previous = frame.handling[-1] if frame.handling else NONE
+    frame.handling.append(vm.as_object(exc))
+    return previous, exc
+
+
+@op("POP_EXCEPT", "previous --")
+def pop_except(vm: Machine, frame: Frame, inst: Instruction, previous: Value) -> None:
+    if not frame.handling:
+        raise Break("unsupported instruction", name=inst.op)
+    frame.handling.pop()
+
+
+@op("EXC_MATCH", "classes -- answer")
+def exc_match(vm: Machine, frame: Frame, inst: Instruction, classes: Value) -> Value:
+    wanted = vm.concretely(classes)
+    return boolean(issubclass(frame.stack[-1].pytype, wanted))
+
+
+@op("RERAISE", "exc -- jump")
+def reraise(vm: Machine, frame: Frame, inst: Instruction, exc: Value) -> None:
+    raise Raised(vm.as_object(exc))
+
+
+@op("RAISE", "*parts -- jump", pops=lambda arg: arg)
+def raise_(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -> None:
+    if not parts:
+        if not frame.handling:
+            raise vm.error(RuntimeError, "No active exception to reraise")
+        raise Raised(frame.handling[-1])
+    exc = parts[0]
+    if exc.__class__ is Known and isinstance(exc.obj, type):
+        exc = vm.call(exc, [], {})
+    if exc.__class__ is not Object or not issubclass(exc.pytype, BaseException):
+        raise vm.error(TypeError, "exceptions must derive from BaseException")
+    if len(parts) > 1:
+        vm.entity(exc).attrs["__cause__"] = parts[1]
+    raise Raised(exc)
+
+
+@op("WITH_ENTER", "manager -- exit result")
+def with_enter(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -> Any:
+    exit_ = vm.bound_special(manager, "__exit__")
+    result = vm.special(manager, "__enter__")
+    if exit_ is None or result is None:
+        raise Break("unknown context manager", type=manager.pytype.__name__)
+    return exit_, result
+
+
+@op("WITH_EXIT", "-- answer")
+def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    """Call `__exit__` with the exception that is being handled."""
+    exc, exit_ = frame.stack[-1], frame.stack[-4]
+    traceback = Opaque(types.TracebackType, Source("local", None, "<traceback>"))
+    return vm.call(exit_, [Known(exc.pytype), exc, traceback], {})

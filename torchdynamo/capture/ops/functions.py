@@ -1,0 +1,28 @@
+"""Making functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.interpreter import op
+
+from torchdynamo.capture.value import Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@op("MAKE_FUNCTION", "*parts -- function", pops=lambda arg: len(arg or ()) + 1)
+def make_function(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -> Value:
+    given = dict(zip(inst.arg or (), parts))
+    code = vm.known(parts[-1], "code")
+    return vm.make_function(code, frame.globals, given)
+
+
+@op("SET_FUNCTION_ATTRIBUTE", "part function -- function")
+def set_function_attribute(vm: Machine, frame: Frame, inst: Instruction, part: Value, fn: Value) -> Value:
+    note = vm.entity(vm.as_object(fn)).note
+    return vm.make_function(note.parts.code, frame.globals, {**note.given, inst.arg: part})
+

@@ -1,0 +1,127 @@
+"""Locals, globals, cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.interpreter import op
+
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import ABSENT, Known, Opaque, Value
+from torchdynamo.capture.wrap import wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@op("LOAD_FAST", "-- value")
+def load_fast(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    value = frame.locals.get(inst.arg)
+    if value is None:
+        raise vm.error(UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value")
+    if value.__class__ is Opaque:
+        value = frame.locals[inst.arg] = vm.look(value)
+    return value
+
+
+@op("LOAD_FAST_AND_CLEAR", "-- value")
+def load_fast_and_clear(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    return frame.locals.pop(inst.arg, ABSENT)
+
+
+@op("STORE_FAST", "value --")
+def store_fast(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> None:
+    if value is ABSENT:
+        frame.locals.pop(inst.arg, None)
+    else:
+        frame.locals[inst.arg] = value
+
+
+@op("DELETE_FAST", "--")
+def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
+    if frame.locals.pop(inst.arg, None) is None:
+        raise vm.error(UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value")
+
+
+@op("LOAD_GLOBAL LOAD_NAME", "-- value")
+def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    name, space = inst.arg, frame.globals
+    if vm.globals_written:
+        value = vm.globals_written.get((id(space.real), name))
+        if value is not None and value is not ABSENT:
+            return value
+    found = space.real.get(name, MISSING)
+    if found is not MISSING:
+        if space.source is None:
+            return Known(found)
+        return wrap(vm, found, Source("key", space.source, name))
+    found = space.builtins.get(name, MISSING)
+    if found is MISSING:
+        raise vm.error(NameError, f"name {name!r} is not defined")
+    if space.source is None:
+        return Known(found)
+    vm.guard(space.source, "NO_KEY", name)
+    return wrap(vm, found, Source("key", Source("builtins"), name))
+
+
+@op("STORE_GLOBAL STORE_NAME", "value --")
+def store_global(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> None:
+    if frame.globals.source is None:
+        raise Break("side effect not replayable", what=f"global {inst.arg}")
+    vm.write_global(frame.globals, inst.arg, value)
+
+
+@op("DELETE_GLOBAL DELETE_NAME", "--")
+def delete_global(vm: Machine, frame: Frame, inst: Instruction) -> None:
+    raise Break("side effect not replayable", what=f"del {inst.arg}")
+
+
+def cell_of(vm: Machine, frame: Frame, name: str) -> Any:
+    """The cell of a variable; one that the frame shares with inner functions is made when first needed."""
+    cell = frame.cells.get(name)
+    if cell is None:
+        cell = frame.cells[name] = vm.new_cell(frame, name)
+    return cell
+
+
+@op("LOAD_CELL", "-- cell")
+def load_cell(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    cell: Value = cell_of(vm, frame, inst.arg)
+    return cell
+
+
+@op("LOAD_DEREF LOAD_CLASSDEREF", "-- value")
+def load_deref(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    value = vm.cell_get(cell_of(vm, frame, inst.arg))
+    if value is None:
+        raise vm.error(NameError, f"cannot access free variable {inst.arg!r} where it is not associated with a value")
+    return value
+
+
+@op("STORE_DEREF", "value --")
+def store_deref(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> None:
+    vm.cell_set(cell_of(vm, frame, inst.arg), value)
+
+
+@op("DELETE_DEREF", "--")
+def delete_deref(vm: Machine, frame: Frame, inst: Instruction) -> None:
+    vm.cell_set(cell_of(vm, frame, inst.arg), ABSENT)
+
+
+@op("IMPORT_NAME", "level names -- module")
+def import_name(vm: Machine, frame: Frame, inst: Instruction, level: Value, names: Value) -> Value:
+    return vm.import_module(frame, inst.arg, vm.known(level, "level"), names)
+
+
+@op("IMPORT_FROM", "-- value")
+def import_from(vm: Machine, frame: Frame, inst: Instruction) -> Value:
+    value = vm.has_attribute(frame.stack[-1], inst.arg)
+    if value is None:
+        raise Break("import in frame", name=inst.arg)
+    return value
+
+

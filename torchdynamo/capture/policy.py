@@ -1,0 +1,83 @@
+"""What may be done with a callable: predicates over properties, not lists of names."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import types
+from typing import Any
+
+import torch
+import torch.overrides
+
+# Types whose methods have no effects and whose results are decided by their arguments.
+PURE_TYPES: frozenset[type] = frozenset(
+    {
+        *(bool, int, float, complex, str, bytes, type(None), range, tuple, slice, frozenset),
+        *(torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
+    }
+)
+PURE_BUILTINS = frozenset(
+    id(fn)
+    for fn in (abs, ascii, bin, callable, chr, divmod, format, hash, hex, len, max, min, oct, ord, pow, repr, round, sorted, sum)
+)
+PURE_MODULES = frozenset({"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string"})
+OPERATOR_MODULES = frozenset(
+    f"torch._C.{name}" for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")
+)
+STATE_WORDS = ("is_", "_is_", "get_", "_get_", "has_", "_has_", "_are_", "are_")
+OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+@functools.cache
+def overridable() -> frozenset[int]:
+    """The functions and methods that dispatch through `__torch_function__`: PyTorch's own list of its operators."""
+    found = torch.overrides.get_overridable_functions()
+    return frozenset(id(fn) for group in found.values() for fn in group)
+
+
+def is_graph_function(fn: types.FunctionType) -> bool:
+    """A Python function of torch that counts as one operator: `torch.nn.functional.dropout`, `torch.einsum`."""
+    return id(fn) in overridable()
+
+
+def is_torch_operator(fn: Any) -> bool:
+    """A C function of torch that makes or takes tensors."""
+    if isinstance(fn, OPERATOR_TYPES):
+        return True
+    if type(fn) is not types.BuiltinFunctionType or not (getattr(fn, "__module__", None) or "").startswith("torch"):
+        return False
+    owner = fn.__self__
+    return owner is None or (type(owner) is types.ModuleType and owner.__name__ in OPERATOR_MODULES)
+
+
+def is_tensor_method(fn: Any) -> bool:
+    """A C method of tensors."""
+    return fn.__objclass__ in torch.Tensor.__mro__ and fn.__objclass__ is not object
+
+
+def is_pure(fn: Any) -> bool:
+    """A C function that has no effects: of constants it can be run at once."""
+    if id(fn) in PURE_BUILTINS:
+        return True
+    if isinstance(fn, (operator.attrgetter, operator.itemgetter, operator.methodcaller)):
+        return True
+    if type(fn) is not types.BuiltinFunctionType and "pybind11" not in str(type(fn)):
+        return False
+    module = getattr(fn, "__module__", None) or getattr(fn.__self__, "__name__", "") or ""
+    if module in PURE_MODULES:
+        return True
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type):
+        return owner in PURE_TYPES or owner in (dict, math.__class__)
+    return reads_torch_state(fn)
+
+
+def reads_torch_state(fn: Any) -> bool:
+    """`torch._C.is_grad_enabled` and its kind: they read what the guard on global state compares."""
+    name = fn.__name__
+    owner = getattr(fn, "__self__", None)
+    module = getattr(fn, "__module__", None) or getattr(owner, "__name__", None) or ""
+    in_torch = module.startswith("torch") or "pybind11" in type(owner).__name__
+    return in_torch and name.startswith(STATE_WORDS)

@@ -1,0 +1,93 @@
+"""Everything one capture accumulates: graph, inputs, guards, heap, process state, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.fx
+
+from torchdynamo.capture.heap import Entity, Heap
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Guard, Position, Roots, Source
+from torchdynamo.capture.value import Graphed, Known, Object, Value
+
+
+class GraphBuilder(Protocol):
+    """The FX graph under construction (graph/build.py)."""
+
+    def input(self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool) -> tuple[torch.fx.Node, Any]: ...
+
+    def call(
+        self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
+    ) -> tuple[torch.fx.Node, Any]: ...
+
+    def getitem(self, node: torch.fx.Node, index: Any) -> tuple[torch.fx.Node, Any]: ...
+
+    def erase(self, node: torch.fx.Node) -> None: ...
+
+
+class Trace:
+    """One capture in progress."""
+
+    def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
+        self.builder = builder
+        self.roots = roots
+        self.heap = Heap()
+        self.guards: dict[tuple[Any, ...], Guard] = {}
+        self.by_source: dict[Source, Value] = {}
+        self.inputs: list[Graphed] = []
+        self.restore: dict[Any, Callable[[], None]] = {}  # process state changed so far -> how to put it back
+        self.step = 0  # root instructions begun
+        self.stop_at = -1
+        self.frames: list[Any] = []  # the frames being executed, innermost last
+        self.ops = 0
+
+    # -- guards ---------------------------------------------------------------------------------------------------
+    def guard(self, source: Source, kind: str, arg: Any = None) -> None:
+        """Rest on a fact about the state at entry."""
+        try:
+            key = (source, kind, type(arg), arg)
+            if key in self.guards:
+                return
+        except TypeError:  # unhashable arguments are rare: keep them all
+            key = (source, kind, id(arg))
+        self.guards[key] = Guard(source, kind, arg, self.position())
+
+    def position(self) -> Position | None:
+        """Where the user's program is: the innermost frame that has a line."""
+        return self.frames[-1].position() if self.frames else None
+
+    # -- heap -----------------------------------------------------------------------------------------------------
+    def new(self, pytype: type, items: Any = None, note: Any = None, **attrs: Value) -> Object:
+        """A fresh object of exactly this type."""
+        value = self.heap.new(pytype, items=items, born=self.step, note=note)
+        if attrs:
+            self.heap.entities[value.ref].attrs.update(attrs)
+        return value
+
+    def entity(self, value: Object) -> Entity:
+        """The contents of an object."""
+        return self.heap.entities[value.ref]
+
+    # -- graph ----------------------------------------------------------------------------------------------------
+    def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> Graphed:
+        """A tensor that exists at entry becomes an input of the graph."""
+        node, fake = self.builder.input(input_name(source), tensor, source, static)
+        value = Graphed(node, fake, type(tensor), source)
+        self.inputs.append(value)
+        return value
+
+    def known(self, value: Value, what: str) -> Any:
+        """The object of a value that has to be a constant here."""
+        if value.__class__ is Known:
+            return value.obj  # type: ignore[union-attr]
+        raise Break("unsupported argument", what=what, type=value.pytype.__name__)
+
+
+def input_name(source: Source) -> str:
+    """A placeholder's name: the path as words, `self_fc1_weight`."""
+    text = str(source)
+    words = "".join(c if c.isalnum() or c == "_" else " " for c in text).split()
+    return "_".join(words) or "arg"

@@ -1,0 +1,192 @@
+"""Functions made in the frame, bound methods, partials, super, cells, properties as values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import functools
+import types
+
+from torchdynamo.capture import attributes
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value
+from torchdynamo.capture.wrap import class_source, constant, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@models(types.FunctionType, "__call__")
+def call_function(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    """A function the frame made."""
+    return vm.enter_function(vm.entity(self).note.parts, list(args), dict(kwargs))
+
+
+@models(types.FunctionType, "__get__")
+def bind_function(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
+    return vm.bound_method(obj, self, "")
+
+
+FUNCTION_NAMES = {"__name__", "__qualname__", "__doc__", "__module__"}
+
+
+def made_name(field: str) -> Any:
+    def row(vm: Machine, self: Value) -> Value:
+        if self.__class__ is Known:
+            return constant(vm, getattr(self.obj, field))  # type: ignore[union-attr]
+        entity = vm.entity(self)  # type: ignore[arg-type]
+        if field in entity.attrs:
+            return entity.attrs[field]
+        code, space = entity.note.parts.code, entity.note.parts.globals
+        doc = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else None
+        answers = {"__name__": code.co_name, "__doc__": doc, "__module__": space.real.get("__name__")}
+        return Known(answers.get(field, getattr(code, "co_qualname", code.co_name)))
+
+    return row
+
+
+for _field in FUNCTION_NAMES:
+    models(types.FunctionType, "." + _field)(made_name(_field))
+
+
+@rebuilds(types.FunctionType)
+def rebuild_function(emit: Emitter, entity: Entity) -> None:
+    made = entity.note
+    for part in made.given.values():
+        emit.value(part)
+    emit.const(made.parts.code)
+    emit.op("MAKE_FUNCTION", tuple(made.given))
+
+
+@models(types.MethodType, "__call__")
+@models(types.BuiltinMethodType, "__call__")
+def call_method(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    owner, fn = parts_of(vm, self)
+    return vm.call(fn, [owner, *args], dict(kwargs))
+
+
+def parts_of(vm: Machine, self: Object) -> tuple[Value, Value]:
+    entity = vm.entity(self)
+    if entity.real is MISSING:
+        return entity.attrs["__self__"], entity.attrs["__func__"]
+    assert entity.source is not None
+    owner = wrap(vm, entity.real.__self__, Source("attr", entity.source, "__self__"))
+    if self.pytype is types.MethodType:
+        return owner, wrap(vm, entity.real.__func__, Source("attr", entity.source, "__func__"))
+    found = attributes.class_lookup(owner.pytype, entity.real.__name__)
+    if type(found) not in attributes.PLAIN_METHODS:
+        raise Break("unknown call", name=entity.real.__name__)
+    vm.guard(Source("attr", entity.source, "__name__"), "EQUALS_MATCH", entity.real.__name__)
+    return owner, Known(found)
+
+
+@models(types.MethodType, ".__self__")
+@models(types.BuiltinMethodType, ".__self__")
+def method_self(vm: Machine, self: Object) -> Value:
+    return parts_of(vm, self)[0]
+
+
+@models(types.MethodType, ".__func__")
+def method_func(vm: Machine, self: Object) -> Value:
+    return parts_of(vm, self)[1]
+
+
+@models(types.MethodType, "__getattr__")
+def method_getattr(vm: Machine, self: Object, name: str) -> Value:
+    """A bound method shows its function's attributes."""
+    return vm.getattr(parts_of(vm, self)[1], name)
+
+
+@rebuilds(types.MethodType)
+def rebuild_method(emit: Emitter, entity: Entity) -> None:
+    emit.function(types.MethodType)
+    emit.value(entity.attrs["__func__"])
+    emit.value(entity.attrs["__self__"])
+    emit.op("CALL", (2, ()))
+
+
+@rebuilds(types.BuiltinMethodType)
+def rebuild_builtin_method(emit: Emitter, entity: Entity) -> None:
+    emit.value(entity.attrs["__self__"])
+    emit.op("LOAD_ATTR", entity.note)
+
+
+@models(functools.partial, "__call__")
+def call_partial(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    fn, given, named = (vm.getattr(self, name) for name in ("func", "args", "keywords"))
+    known = {vm.known(key, "keyword"): value for key, value in vm.dict_items(named)}
+    return vm.call(fn, [*vm.iterate(given), *args], {**known, **kwargs})
+
+
+@models(functools.partial, "__new__")
+def new_partial(vm: Machine, cls: Known, fn: Value, *args: Value, **kwargs: Value) -> Value:
+    made = vm.new(cls.obj, func=fn, args=vm.make_tuple(list(args)))
+    vm.entity(made).attrs["keywords"] = vm.make_dict({Known(name): value for name, value in kwargs.items()})
+    return made
+
+
+@models(functools.partial, "__init__")
+def init_partial(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+@rebuilds(functools.partial)
+def rebuild_partial(emit: Emitter, entity: Entity) -> None:
+    emit.function(_make_partial)
+    for name in ("func", "args", "keywords"):
+        emit.value(entity.attrs[name])
+    emit.op("CALL", (3, ()))
+
+
+def _make_partial(fn: Any, args: Any, keywords: Any) -> Any:
+    return functools.partial(fn, *args, **keywords)
+
+
+# -- super ------------------------------------------------------------------------------------------------------------
+@function(super)
+def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) -> Value:
+    """`super()` finds its class in the frame's `__class__` cell, and its object in the first argument."""
+    if cls is None:
+        frame = vm.frames[-1]
+        cell = frame.cells.get("__class__")
+        first = frame.raw.co_varnames[0]
+        obj = frame.locals.get(first)
+        if obj is None and first in frame.cells:
+            obj = vm.cell_get(frame.cells[first])
+        elif obj.__class__ is Opaque:
+            obj = vm.look(obj)
+        cls = vm.cell_get(cell) if cell is not None else None
+    if cls is None or obj is None:
+        raise vm.error(RuntimeError, "super(): no arguments")
+    return vm.new(super, cls=cls, obj=obj)
+
+
+@models(super, "__getattribute__")
+def super_getattr(vm: Machine, self: Object, name: str) -> Value:
+    entity = vm.entity(self)
+    start, obj = vm.known(entity.attrs["cls"], "class"), entity.attrs["obj"]
+    is_class = obj.__class__ is Known and isinstance(obj.obj, type) and not issubclass(obj.pytype, start)  # type: ignore[union-attr]
+    mro = obj.obj.__mro__ if is_class else obj.pytype.__mro__  # type: ignore[union-attr]
+    for base in mro[mro.index(start) + 1 :]:
+        found = base.__dict__.get(name, MISSING)
+        if found is MISSING:
+            continue
+        if base.__flags__ & attributes.HEAP_TYPE:
+            vm.guard(class_source(base), "CLASS_ATTR", (name, found))
+        if type(found) is staticmethod and name == "__new__":
+            return wrap(vm, found.__func__, Source("attr", Source("class_attr", class_source(base), name), "__func__"))
+        if is_class:
+            if type(found) is classmethod:
+                return vm.bound_method(obj, Known(found.__func__), name)
+            return Known(found)
+        if type(found) is property:
+            return vm.call(Known(found.fget), [obj], {})
+        return attributes.describe(vm, obj, base, name, found)
+    if name == "__class__":
+        return Known(super)
+    raise vm.error(AttributeError, f"'super' object has no attribute {name!r}")
+
+

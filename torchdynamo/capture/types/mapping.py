@@ -1,0 +1,435 @@
+"""dict and its subclasses, their views, and an instance's `__dict__`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import collections
+import enum
+import types
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from torchdynamo.capture import attributes
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.machine import Ref
+from torchdynamo.capture.model import Emitter, find_slot, iterates, models, rebuilds, replays
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import ABSENT, FALSE, NONE, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.wrap import CONSTANTS
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+Items = dict[Any, tuple[Value | None, Value]]
+BY_IDENTITY = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum)
+
+
+class OfInstance(NamedTuple):
+    """The note of a dict that is some instance's `__dict__`: its contents are that instance's attributes."""
+
+    owner: Object
+
+
+def items_of(vm: Machine, value: Object) -> Items:
+    """The items as they are now, in order; values nothing has read yet are Opaque."""
+    entity = vm.entity(value)
+    if entity.note.__class__ is OfInstance:
+        return instance_items(vm, entity.note.owner)
+    if entity.items is None:
+        entity.items = {}
+        if entity.real is not MISSING:
+            assert entity.source is not None
+            for key, item in dict.items(entity.real):
+                source = Source("key", entity.source, key) if sourceable(key) else None
+                known = Known(key) if sourceable(key) else None
+                opaque = Opaque(type(item), source) if source is not None else ABSENT
+                entity.items[key if known is not None else Ref(id(key))] = (known, opaque)
+    items: Items = entity.items
+    return items
+
+
+def sourceable(key: Any) -> bool:
+    """Keys that may stand in a path: constants, and what is its own identity."""
+    if type(key) is tuple:
+        return all(sourceable(item) for item in key)
+    return type(key) in CONSTANTS or isinstance(key, BY_IDENTITY)
+
+
+def whole(vm: Machine, value: Object) -> Items:
+    """The items, for an operation that depends on which keys there are and in which order."""
+    entity = vm.entity(value)
+    items = items_of(vm, value)
+    if entity.real is not MISSING and entity.note is None:
+        assert entity.source is not None
+        vm.guard(entity.source, "DICT_KEYS", tuple(dict.keys(entity.real)))
+        if any(not sourceable(key) for key in dict.keys(entity.real)):
+            raise Break("unsupported key", type="object")
+    return items
+
+
+def instance_items(vm: Machine, owner: Object) -> Items:
+    """All attributes of an instance."""
+    entity = vm.entity(owner)
+    names: dict[str, None] = {}
+    if entity.real is not MISSING:
+        assert entity.source is not None
+        own = attributes.instance_dict(entity.real) or {}
+        vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
+        names = dict.fromkeys(own)
+    names.update(dict.fromkeys(entity.attrs))
+    found = {name: attributes.read_instance(vm, entity, name) for name in names}
+    return {name: (Known(name), value) for name, value in found.items() if value is not None}
+
+
+def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
+    """The item under a key, or None."""
+    entity = vm.entity(value)
+    hkey = vm.hkey(key)
+    if entity.note.__class__ is OfInstance:
+        return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey) if type(hkey) is str else None
+    items = items_of(vm, value)
+    found = items.get(hkey)
+    if found is None:
+        if entity.source is not None and not dict.__contains__(entity.real, hkey):
+            if not sourceable(getattr(key, "obj", ABSENT)):
+                raise Break("unsupported key", type=key.pytype.__name__)
+            vm.guard(entity.source, "NO_KEY", hkey)
+        return None
+    if found[1] is ABSENT:
+        raise Break("unsupported key", type="object")
+    if found[1].__class__ is Opaque:
+        read = vm.look(found[1])  # type: ignore[arg-type]
+        items[hkey] = (found[0], read)
+        return read
+    return found[1]
+
+
+def store(vm: Machine, value: Object, key: Value, item: Value) -> None:
+    entity = vm.entity(value)
+    hkey = vm.hkey(key)
+    if entity.note.__class__ is OfInstance:
+        vm.entity(entity.note.owner).attrs[hkey] = item
+        return
+    items = whole(vm, value) if entity.real is not MISSING and not entity.touched else items_of(vm, value)
+    old = items.get(hkey)
+    items[hkey] = (old[0] if old else key, item)
+    entity.touched = True
+
+
+def remove(vm: Machine, value: Object, key: Value) -> Value | None:
+    found = lookup(vm, value, key)
+    if found is None:
+        return None
+    entity = vm.entity(value)
+    if entity.note.__class__ is OfInstance:
+        vm.entity(entity.note.owner).attrs[vm.hkey(key)] = ABSENT
+    else:
+        del whole(vm, value)[vm.hkey(key)]
+        entity.touched = True
+    return found
+
+
+@models(dict, "<items>")
+def pairs(vm: Machine, self: Object) -> Any:
+    """All items, looked at."""
+    return [(key, lookup(vm, self, key)) for key in list(keys_of(vm, self))]
+
+
+def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
+    """Keys in order; a change of size meanwhile is an error, as in Python."""
+    items = whole(vm, value)
+    size = len(items)
+    for key, _ in list(items.values()):
+        if len(items_of(vm, value)) != size:
+            raise vm.error(RuntimeError, "dictionary changed size during iteration")
+        if key is None:
+            raise Break("unsupported key", type="object")
+        yield key
+
+
+@models(dict, "<of instance>")
+def of_instance(vm: Machine, owner: Object) -> Value:
+    entity = vm.entity(owner)
+    known = entity.loaded.get("__dict__")
+    if known is None:
+        known = entity.loaded["__dict__"] = vm.new(dict, note=OfInstance(owner))
+    return known
+
+
+@iterates(dict)
+def iterate(vm: Machine, value: Object) -> Iterator[Value]:
+    return keys_of(vm, value)
+
+
+@models(dict, "__getitem__")
+def getitem(vm: Machine, self: Object, key: Value) -> Value:
+    found = lookup(vm, self, key)
+    if found is not None:
+        return found
+    missing = find_slot(self.pytype, "__missing__")
+    if missing[0] != "missing":
+        return vm.special(self, "__missing__", key)
+    raise vm.error(KeyError, vm.concrete(key))
+
+
+@models(collections.defaultdict, "__missing__")
+def missing(vm: Machine, self: Object, key: Value) -> Value:
+    factory = vm.getattr(self, "default_factory")
+    if factory.__class__ is Known and factory.obj is None:  # type: ignore[union-attr]
+        raise vm.error(KeyError, vm.concrete(key))
+    made = vm.call(factory, [], {})
+    store(vm, self, key, made)
+    return made
+
+
+@models(collections.defaultdict, "__init__")
+def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, *args: Value, **kwargs: Value) -> Value:
+    vm.entity(self).attrs["default_factory"] = factory
+    return init(vm, self, *args, **kwargs)
+
+
+@models(dict, "__setitem__")
+def setitem(vm: Machine, self: Object, key: Value, item: Value) -> Value:
+    store(vm, self, key, item)
+    return NONE
+
+
+@models(dict, "__delitem__")
+def delitem(vm: Machine, self: Object, key: Value) -> Value:
+    if remove(vm, self, key) is None:
+        raise vm.error(KeyError, vm.concrete(key))
+    return NONE
+
+
+@models(dict, "__contains__", "has_key")
+def contains(vm: Machine, self: Object, key: Value) -> Value:
+    entity = vm.entity(self)
+    hkey = vm.hkey(key)
+    if entity.real is not MISSING and entity.note is None and not entity.touched and entity.source is not None:
+        if not sourceable(getattr(key, "obj", ABSENT)):
+            raise Break("unsupported key", type=key.pytype.__name__)
+        present = dict.__contains__(entity.real, hkey)
+        vm.guard(entity.source, "HAS_KEY" if present else "NO_KEY", hkey)
+        return boolean(present)
+    if entity.note.__class__ is OfInstance:
+        return boolean(lookup(vm, self, key) is not None)
+    return boolean(hkey in items_of(vm, self))
+
+
+@models(dict, "__len__")
+def length(vm: Machine, self: Object) -> Value:
+    entity = vm.entity(self)
+    if entity.real is not MISSING and not entity.touched and entity.note is None:
+        assert entity.source is not None
+        vm.guard(entity.source, "LENGTH", dict.__len__(entity.real))
+        return Known(dict.__len__(entity.real))
+    return Known(len(items_of(vm, self)))
+
+
+@models(dict, "get")
+def get(vm: Machine, self: Object, key: Value, default: Value = NONE) -> Value:
+    found = lookup(vm, self, key)
+    return default if found is None else found
+
+
+@models(dict, "setdefault")
+def setdefault(vm: Machine, self: Object, key: Value, default: Value = NONE) -> Value:
+    found = lookup(vm, self, key)
+    if found is None:
+        store(vm, self, key, default)
+        return default
+    return found
+
+
+@models(dict, "pop")
+def pop(vm: Machine, self: Object, key: Value, *default: Value) -> Value:
+    found = remove(vm, self, key)
+    if found is not None:
+        return found
+    if not default:
+        raise vm.error(KeyError, vm.concrete(key))
+    return default[0]
+
+
+@models(dict, "popitem")
+def popitem(vm: Machine, self: Object, last: Value = Known(True)) -> Value:
+    keys = list(keys_of(vm, self))
+    if not keys:
+        raise vm.error(KeyError, "popitem(): dictionary is empty")
+    key = keys[-1] if vm.truth(last) else keys[0]
+    return vm.make_tuple([key, remove(vm, self, key) or NONE])
+
+
+@models(collections.OrderedDict, "move_to_end")
+def move_to_end(vm: Machine, self: Object, key: Value, last: Value = Known(True)) -> Value:
+    found = remove(vm, self, key)
+    if found is None:
+        raise vm.error(KeyError, vm.concrete(key))
+    if not vm.truth(last):
+        raise Break("unsupported method", name="move_to_end(last=False)", type="OrderedDict")
+    store(vm, self, key, found)
+    return NONE
+
+
+@models(dict, "clear")
+def clear(vm: Machine, self: Object) -> Value:
+    for key in list(keys_of(vm, self)):
+        remove(vm, self, key)
+    return NONE
+
+
+@models(dict, "copy")
+def copy(vm: Machine, self: Object) -> Value:
+    made = vm.new(self.pytype if self.pytype is not dict else dict, {})
+    if "default_factory" in vm.entity(self).attrs or self.pytype is collections.defaultdict:
+        vm.entity(made).attrs["default_factory"] = vm.getattr(self, "default_factory")
+    for key, item in pairs(vm, self):
+        store(vm, made, key, item)
+    return made
+
+
+@models(dict, "update", "__ior__")
+def update(vm: Machine, self: Object, *others: Value, **kwargs: Value) -> Value:
+    for other in others:
+        if other.__class__ is Object and (issubclass(other.pytype, dict) or find_slot(other.pytype, "keys")[0] != "missing"):
+            new = vm.dict_items(other)
+        else:
+            new = [tuple(vm.unpack(pair, 2)) for pair in vm.iterate(other)]
+        for key, item in new:
+            vm.setitem(self, key, item) if self.pytype.__setitem__ is not dict.__setitem__ else store(vm, self, key, item)
+    for name, item in kwargs.items():
+        store(vm, self, Known(name), item)
+    return self
+
+
+@models(dict, "__or__")
+def union(vm: Machine, self: Object, other: Value) -> Value:
+    if not issubclass(other.pytype, dict):
+        return Known(NotImplemented)
+    made = copy(vm, self)
+    update(vm, made, other)  # type: ignore[arg-type]
+    return made
+
+
+@models(dict, "__eq__")
+def equal(vm: Machine, self: Object, other: Value) -> Value:
+    if not issubclass(other.pytype, dict) or other.__class__ is not Object:
+        return Known(NotImplemented)
+    left, right = pairs(vm, self), dict((vm.hkey(k), v) for k, v in pairs(vm, other))
+    if len(left) != len(right):
+        return FALSE
+    for key, item in left:
+        match = right.get(vm.hkey(key))
+        if match is None or not (vm.identical(item, match) or vm.truth(vm.binary("==", item, match))):
+            return FALSE
+    return boolean(True)
+
+
+@models(dict, "fromkeys")
+def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value:
+    made = vm.new(vm.known(cls, "class"), {})
+    for key in vm.iterate(keys):
+        store(vm, made, key, value)
+    return made
+
+
+@models(dict, "__new__")
+def new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    return vm.new(cls.obj, {})
+
+
+@models(dict, "__init__")
+def init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    update(vm, self, *args, **kwargs)
+    return NONE
+
+
+# -- views ------------------------------------------------------------------------------------------------------------
+VIEWS: dict[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+ORDERED_VIEWS = {"keys": type(collections.OrderedDict().keys()), "values": type(collections.OrderedDict().values()),
+                 "items": type(collections.OrderedDict().items())}  # fmt: skip
+
+
+def view(kind: str) -> Any:
+    def row(vm: Machine, self: Object) -> Value:
+        return vm.new((ORDERED_VIEWS if issubclass(self.pytype, collections.OrderedDict) else VIEWS)[kind], note=(kind, self))
+
+    return row
+
+
+def view_items(vm: Machine, value: Object) -> Iterator[Value]:
+    kind, box = vm.entity(value).note
+    for key in keys_of(vm, box):
+        if kind == "keys":
+            yield key
+            continue
+        item = lookup(vm, box, key)
+        assert item is not None
+        yield item if kind == "values" else vm.make_tuple([key, item])
+
+
+def view_length(vm: Machine, self: Object) -> Value:
+    return length(vm, vm.entity(self).note[1])
+
+
+def view_contains(vm: Machine, self: Object, item: Value) -> Value:
+    kind, box = vm.entity(self).note
+    if kind == "keys":
+        return contains(vm, box, item)
+    return boolean(any(vm.truth(vm.binary("==", item, other)) for other in view_items(vm, self)))
+
+
+def rebuild_view(emit: Emitter, entity: Entity) -> None:
+    kind, box = entity.note
+    emit.value(box)
+    emit.op("LOAD_METHOD", kind)
+    emit.op("CALL", (0, ()))
+
+
+for _kind in VIEWS:
+    models(dict, _kind)(view(_kind))
+    for _type in (VIEWS[_kind], ORDERED_VIEWS[_kind]):
+        iterates(_type)(view_items)
+        models(_type, "__len__")(view_length)
+        models(_type, "__contains__")(view_contains)
+        rebuilds(_type)(rebuild_view)
+
+
+@rebuilds(dict)
+def rebuild_dict(emit: Emitter, entity: Entity) -> None:
+    if entity.note.__class__ is OfInstance:
+        emit.value(entity.note.owner)
+        emit.op("LOAD_ATTR", "__dict__")
+        return
+    if entity.pytype is collections.defaultdict:
+        emit.function(collections.defaultdict)
+        emit.value(entity.attrs["default_factory"])
+        push_items(emit, entity)
+        emit.op("CALL", (2, ()))
+        return
+    push_items(emit, entity)
+    if entity.pytype is not dict:
+        emit.instance(entity, "update")
+
+
+def push_items(emit: Emitter, entity: Entity) -> None:
+    for key, item in (entity.items or {}).values():
+        emit.value(key)
+        emit.value(item)
+    emit.op("BUILD", ("map", len(entity.items or {})))
+
+
+@replays(dict)
+def replay_dict(emit: Emitter, entity: Entity) -> None:
+    """The new contents are made first: they may be fetched from the old."""
+    push_items(emit, entity)
+    for method, count in (("clear", 0), ("update", 1)):
+        emit.function(getattr(dict, method))
+        emit.local(entity)
+        if count:
+            emit.op("COPY", 4)
+        emit.op("CALL", (count + 1, ()))
+        emit.op("POP")
+    emit.op("POP")

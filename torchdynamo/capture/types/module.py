@@ -1,0 +1,56 @@
+"""nn.Module: parameters, buffers and submodules are found in its dicts; calling one without hooks is its forward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.modules.module as module_file
+
+from torchdynamo.capture import attributes
+from torchdynamo.capture.model import models
+from torchdynamo.capture.source import Source, instance_attr
+from torchdynamo.capture.value import Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)
+GLOBALS = Source("dict", Source("module", None, module_file.__name__))
+
+
+@models(torch.nn.Module, "__getattr__")
+def module_getattr(vm: Machine, self: Object, name: str) -> Value:
+    """What the class and the instance do not have."""
+    for space in ("_parameters", "_buffers", "_modules"):
+        box = attributes.generic_getattr(vm, self, space)
+        if box is None:
+            continue
+        if vm.contains(box, Known(name)):
+            return vm.getitem(box, Known(name))
+    raise vm.error(AttributeError, f"{self.pytype.__name__!r} object has no attribute {name!r}")
+
+
+@models(torch.nn.Module, "__call__")
+def module_call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    """`forward`, unless a hook of any kind is in place: then PyTorch's own Python decides."""
+    if not has_hooks(vm, self):
+        forward = vm.method(self, "forward")
+        if forward is not None:
+            return vm.call(forward, [self, *args], kwargs)
+        return vm.call(vm.getattr(self, "forward"), list(args), kwargs)
+    inner = attributes.class_lookup(self.pytype, "_call_impl")
+    return vm.call(Known(inner), [self, *args], kwargs)
+
+
+def has_hooks(vm: Machine, self: Object) -> bool:
+    for name in HOOKS:
+        box = attributes.generic_getattr(vm, self, name)
+        if box is not None and vm.truth(box):
+            return True
+    for name in GLOBAL_HOOKS:
+        box = vm.wrap(getattr(module_file, name), instance_attr(GLOBALS.base, name))  # type: ignore[arg-type]
+        if vm.truth(box):
+            return True
+    return False

@@ -1,0 +1,324 @@
+"""list and tuple (and their subclasses): items are read one by one, the length by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import operator
+from collections.abc import Iterator
+
+import torch
+
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+def items_of(vm: Machine, value: Value) -> list[Value]:
+    """The items as they are now; those nothing has read yet are Opaque."""
+    if value.__class__ is Known:
+        return [constant(vm, item) for item in value.obj]
+    entity = vm.entity(value)
+    if entity.items is None:
+        if entity.real is MISSING:
+            entity.items = []
+        else:
+            assert entity.source is not None
+            vm.guard(entity.source, "LENGTH", len(entity.real))
+            base = list if issubclass(value.pytype, list) else tuple
+            entity.items = [
+                Opaque(type(item), Source("item", entity.source, index))
+                for index, item in enumerate(base.__iter__(entity.real))
+            ]
+    items: list[Value] = entity.items
+    return items
+
+
+def read(vm: Machine, items: list[Value], index: int) -> Value:
+    """An item, looked at."""
+    item = items[index]
+    if item.__class__ is Opaque:
+        item = items[index] = vm.look(item)
+    return item
+
+
+def write(vm: Machine, value: Object) -> list[Value]:
+    """The items, to be changed in place."""
+    items = items_of(vm, value)
+    vm.entity(value).touched = True
+    return items
+
+
+@iterates(list, tuple)
+def iterate(vm: Machine, value: Value) -> Iterator[Value]:
+    """By index, as Python does: what is appended meanwhile is seen."""
+    items = items_of(vm, value)
+    index = 0
+    while index < len(items):
+        yield read(vm, items, index)
+        index += 1
+
+
+def index_of(vm: Machine, key: Value) -> Any:
+    """An index or slice as Python has it."""
+    return vm.concretely(key)
+
+
+@models(list, "__getitem__")
+@models(tuple, "__getitem__")
+def getitem(vm: Machine, self: Value, key: Value) -> Value:
+    if key.pytype is torch.Tensor:
+        raise Break("data-dependent value", name="index")
+    index = index_of(vm, key)
+    items = items_of(vm, self)
+    base = list if issubclass(self.pytype, list) else tuple
+    if isinstance(index, slice):
+        return vm.new(list, items[index]) if base is list else vm.make_tuple([read(vm, items, i) for i in range(len(items))[index]])
+    try:
+        position = range(len(items))[operator.index(index)]
+    except IndexError:
+        raise vm.error(IndexError, f"{base.__name__} index out of range") from None
+    except TypeError:
+        raise vm.error(TypeError, f"{base.__name__} indices must be integers or slices, not {key.pytype.__name__}") from None
+    return read(vm, items, position)
+
+
+@models(list, "__len__")
+@models(tuple, "__len__")
+def length(vm: Machine, self: Value) -> Value:
+    return Known(len(items_of(vm, self)))
+
+
+@models(list, "__contains__")
+@models(tuple, "__contains__")
+def contains(vm: Machine, self: Value, item: Value) -> Value:
+    for other in iterate(vm, self):
+        if vm.identical(item, other) or vm.truth(vm.binary("==", item, other)):
+            return TRUE
+    return FALSE
+
+
+@models(list, "__add__")
+@models(tuple, "__add__")
+def concatenate(vm: Machine, self: Value, other: Value) -> Value:
+    base = list if issubclass(self.pytype, list) else tuple
+    if not issubclass(other.pytype, base):
+        return Known(NotImplemented)
+    both = [*iterate(vm, self), *iterate(vm, other)]
+    return vm.new(list, both) if base is list else vm.make_tuple(both)
+
+
+@models(list, "__mul__", "__rmul__")
+@models(tuple, "__mul__", "__rmul__")
+def repeat(vm: Machine, self: Value, count: Value) -> Value:
+    times = vm.known(count, "count")
+    if not isinstance(times, int):
+        return Known(NotImplemented)
+    repeated = list(iterate(vm, self)) * times
+    return vm.new(list, repeated) if issubclass(self.pytype, list) else vm.make_tuple(repeated)
+
+
+@models(list, "__eq__")
+@models(tuple, "__eq__")
+def equal(vm: Machine, self: Value, other: Value) -> Value:
+    base = list if issubclass(self.pytype, list) else tuple
+    if not issubclass(other.pytype, base):
+        return Known(NotImplemented)
+    left, right = items_of(vm, self), items_of(vm, other)
+    if len(left) != len(right):
+        return FALSE
+    for index in range(len(left)):
+        a, b = read(vm, left, index), read(vm, right, index)
+        if not (vm.identical(a, b) or vm.truth(vm.binary("==", a, b))):
+            return FALSE
+    return TRUE
+
+
+@models(list, "__ne__")
+@models(tuple, "__ne__")
+def different(vm: Machine, self: Value, other: Value) -> Value:
+    same = equal(vm, self, other)
+    return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
+
+
+@models(list, "index")
+@models(tuple, "index")
+def index(vm: Machine, self: Value, item: Value, *bounds: Value) -> Value:
+    items = list(iterate(vm, self))
+    for at in range(len(items))[slice(*(vm.known(b, "bound") for b in bounds)) if bounds else slice(None)]:
+        if vm.identical(item, items[at]) or vm.truth(vm.binary("==", item, items[at])):
+            return Known(at)
+    raise vm.error(ValueError, "item is not in list")
+
+
+@models(list, "count")
+@models(tuple, "count")
+def count(vm: Machine, self: Value, item: Value) -> Value:
+    return Known(sum(vm.identical(item, o) or vm.truth(vm.binary("==", item, o)) for o in iterate(vm, self)))
+
+
+@models(list, "append")
+def append(vm: Machine, self: Object, item: Value) -> Value:
+    write(vm, self).append(item)
+    return NONE
+
+
+@models(list, "extend")
+def extend(vm: Machine, self: Object, items: Value) -> Value:
+    more = list(vm.iterate(items))
+    write(vm, self).extend(more)
+    return NONE
+
+
+@models(list, "__iadd__")
+def iadd(vm: Machine, self: Object, items: Value) -> Value:
+    extend(vm, self, items)
+    return self
+
+
+@models(list, "insert")
+def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
+    write(vm, self).insert(vm.known(at, "index"), item)
+    return NONE
+
+
+@models(list, "pop")
+def pop(vm: Machine, self: Object, at: Value = Known(-1)) -> Value:
+    items = write(vm, self)
+    try:
+        position = range(len(items))[vm.known(at, "index")]
+    except IndexError:
+        raise vm.error(IndexError, "pop index out of range" if items else "pop from empty list") from None
+    item = read(vm, items, position)
+    del items[position]
+    return item
+
+
+@models(list, "remove")
+def remove(vm: Machine, self: Object, item: Value) -> Value:
+    at = index(vm, self, item)
+    del write(vm, self)[at.obj]  # type: ignore[union-attr]
+    return NONE
+
+
+@models(list, "clear")
+def clear(vm: Machine, self: Object) -> Value:
+    write(vm, self).clear()
+    return NONE
+
+
+@models(list, "reverse")
+def reverse(vm: Machine, self: Object) -> Value:
+    write(vm, self).reverse()
+    return NONE
+
+
+@models(list, "copy")
+def copy(vm: Machine, self: Object) -> Value:
+    return vm.new(list, list(items_of(vm, self)))
+
+
+@models(list, "__setitem__")
+def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
+    at = index_of(vm, key)
+    items = write(vm, self)
+    try:
+        items[at] = list(vm.iterate(value)) if isinstance(at, slice) else value
+    except (IndexError, ValueError, TypeError) as error:
+        raise vm.error(type(error), *error.args) from None
+    return NONE
+
+
+@models(list, "__delitem__")
+def delitem(vm: Machine, self: Object, key: Value) -> Value:
+    try:
+        del write(vm, self)[index_of(vm, key)]
+    except IndexError as error:
+        raise vm.error(IndexError, *error.args) from None
+    return NONE
+
+
+@models(list, "sort")
+def sort(vm: Machine, self: Object, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
+    vm.entity(self).items = sorted_values(vm, list(iterate(vm, self)), key, reverse)
+    vm.entity(self).touched = True
+    return NONE
+
+
+def sorted_values(vm: Machine, items: list[Value], key: Value, reverse: Value) -> list[Value]:
+    """Sorted by keys, which have to be constants."""
+    keys = items if key.__class__ is Known and key.obj is None else [vm.call(key, [item], {}) for item in items]
+    real = [vm.concretely(each) for each in keys]
+    try:
+        order = sorted(range(len(items)), key=real.__getitem__, reverse=vm.truth(reverse))
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+    return [items[at] for at in order]
+
+
+@models(list, "__init__")
+def list_init(vm: Machine, self: Object, items: Value | None = None) -> Value:
+    vm.entity(self).items = [] if items is None else list(vm.iterate(items))
+    return NONE
+
+
+@models(list, "__new__")
+def list_new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    return vm.new(cls.obj, [])
+
+
+@models(tuple, "__new__")
+def tuple_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
+    values = [] if items is None else list(vm.iterate(items))
+    if cls.obj is tuple:
+        return vm.make_tuple(values)
+    if cls.obj is torch.Size:
+        return Known(torch.Size([vm.known(value, "size") for value in values]))
+    return vm.new(cls.obj, values)
+
+
+@models(tuple, "__init__")
+def tuple_init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+@rebuilds(list)
+def rebuild_list(emit: Emitter, entity: Entity) -> None:
+    for item in entity.items or ():
+        emit.value(item)
+    emit.op("BUILD", ("list", len(entity.items or ())))
+    if entity.pytype is not list:
+        emit.instance(entity, "extend")
+
+
+@rebuilds(tuple)
+def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
+    """Exact tuples; named tuples and result tuples are made by their class."""
+    splat = entity.pytype is not tuple and entity.pytype.__new__ is not tuple.__new__ and hasattr(entity.pytype, "_fields")
+    if entity.pytype is not tuple:
+        emit.function(tuple.__new__ if splat else entity.pytype)
+        if splat:
+            emit.const(entity.pytype)
+    for item in entity.items:
+        emit.value(item)
+    emit.op("BUILD", ("tuple", len(entity.items)))
+    if entity.pytype is not tuple:
+        emit.op("CALL", (2 if splat else 1, ()))
+
+
+@replays(list)
+def replay_list(emit: Emitter, entity: Entity) -> None:
+    for item in entity.items:
+        emit.value(item)
+    emit.op("BUILD", ("list", len(entity.items)))
+    emit.local(entity)
+    emit.const(slice(None))
+    emit.op("SETITEM")
+
+

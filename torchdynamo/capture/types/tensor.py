@@ -1,0 +1,108 @@
+"""torch.Tensor: metadata is read off the stand-in, operators go into the graph, values are out of reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture import attributes, model
+from torchdynamo.capture.model import models
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source, instance_attr
+from torchdynamo.capture.value import Graphed, Known, Value
+from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+BASE = torch._C.TensorBase
+# Methods that only read metadata, which the stand-in has.
+METADATA = (
+    "size dim ndimension numel nelement stride is_contiguous element_size storage_offset get_device is_floating_point "
+    "is_complex is_signed is_inference is_neg is_conj is_same_size has_names __len__ dim_order"
+).split()
+VALUES = "item tolist __bool__ __int__ __float__ __complex__ __index__ numpy __array__ __contains__".split()
+OUTSIDE = (
+    "backward register_hook register_post_accumulate_grad_hook retain_grad data_ptr storage untyped_storage resize_ set_ share_memory_ "
+    "apply_ map_ map2_ is_pinned __repr__ __str__ __format__ __deepcopy__ __reduce_ex__ detach_ requires_grad_ "
+    "is_shared __dlpack__ record_stream"
+).split()
+STATE = {"grad_fn", "_version", "_base", "_backward_hooks", "_cdata", "name", "output_nr", "volatile", "_grad_fn"}
+
+
+@models(torch.Tensor, "__getattr__")
+def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
+    """A method, a piece of metadata, a view like `.T`, or what the user stored on the tensor."""
+    found = attributes.class_lookup(obj.pytype, name)
+    if type(found) in attributes.PLAIN_METHODS:
+        return vm.bound_method(obj, Known(found), name)
+    if found is attributes.MISSING:
+        real = vm.input_objects.get(obj.node)
+        if real is not None and obj.source is not None:
+            if name in real.__dict__:
+                return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
+            vm.guard(Source("dict", obj.source), "NO_KEY", name)
+        raise vm.error(AttributeError, f"{obj.pytype.__name__!r} object has no attribute {name!r}")
+    if name == "__class__":
+        return Known(obj.pytype)
+    if name == "grad":
+        real = vm.input_objects.get(obj.node)
+        if real is not None and obj.source is not None:
+            return wrap(vm, real.grad, Source("attr", obj.source, "grad"))
+    if name in STATE or name == "__dict__":
+        raise Break("unsupported attribute", name=name, type="Tensor")
+    value = getattr(obj.fake, name)
+    if isinstance(value, torch.Tensor):
+        return vm.emit("call_function", getattr, [obj, Known(name)], {})
+    if type(value) in CONSTANTS:
+        return Known(value)
+    raise Break("unsupported attribute", name=name, type="Tensor")
+
+
+@models(torch.Tensor, "__setattr__")
+def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> Value:
+    raise Break("unsupported attribute write", name=name, type="Tensor")
+
+
+def metadata(name: str) -> model.Model:
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        if self.__class__ is not Graphed:
+            return vm.emit("call_method", name, [self, *args], kwargs)
+        real = [vm.concretely(arg) if arg.__class__ is not Graphed else arg.fake for arg in args]
+        try:
+            answer = getattr(self.fake, name)(*real, **{k: vm.concretely(v) for k, v in kwargs.items()})
+        except (TypeError, IndexError, RuntimeError) as error:
+            raise vm.error(type(error), *error.args) from None
+        return constant(vm, answer)
+
+    return row
+
+
+def values(name: str) -> model.Model:
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        raise Break("data-dependent value", name=name.strip("_"))
+
+    return row
+
+
+def outside(name: str) -> model.Model:
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        raise Break("unsupported method", name=name, type="Tensor")
+
+    return row
+
+
+for _names, _make in ((METADATA, metadata), (VALUES, values), (OUTSIDE, outside)):
+    for _name in _names:
+        models(BASE, _name)(_make(_name))
+
+
+@models(BASE, "__iter__")
+def tensor_iter(vm: Machine, self: Value) -> Value:
+    return vm.iterator(self)
+
+
+@models(BASE, "__hash__")
+def tensor_hash(vm: Machine, self: Value) -> Value:
+    raise Break("unsupported method", name="__hash__", type="Tensor")

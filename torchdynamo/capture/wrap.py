@@ -1,0 +1,151 @@
+"""How an object that existed at entry becomes a value: looked at once, guarded on the narrowest fact that is used."""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture import model
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.value import Graphed, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+# Types whose objects are constants: equal means interchangeable.
+CONSTANTS: frozenset[type] = frozenset(
+    {
+        *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
+    }
+)
+# Types whose objects are what they are: identity is the fact, and they own nothing of the user's.
+IDENTITIES: tuple[type, ...] = (types.ModuleType, types.BuiltinFunctionType, type, enum.Enum)
+
+
+def wrap(vm: Machine, obj: Any, source: Source) -> Value:
+    """The value of an object read from `source`; the same source or object gives the same value."""
+    value = vm.by_source.get(source)
+    if value is None:
+        vm.by_source[source] = value = enter(vm, obj, source)
+    return value
+
+
+def enter(vm: Machine, obj: Any, source: Source) -> Value:
+    """Make the value, with the guard that earns it."""
+    cls = obj.__class__ if type(obj) is obj.__class__ else type(obj)
+    if cls in CONSTANTS:
+        vm.guard(source, "EQUALS_MATCH", obj)
+        return Known(obj, source)
+    known = vm.heap.by_id.get(id(obj))
+    if known is not None:
+        first = vm.entity(known).source
+        if first is not None and first is not source:
+            vm.guard(source, "SAME_OBJECT", first)
+        return known
+    row = model.for_type(model.ENTER, cls)
+    if row is not None:
+        entered: Value = row(vm, obj, source)
+        return entered
+    vm.guard(source, "TYPE_MATCH", cls)
+    return vm.heap.adopt(obj, source)
+
+
+@model.enters(types.FunctionType, types.ModuleType, type)
+def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
+    """Functions go by their code; modules and classes by identity."""
+    vm.guard(source, "FUNCTION_MATCH", obj)
+    return Known(obj, source)
+
+
+@model.enters(enum.Enum, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)
+@model.enters(types.MethodDescriptorType, types.WrapperDescriptorType, torch.finfo, torch.iinfo)
+def enter_singleton(vm: Machine, obj: Any, source: Source) -> Value:
+    """There is one of each."""
+    vm.guard(source, "ID_MATCH", obj)
+    return Known(obj, source)
+
+
+@model.enters(types.BuiltinFunctionType)
+def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
+    """A C function; one that is bound to an instance is an object like any other."""
+    owner = obj.__self__
+    if owner is None or type(owner) in (types.ModuleType, type) or model.for_type(model.ENTER, type(owner)) is enter_identity:
+        vm.guard(source, "FUNCTION_MATCH", obj)
+        return Known(obj, source)
+    vm.guard(source, "TYPE_MATCH", type(obj))
+    return vm.heap.adopt(obj, source)
+
+
+@model.enters(torch.Tensor)
+def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """A tensor becomes an input of the graph; one placeholder for each distinct tensor."""
+    if type(obj) not in (torch.Tensor, torch.nn.Parameter) and type(obj).__torch_function__ is not DISABLED:
+        raise Break("unsupported type", type=type(obj).__name__)
+    if obj.layout is not torch.strided or obj.device.type == "meta" or torch._is_functional_tensor(obj):
+        raise Break("unsupported type", type=f"{obj.layout} tensor")
+    for graphed in vm.inputs:
+        if vm.input_objects[graphed.node] is obj:
+            assert graphed.source is not None
+            vm.guard(source, "SAME_OBJECT", graphed.source)
+            return graphed
+    vm.guard(source, "TENSOR_MATCH")
+    value = vm.tensor_input(obj, source, static=is_static(source))
+    vm.input_objects[value.node] = obj
+    return value
+
+
+DISABLED = torch.nn.Parameter.__torch_function__
+
+
+def is_static(source: Source) -> bool:
+    """Whether the tensor is a module's own: the same storage on every call."""
+    base = source.base
+    return base is not None and base.how == "key" and base.arg in ("_parameters", "_buffers")
+
+
+def constant(vm: Machine, obj: Any) -> Value:
+    """The value of an object that has no source: made by capture itself, or owned by what is already guarded."""
+    cls = type(obj)
+    if cls in CONSTANTS:
+        return Known(obj)
+    if cls is tuple and all(type(item) in CONSTANTS for item in obj):
+        return Known(obj)
+    if cls in (tuple, list):
+        return vm.new(cls, [constant(vm, item) for item in obj])
+    if cls is dict:
+        items = {vm.hkey(key): (key, constant(vm, item)) for key, item in ((constant(vm, k), v) for k, v in obj.items())}
+        return vm.new(dict, items)
+    if cls is slice or cls is frozenset or isinstance(obj, (*IDENTITIES, types.FunctionType)):
+        return Known(obj)
+    if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType):
+        return Known(obj)
+    return wrap(vm, obj, Source("pinned", None, Pinned(obj)))
+
+
+def as_object(vm: Machine, value: Value) -> Object:
+    """The value as a reference into the heap."""
+    if value.__class__ is Object:
+        return value  # type: ignore[return-value]
+    raise Break("unsupported type", type=value.pytype.__name__)
+
+
+def source_of(vm: Machine, value: Value) -> Source | None:
+    """Where the value lived at entry, if it did."""
+    if value.__class__ is Object:
+        return vm.entity(value).source  # type: ignore[arg-type]
+    return getattr(value, "source", None)
+
+
+def class_source(cls: type) -> Source:
+    """A class by itself: classes own nothing of the user's instances, so a source may hold one."""
+    return Source("pinned", None, Pinned(cls))
+
+
+def is_tensor(value: Value) -> bool:
+    """Whether the value is a tensor in the graph."""
+    return value.__class__ is Graphed

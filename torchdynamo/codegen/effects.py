@@ -1,0 +1,80 @@
+"""What the frame did to objects that existed, done for real: contents at entry against contents at exit."""
+
+from __future__ import annotations
+
+import types
+
+from torchdynamo.capture import attributes, model
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.signals import Restart
+from torchdynamo.capture.source import local
+from torchdynamo.capture.value import ABSENT, Known
+from torchdynamo.codegen.emit import Emitter
+
+
+def replay(emit: Emitter, capture: Capture) -> None:
+    """All effects, in the order the objects were met; values are what they were at the end."""
+    vm = capture.machine
+    for entity in capture.changed:
+        if entity.touched:
+            row = model.for_type(model.REPLAY, entity.pytype)
+            if row is None:
+                raise Restart(-1)
+            row(emit, entity)
+        for name, value in entity.attrs.items():
+            write_attribute(emit, entity, name, value)
+    for (space_id, name), value in vm.globals_written.items():
+        space = vm.written_spaces[space_id]
+        emit.value(value)
+        if space.real is vm.roots.globals:
+            emit.op("STORE_GLOBAL", name)
+        else:
+            assert space.source is not None
+            emit.source(space.source)
+            emit.const(name)
+            emit.op("SETITEM")
+    for (fn, _), args in vm.exit_state.items():
+        if vm.entry_state[fn, _] != args:
+            emit.function(fn)
+            for arg in args:
+                emit.value(Known(arg))
+            emit.op("CALL", (len(args), ()))
+            emit.op("POP")
+
+
+def write_attribute(emit: Emitter, entity: Entity, name: str, value: object) -> None:
+    """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
+    plain = entity.pytype is types.CellType or attributes.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
+    if value is ABSENT:
+        emit.function(object.__delattr__)
+        emit.local(entity)
+        emit.const(name)
+        emit.op("CALL", (2, ()))
+        emit.op("POP")
+    elif plain:
+        emit.value(value)  # type: ignore[arg-type]
+        emit.local(entity)
+        emit.op("STORE_ATTR", name)
+    else:
+        emit.function(object.__setattr__)
+        emit.local(entity)
+        emit.const(name)
+        emit.value(value)  # type: ignore[arg-type]
+        emit.op("CALL", (3, ()))
+        emit.op("POP")
+
+
+def root_cells(emit: Emitter, capture: Capture) -> None:
+    """Cells of the frame's own variables get their contents: inner functions and the continuation see them."""
+    for name, cell in capture.cells.items():
+        entity = capture.machine.heap[cell]  # type: ignore[index]
+        value = entity.attrs.get("cell_contents")
+        if entity.note == name and value is not None:
+            if getattr(value, "source", None) is local(name):
+                continue
+            if value is ABSENT:
+                emit.op("DELETE_DEREF", name)
+            else:
+                emit.value(value)
+                emit.op("STORE_DEREF", name)

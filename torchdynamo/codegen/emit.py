@@ -1,0 +1,164 @@
+"""A stack assembler over values: pushes them, wherever they come from, and remembers what it made."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch.fx
+
+from torchdynamo.bytecode import versions
+from torchdynamo.bytecode.instruction import Instruction, Item
+from torchdynamo.capture import model
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.iteration import Steps
+from torchdynamo.capture.policy import PURE_TYPES
+from torchdynamo.capture.signals import Restart
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Value
+from torchdynamo.codegen import rebuild
+
+BOUND = "__bound"
+
+
+class Emitter:
+    """The instructions of one replacement, and what they need: outputs of the graph, and bound sources."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.heap = capture.machine.heap
+        self.items: list[Item] = []
+        self.outputs: dict[torch.fx.Node, int] = {}
+        self.bound: dict[Source, int] = {}
+        self.made: dict[int, str] = {}  # ref -> the local that holds it
+        self.making: set[int] = set()
+        self.position: Any = None
+        self.cellvars = frozenset(capture.code.co_cellvars)
+
+    # -- instructions ---------------------------------------------------------------------------------------------
+    def op(self, op: str, arg: Any = None) -> None:
+        self.items.append(Instruction(op, arg, self.position))
+
+    def const(self, obj: Any) -> None:
+        self.op("LOAD_CONST", obj)
+
+    def function(self, fn: Any) -> None:
+        self.callee(lambda: self.const(fn))
+
+    def callee(self, push: Any) -> None:
+        """A callable and the empty slot beside it, in the version's order."""
+        if versions.NULL_FIRST:
+            self.op("NULL")
+        push()
+        if not versions.NULL_FIRST:
+            self.op("NULL")
+
+    # -- values ---------------------------------------------------------------------------------------------------
+    def value(self, value: Value) -> None:
+        """Push a value."""
+        kind = value.__class__
+        if kind is Object:
+            self.object(value)  # type: ignore[arg-type]
+        elif kind is Known:
+            self.known(value)  # type: ignore[arg-type]
+        elif kind is Graphed:
+            self.tensor(value)  # type: ignore[arg-type]
+        elif kind is Opaque:
+            self.source(value.source)  # type: ignore[union-attr]
+        elif value is ABSENT:
+            self.op("NULL")
+        else:
+            raise Restart(-1)
+
+    def known(self, value: Known) -> None:
+        """Constants are embedded; so are classes and C functions. The user's own functions are fetched."""
+        obj, source = value.obj, value.source
+        if source is not None and not isinstance(obj, OWNED) and type(obj) not in PURE_TYPES:
+            self.source(source)
+        elif type(obj) is tuple:
+            self.const(obj)
+        else:
+            self.const(obj)
+
+    def tensor(self, value: Graphed) -> None:
+        """An input is fetched from where it lives; the rest is an output of the graph."""
+        if value.source is not None:
+            self.source(value.source)
+            return
+        index = self.outputs.setdefault(value.node, len(self.outputs))
+        self.op("LOAD_FAST", f"__out{index}")
+
+    def source(self, source: Source) -> None:
+        """Push what was at a source at entry: a local by itself, anything else through the tuple of bound objects."""
+        if source.how == "local" and source.arg not in self.cellvars:
+            self.op("LOAD_FAST", source.arg)
+            return
+        index = self.bound.setdefault(source, len(self.bound))
+        self.op("LOAD_FAST", BOUND)
+        self.const(BoundIndex(index))
+        self.op("GETITEM")
+
+    def local(self, entity: Entity) -> None:
+        """Push an entity that exists by now."""
+        if entity.ref in self.made:
+            self.op("LOAD_FAST", self.made[entity.ref])
+        elif entity.source is not None:
+            self.source(entity.source)
+        else:
+            self.object(Object(entity.ref, entity.pytype))
+
+    def object(self, value: Object) -> None:
+        """Push an object: the one that existed, or one made again (once)."""
+        entity = self.heap[value]
+        if entity.ref in self.made or entity.source is not None:
+            self.local(entity)
+            return
+        if entity.pytype is types.CellType and entity.note is not None:
+            self.op("LOAD_CELL", entity.note)
+            return
+        if entity.ref in self.making:
+            raise Restart(entity.born - 1)  # it contains itself
+        self.making.add(entity.ref)
+        try:
+            self.rebuild(entity)
+        finally:
+            self.making.discard(entity.ref)
+
+    def rebuild(self, entity: Entity) -> None:
+        row = model.for_type(model.REBUILD, entity.pytype)
+        if row is not None:
+            row(self, entity)
+            self.keep(entity)
+            rebuild.attributes(self, entity)
+        elif entity.items.__class__ is Steps:
+            rebuild.iterator(self, entity)
+            self.keep(entity)
+        elif rebuild.is_plain(entity.pytype):
+            rebuild.instance(self, entity)
+        else:
+            raise Restart(entity.born - 1)
+
+    def keep(self, entity: Entity) -> None:
+        """Leave the object on the stack, and remember it for whoever refers to it again."""
+        name = self.made[entity.ref] = f"__made{entity.ref}"
+        self.op("COPY", 1)
+        self.op("STORE_FAST", name)
+
+    def instance(self, entity: Entity, fill: str) -> None:
+        """The plain container on top becomes an instance of the entity's class, filled by that method of its base."""
+        base = next(b for b in entity.pytype.__mro__ if b in (list, dict, set))
+        self.function(rebuild.subclass_instance)
+        for arg in (entity.pytype, base, getattr(base, fill)):
+            self.const(arg)
+        self.op("COPY", 6)
+        self.op("CALL", (4, ()))
+        self.op("SWAP", 2)
+        self.op("POP")
+
+
+class BoundIndex(int):
+    """A place in the bound tuple; shifted once it is known how many inputs of the graph come first."""
+
+
+OWNED = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)

@@ -1,0 +1,95 @@
+"""Making again, in the replacement code, objects that the frame made while it was executed symbolically."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+
+from torchdynamo.capture import attributes as attribute_rules
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.iteration import Steps
+from torchdynamo.capture.signals import Restart
+from torchdynamo.capture.value import ABSENT, Object
+
+if TYPE_CHECKING:
+    from torchdynamo.codegen.emit import Emitter
+
+HEAP_TYPE = attribute_rules.HEAP_TYPE
+INDEXED = (type(iter([])), type(iter(())), type(iter(range(0))))
+
+
+def is_plain(cls: type) -> bool:
+    """Instances are made by `object.__new__`, or are exceptions."""
+    return all(base.__flags__ & HEAP_TYPE or base is object for base in cls.__mro__) or issubclass(cls, BaseException)
+
+
+def instance(emit: Emitter, entity: Entity) -> None:
+    """A bare instance of the user's class, then its attributes: `__init__` has been run symbolically."""
+    if issubclass(entity.pytype, BaseException):
+        emit.function(bare_exception)
+        emit.const(entity.pytype)
+        for arg in entity.items or ():
+            emit.value(arg)
+        emit.op("CALL", (1 + len(entity.items or ()), ()))
+    else:
+        emit.function(object.__new__)
+        emit.const(entity.pytype)
+        emit.op("CALL", (1, ()))
+    emit.keep(entity)
+    attributes(emit, entity)
+
+
+def attributes(emit: Emitter, entity: Entity) -> None:
+    """The attributes of the object on top, which stays there."""
+    if entity.pytype in BUILTIN_FIELDS:
+        return
+    for name, value in entity.attrs.items():
+        if value is not ABSENT and not name.startswith("<"):
+            emit.function(object.__setattr__)
+            emit.local(entity)
+            emit.const(name)
+            emit.value(value)
+            emit.op("CALL", (3, ()))
+            emit.op("POP")
+
+
+def iterator(emit: Emitter, entity: Entity) -> None:
+    """An iterator over something that can be made, at the place it has reached."""
+    steps: Steps = entity.items
+    over = steps.over
+    if over is None or (steps.count and entity.pytype not in INDEXED) or is_iterator(emit, over):
+        raise Restart(entity.born - 1)
+    emit.function(iter)
+    emit.value(over)
+    emit.op("CALL", (1, ()))
+    if steps.count:
+        emit.op("COPY", 1)
+        emit.op("LOAD_METHOD", "__setstate__")
+        emit.const(steps.count)
+        emit.op("CALL", (1, ()))
+        emit.op("POP")
+
+
+def is_iterator(emit: Emitter, value: Any) -> bool:
+    return value.__class__ is Object and emit.heap[value].items.__class__ is Steps
+
+
+def bare_exception(cls: type[BaseException], *args: Any) -> BaseException:
+    """An exception as the frame left it, without running its `__init__` again."""
+    made = cls.__new__(cls, *args)
+    made.args = args
+    return made
+
+
+def subclass_instance(cls: type, base: Any, fill: Any, items: Any) -> Any:
+    """An instance of a container subclass, without running its `__init__` again."""
+    made = base.__new__(cls)
+    fill(made, items)
+    return made
+
+
+# Types whose REBUILD row has used the attributes already.
+BUILTIN_FIELDS = frozenset(
+    {types.MethodType, types.BuiltinMethodType, types.FunctionType, types.CellType, types.GeneratorType, super}
+)

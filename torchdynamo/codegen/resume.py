@@ -1,0 +1,106 @@
+"""Continuations: the rest of a frame as a function of its live locals and stack."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from types import CodeType
+from typing import Any, NamedTuple
+from weakref import ref
+
+from torchdynamo.bytecode.assemble import assemble
+from torchdynamo.bytecode.decode import decode
+from torchdynamo.bytecode.instruction import Instruction, Item, Label
+
+# Code that says these names can tell which frame it runs in.
+SELF_INSPECTING = frozenset({"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "stack", "globals"})
+_numbers = itertools.count(1)
+
+
+class Origin(NamedTuple):
+    """Where a continuation comes from: the code the user wrote, and how many instructions its prologue has."""
+
+    code: CodeType
+    prologue: int
+
+
+_origins: dict[int, tuple[ref[CodeType], Origin]] = {}
+
+
+def origin(code: CodeType) -> Origin:
+    """The user's code behind a continuation; any other code is its own."""
+    found = _origins.get(id(code))
+    return found[1] if found is not None else Origin(code, 0)
+
+
+def is_continuation(code: CodeType) -> bool:
+    return id(code) in _origins
+
+
+def inspects_itself(code: CodeType) -> bool:
+    """Whether continuations would be seen by the code itself; then it gets none."""
+    uses_super = "super" in code.co_names and bool(code.co_varnames) and code.co_varnames[0] in code.co_cellvars
+    return uses_super or not SELF_INSPECTING.isdisjoint(code.co_names)
+
+
+def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
+    """The code that begins at instruction `index` of `code` with these locals bound, and this stack (True: NULL).
+
+    Made once for each place and shape, and remembered as long as the user's code lives.
+    """
+    source, shift = origin(code)
+    index -= shift
+    key = (index, names, stack)
+    known: dict[Any, CodeType] = decode(source).analyses.setdefault("continuations", {})
+    if key not in known:
+        made = known[key] = make(source, index, names, stack)
+        _origins[id(made)] = ref(made, lambda _, number=id(made): _origins.pop(number, None)), Origin(  # type: ignore[misc]
+            source, len(prologue_of(names, stack))
+        )
+    return known[key]
+
+
+def prologue_of(names: tuple[str, ...], stack: tuple[bool, ...]) -> list[Instruction]:
+    """Put the stack back."""
+    made: list[Instruction] = []
+    for depth, null in enumerate(stack):
+        if null:
+            made.append(Instruction("NULL"))
+        else:
+            made.append(Instruction("LOAD_FAST", f"__stack{depth}"))
+            made.append(Instruction("DELETE_FAST", f"__stack{depth}"))
+    made.append(Instruction("JUMP"))
+    return made
+
+
+def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
+    decoded = decode(code)
+    start = Label()
+    prologue: list[Item] = list(prologue_of(names, stack))
+    position = decoded.instructions[index].position
+    for instruction in prologue:
+        instruction.position = position  # type: ignore[union-attr]
+    prologue[-1].arg = start  # type: ignore[union-attr]
+    items = decoded.items()
+    at = next(i for i, item in enumerate(items) if item is decoded.instructions[index])
+    arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
+    keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
+    locals_left = [name for name in code.co_varnames if name not in arguments and name not in code.co_cellvars]
+    return assemble(
+        [*prologue, *items[:at], start, *items[at:]],
+        code,
+        name=f"__resume_at_{decoded.instructions[index].offset}_{next(_numbers)}",
+        argnames=arguments,
+        argcount=len(arguments),
+        posonlyargcount=0,
+        kwonlyargcount=0,
+        flags=code.co_flags & ~keep,
+        varnames=locals_left,
+        cellvars=(),
+        freevars=free_names(code),
+    )
+
+
+def free_names(code: CodeType) -> tuple[str, ...]:
+    """What a continuation takes as cells: the frame's own and those it got."""
+    return (*code.co_cellvars, *code.co_freevars)

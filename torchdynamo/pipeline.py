@@ -1,0 +1,232 @@
+"""One frame from start to finish: the table of contents of the project.
+
+decode, capture, finish the graph, backend, codegen, guards, entry. Whatever fails on the way, the user's call runs
+as eager Python, and a warning names the cause.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+import weakref
+from types import CodeType
+from typing import Any, NamedTuple
+
+
+from torchdynamo import _native, config
+from torchdynamo.backends import registry
+from torchdynamo.backends.run import compile_graph, on_error
+from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
+from torchdynamo.capture.capture import BreakExit, Capture, Why, capture
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.codegen import codegen, resume
+from torchdynamo.errors import CacheLimitWarning, FallbackWarning, InternalError, TorchDynamoError, Unsupported
+from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.graph.mutation import mutated_inputs
+from torchdynamo.guards.program import complete, lower
+from torchdynamo.hook import frames
+from torchdynamo.reasons import unsupported_text
+from torchdynamo.report import debug, explain
+
+_owner_ids = itertools.count(1)
+_graph_numbers = itertools.count(0)
+_loose: Any = weakref.WeakValueDictionary()
+
+
+class Compiler:
+    """What a thread's hook calls for a frame it has no entry for: one backend with its settings."""
+
+    def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None, **options: Any) -> None:
+        self.backend = registry.lookup(backend)
+        self.backend_name = registry.backend_name(self.backend)
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.owner_id = next(_owner_ids)
+        self.failed: TorchDynamoError | None = None
+
+    def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        return compile_frame(frame, self)
+
+    def __del__(self) -> None:
+        _native.drop_owner(self.owner_id)
+
+
+def compiler_for(backend: Any, **settings: Any) -> Compiler:
+    """The compiler of this backend and these settings; the same one while somebody holds it."""
+    key = (backend if isinstance(backend, str) else id(backend), *sorted(settings.items(), key=str))
+    try:
+        found = _loose.get(key)
+    except TypeError:  # settings that cannot be hashed
+        return Compiler(backend, **settings)
+    if found is None:
+        found = _loose[key] = Compiler(backend, **settings)
+    return found  # type: ignore[no-any-return]
+
+
+def reset() -> None:
+    """Forget all that was compiled."""
+    _native.clear_all()
+
+
+def compile_frame(frame: Any, compiler: Compiler) -> Any:
+    """An entry for this frame, or None to run it as it is."""
+    code: CodeType = frame.f_code
+    reason = None if resume.is_continuation(code) else frames.skip_reason(code, frame.f_globals)
+    roots = Roots(frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure)
+    if reason is None and not resume.is_continuation(code) and not frames.worth_capturing(roots, code):
+        reason = "no tensors"
+    if reason is not None:
+        _native.skip_code(code, reason)
+        return None
+    if over_limit(code, compiler, roots):
+        return None
+    started = time.perf_counter()
+    try:
+        return build_entry(code, roots, compiler, started)
+    except TorchDynamoError as error:
+        if compiler.fullgraph or not config.suppress_errors:
+            raise
+        return give_up(code, error)
+    except Exception as error:
+        if not config.suppress_errors:
+            raise InternalError(f"compiling {code.co_qualname} failed: {error!r}") from error
+        return give_up(code, error)
+
+
+def give_up(code: CodeType, error: Exception) -> None:
+    """A fault of ours or of a backend: say so once, and leave the function to Python."""
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    text = f"torchdynamo could not compile {code.co_name} ({place}): {type(error).__name__}: {error}; it runs eagerly"
+    if config.verbose:
+        import traceback
+
+        text = f"{text}\n{''.join(traceback.format_exception(error))}"
+    warnings.warn(text, FallbackWarning, stacklevel=3)
+    _native.skip_code(code, "internal error")
+
+
+def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
+    """Whether the function has as many entries as allowed; the first time, say what keeps failing."""
+    known = entries_of(code, compiler.owner_id)
+    if len(known) < config.cache_size_limit:
+        return False
+    if count_misses(code, compiler.owner_id) == 1:
+        newest = known[-1]
+        warnings.warn(explain.limit_text(code, newest, roots, config.cache_size_limit), CacheLimitWarning, stacklevel=3)
+    return True
+
+
+class Followed(NamedTuple):
+    """A frame that was executed as far as possible, and the code drafted for it."""
+
+    capture: Capture
+    draft: codegen.Draft
+    builder: GraphBuilder
+    why: Why | None
+
+
+def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
+    """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
+    stop, why = -1, None
+    while True:
+        builder = GraphBuilder()
+        try:
+            captured = capture(code, roots, builder, stop)
+            return Followed(captured, codegen.draft(captured), builder, why)
+        except Break as end:
+            why = why or Why(end.reason, end.fields, end.where)
+            step = end.restart  # type: ignore[attr-defined]
+        except Restart as again:
+            why = why or Why("side effect not replayable", {"what": "a value that cannot be made again"}, None)
+            step = again.step
+        if compiler.fullgraph:
+            raise unsupported(why, code)
+        if step < 0 or (stop >= 0 and step >= stop):
+            return why
+        stop = step
+
+
+def unsupported(why: Why, code: CodeType) -> Unsupported:
+    """The error of whole-graph mode, in the user's words."""
+    text = unsupported_text(why.reason, why.fields, why.position, code)
+    return Unsupported(why.reason, text, why.position)
+
+
+def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float) -> Any:
+    """The steps, in order."""
+    found = follow(code, roots, compiler)
+    if isinstance(found, Why):
+        explain.emit(code, compiler.backend_name, None, found, [], time.perf_counter() - started)
+        _native.skip_code(code, found.reason)
+        return None
+    captured, draft, builder, why = found
+    if why is not None and is_worthless(captured):
+        explain.emit(code, compiler.backend_name, None, why, [], time.perf_counter() - started)
+        _native.skip_code(code, why.reason)
+        return None
+    graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler)
+    new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
+    guards = complete([*captured.guards, *alias_guards(captured, gm)], roots)
+    program = lower(guards, [*bound_inputs, *draft.bound], code)
+    for continuation in draft.skipped:
+        _native.skip_code(continuation, why.reason if why else "loop with a break")
+    record = CompiledEntry(new_code, guards, gm, why, repr(graph) if graph else "")
+    explain.emit(code, compiler.backend_name, gm, why, guards, time.perf_counter() - started)
+    if config.debug:
+        debug.show(record.name, gm, code, new_code, guards)
+    return _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
+
+
+def is_worthless(captured: Capture) -> bool:
+    """Nothing was captured before a loop that stays Python anyway."""
+    leave = captured.exit
+    return isinstance(leave, BreakExit) and leave.resume_here and captured.machine.ops == 0 and not captured.changed
+
+
+def compile_captured(
+    captured: Capture, draft: codegen.Draft, builder: GraphBuilder, compiler: Compiler
+) -> tuple[Any, list[str], list[Source], Any]:
+    """Close the graph, hand it to the backend with the real tensors, and wrap what comes back."""
+    vm = captured.machine
+    if vm.ops == 0:
+        return None, [], [], None
+    inputs = sorted(vm.inputs, key=lambda value: not is_plain_local(value.source, captured.code))
+    gm = builder.finish(draft.outputs, [value.node for value in inputs])
+    remaining = set(gm.graph.find_nodes(op="placeholder"))
+    used = [value for value in inputs if value.node in remaining]
+    examples = [vm.input_objects[value.node] for value in used]
+    name = f"__compiled_fn_{next(_graph_numbers)}"
+    bound = [value.source for value in used if not is_plain_local(value.source, captured.code)]
+    arguments = [value.source.arg for value in used if is_plain_local(value.source, captured.code)]  # type: ignore[union-attr]
+    handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
+    fn = compile_graph(gm, examples, compiler.backend, name, fullgraph=compiler.fullgraph)
+    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
+    return graph, arguments, bound, gm  # type: ignore[return-value]
+
+
+def is_plain_local(source: Source | None, code: CodeType) -> bool:
+    """Whether the replacement code can read it with LOAD_FAST."""
+    return source is not None and source.how == "local" and source.arg not in code.co_cellvars
+
+
+def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
+    """Writes make it matter what is the same: objects the frame changed, and tensors the graph writes to."""
+    vm = captured.machine
+    made: list[Guard] = [Guard(Source("globals"), "GLOBAL_STATE", None, None)]
+    if gm is not None and mutated_inputs(gm):
+        sources = tuple(value.source for value in vm.inputs if value.source is not None)
+        if len(sources) > 1:
+            written = mutated_inputs(gm)
+            for value in vm.inputs:
+                if value.node.name in written and value.source is not None:
+                    others = tuple(source for source in sources if source is not value.source)
+                    made.append(Guard(value.source, "NO_OVERLAP", (value.source, *others), None))
+    for entity in captured.changed:
+        same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
+        if len(same) > 1 and entity.source is not None:
+            made.append(Guard(entity.source, "DISTINCT", tuple(same), None))
+    return made
+
+
