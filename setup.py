@@ -53,7 +53,7 @@ def check_compiler(variable: str, what: str) -> None:
     command = os.environ.get(variable) or sysconfig.get_config_var(variable) or "g++"
     program = shlex.split(command)[0]
     if shutil.which(program) is None:
-        refuse(f"no {what} compiler ({program} is not on PATH)", "Install one, e.g. `apt install g++`, or set " + variable)
+        refuse(f"no {what} compiler ({program} is not on PATH)", f"Install one (`apt install g++`), or set {variable}.")
 
 
 def check_torch() -> None:
@@ -130,7 +130,8 @@ def main() -> None:
     if not HOOK_ONLY:
         check_compiler("CXX", "C++")
     extension, command = hook_only() if HOOK_ONLY else full()
-    options = {"build_ext": {"build_lib": os.environ["TORCHDYNAMO_BUILD_LIB"]}} if "TORCHDYNAMO_BUILD_LIB" in os.environ else {}
+    elsewhere = os.environ.get("TORCHDYNAMO_BUILD_LIB")
+    options = {"build_ext": {"build_lib": elsewhere}} if elsewhere else {}
     setup(ext_modules=[extension], cmdclass={"build_ext": command}, options=options)
 
 

@@ -6,6 +6,7 @@
 #define Py_BUILD_CORE 1
 #endif
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -337,6 +338,10 @@ static inline int td_dict_is_plain(PyObject *dict)
     return 0;
 #endif
 }
+
+#if PY_VERSION_HEX >= 0x030C0000 && !defined(MANAGED_DICT_OFFSET) /* 3.12 has the place, but no name for it */
+#define MANAGED_DICT_OFFSET (((Py_ssize_t)sizeof(PyObject *)) * -3)
+#endif
 
 /* The instance's dict if it is there now (borrowed); never makes one. */
 static inline PyObject *td_instance_dict(PyObject *obj)

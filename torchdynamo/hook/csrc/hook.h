@@ -111,6 +111,7 @@ PyObject *td_run_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, 
 
 /* ---- callables ---------------------------------------------------------------------------------------------------- */
 
+int td_active_init(PyObject *module);
 int td_compiled_init(PyObject *module);
 int td_graph_init(PyObject *module);
 

@@ -74,15 +74,19 @@ static PyObject *run_elsewhere(const TdFrame *view, PyCodeObject *code, PyObject
         Py_XDECREF(bound);
         return NULL;
     }
+    /* Binding the arguments can run the garbage collector, and so any code, which may come to this line again. */
+    PyObject *outer = thread->awaited, *outer_bound = thread->awaited_bound;
+    Py_ssize_t outer_slot = thread->awaited_slot;
     thread->awaited = func;
     thread->awaited_bound = bound;
     thread->awaited_slot = slot;
     PyObject *result = PyObject_Vectorcall(
         func, call.values + 1, (size_t)call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, call.names);
-    if (thread->awaited == func) { /* the call failed before its frame was made */
-        thread->awaited = NULL;
+    if (thread->awaited == func) /* the call failed before its frame was made */
         Py_XDECREF(bound);
-    }
+    thread->awaited = outer;
+    thread->awaited_bound = outer_bound;
+    thread->awaited_slot = outer_slot;
     call_clear(&call);
     Py_DECREF(func);
     return result;

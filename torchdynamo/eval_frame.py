@@ -1,0 +1,97 @@
+"""The frame hook for those who bring their own callback.
+
+    def callback(frame, cache_entry, frame_state):
+        new_code = rewrite(frame.f_code)                                  # None: let this call run as it is
+        return GuardedCode(new_code, lambda f_locals: f_locals["n"] > 0)  # kept, and run while the check says yes
+
+    prior = set_eval_frame(callback)
+    try:
+        ...                         # each function called here that has no code for its arguments is shown to callback
+    finally:
+        set_eval_frame(prior)
+
+The callback is the thread's, and is off while it runs itself and while a check runs. A frame offers `f_code`,
+`f_locals` (the arguments by name), `f_globals`, `f_builtins`, `f_func` and `closure`, for as long as the callback
+runs. `cache_entry` is what was cached last for the same code, or None; `frame_state` is a dict that stays with the code.
+
+Code runs in place of other code only if nobody who calls the function can tell: it must take the same arguments, under
+the same names and in the same order, have the same free variables and be of the same kind (function, generator,
+coroutine). Otherwise the call raises ValueError. An error in a callback or in a check is reported through
+`sys.unraisablehook`, and the function runs as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.hook import install
+from torchdynamo.hook.install import Entry, Frame, FrameCallback, Setting, callback_active
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "Entry",
+    "Frame",
+    "FrameCallback",
+    "GuardedCode",
+    "cache_entries",
+    "callback_active",
+    "code_of",
+    "set_eval_frame",
+    "skip_code",
+]
+
+
+class GuardedCode(Entry):
+    """Code to run in place of a function's own whenever `check_fn(f_locals)` is true of the arguments."""
+
+    __slots__ = ()
+
+    def __new__(cls, code: CodeType, check_fn: Callable[[dict[str, Any]], object]) -> Self:
+        return super().__new__(cls, code, check_fn)
+
+    @property
+    def check_fn(self) -> Any:
+        return self.check
+
+
+def set_eval_frame(callback: Setting) -> Setting:
+    """Set this thread's callback and return the one that was on before.
+
+    None is off. False runs what is cached, asks nobody and caches nothing. Anything else is called as
+    `callback(frame, cache_entry, frame_state)` for each function call that no cached entry fits, and returns None
+    (run it as it is), a `GuardedCode`, or an exception to be raised from the call.
+    """
+    return install.set_eval_frame(callback)
+
+
+_STEPS = ("__wrapped__", "_orig_mod", "__func__", "func", "forward", "__call__")
+
+
+def code_of(fn: Any) -> CodeType:
+    """The code that runs when `fn` is called: a function, a method, a compiled one, a partial, a module, or code."""
+    seen = fn
+    for _ in range(32):
+        if type(seen) is CodeType:
+            return seen
+        code = getattr(seen, "__code__", None)
+        if type(code) is CodeType:
+            return code
+        step = next((name for name in _STEPS if hasattr(seen, name)), None)
+        if step is None:
+            break
+        seen = getattr(seen, step)
+    raise TypeError(f"{fn!r} is not a Python function, nor does it wrap one")
+
+
+def cache_entries(fn: Any) -> list[Entry]:
+    """What is cached for a function, oldest first: objects with `.code`, `.guards`, `.graph` and `.hits`."""
+    return install.cache_entries(code_of(fn))
+
+
+def skip_code(fn: Any, reason: object = "skipped by the user") -> None:
+    """Ask no callback about this function again. What is cached for it goes on to serve."""
+    install.skip_code(code_of(fn), reason)
