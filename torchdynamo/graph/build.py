@@ -117,7 +117,7 @@ class GraphBuilder:
         return result
 
     def _fake(self, tensor: torch.Tensor, origin: InputSource) -> torch.Tensor:
-        fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=origin)
+        fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=origin, trace=False)
         self.tracing_context.tensor_to_context[tensor] = torch_compat.static_context(tensor, origin)
         return fake
 

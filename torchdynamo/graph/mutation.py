@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch.fx
 
+from torchdynamo.graph.torch_compat import MODE_CHANGES
+
 _KEY = "torchdynamo_effects"
 
 
@@ -35,3 +37,8 @@ def effects_of(gm: torch.fx.GraphModule) -> Effects:
 def mutated_inputs(gm: torch.fx.GraphModule) -> set[str]:
     """The names of the inputs that the graph may write to, directly or through a view of the same memory."""
     return set(effects_of(gm).mutated)
+
+
+def changes_modes(gm: torch.fx.GraphModule) -> bool:
+    """Whether the graph switches grad mode, autocast or inference mode as it runs."""
+    return any(node.op == "call_function" and node.target in MODE_CHANGES for node in gm.graph.nodes)

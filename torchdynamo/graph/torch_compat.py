@@ -5,10 +5,12 @@ Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._guards
+import torch.fx
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -41,7 +43,10 @@ def fake_tensor_type() -> type[torch.Tensor]:
 
 def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:
     """Says, in torch's terms, that every size of this tensor is fixed."""
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
+    from torch.fx.experimental.symbolic_shapes import (
+        DimDynamic,
+        StatefulSymbolicContext,
+    )
 
     rank = tensor.dim()
     base = tensor._base
@@ -73,14 +78,20 @@ def dynamic_shape_errors() -> ErrorTypes:
 
 def unsupported_errors() -> ErrorTypes:
     """Raised where an operator has no rule for metadata. A missing Meta kernel is a NotImplementedError."""
-    from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
+    from torch._subclasses.fake_tensor import (
+        UnsupportedFakeTensorException,
+        UnsupportedOperatorException,
+    )
 
     return UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError
 
 
 def internal_errors() -> ErrorTypes:
     """Raised by the machinery of stand-ins about itself."""
-    from torch._subclasses.fake_tensor import MetadataMismatchError, UnsupportedMutationAliasingException
+    from torch._subclasses.fake_tensor import (
+        MetadataMismatchError,
+        UnsupportedMutationAliasingException,
+    )
 
     return MetadataMismatchError, UnsupportedMutationAliasingException
 
@@ -89,6 +100,12 @@ def internal_errors() -> ErrorTypes:
 MEMORY_METHODS = frozenset(
     {"data_ptr", "const_data_ptr", "mutable_data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy"}
     | {"__array__", "__dlpack__", "share_memory_", "is_shared", "pin_memory", "is_pinned", "is_set_to"}
+)
+
+# Functions that change how the operations after them run, in this thread. A trace of tensors alone would lose them.
+MODE_CHANGES = frozenset(
+    {torch._C._set_grad_enabled, torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast}
+    | {torch.autograd.grad_mode._enter_inference_mode, torch.autograd.grad_mode._exit_inference_mode}
 )
 
 # Parts of messages that only a tensor without memory gives: eager would not have raised these.
@@ -109,3 +126,21 @@ def is_fake_limitation(raised: Exception) -> bool:
     """Whether the message speaks of missing memory rather than of the user's arguments."""
     text = str(raised)
     return isinstance(raised, RuntimeError) and any(part in text for part in _NO_MEMORY)
+
+
+def has_fakes(values: Iterable[Any]) -> bool:
+    """Whether any of these is a stand-in."""
+    fake = fake_tensor_type()
+    return any(isinstance(value, fake) for value in values)
+
+
+def mark_graph(gm: torch.fx.GraphModule) -> None:
+    """Tell AOTAutograd and Inductor that the graph's placeholders say where they come from and which are static."""
+    gm.meta["dynamo_compile_id"] = None
+    gm._param_name_to_source = {}  # type: ignore[assignment]
+
+
+def mark_placeholder(node: torch.fx.Node, source: TorchSource, static: bool) -> None:
+    """One input of such a graph."""
+    node._dynamo_source = source
+    node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}
