@@ -7,9 +7,11 @@ instead. Fields in braces are filled by whoever breaks: mostly `name` (of what w
 
 from __future__ import annotations
 
+import linecache
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from types import CodeType
+from typing import Any, NamedTuple, Protocol
 
 
 class Reason(NamedTuple):
@@ -84,6 +86,12 @@ _BREAKS = (
         "{type}.{name}()",
         "What the method {name} of {type} does is not known to the compiler.",
         "Use another method of {type}, or call it before or after the tensor code.",
+    ),
+    Reason(
+        "unsupported key",
+        "a {type} as a key",
+        "Whether two values of type {type} are the same key is decided by code that cannot be followed, or by a value.",
+        "Use strings, numbers, or tuples of them as keys.",
     ),
     Reason(
         "unsupported attribute",
@@ -268,28 +276,37 @@ def hint(reason_id: str, **fields: Any) -> str:
     return REASONS[reason_id].hint.format_map(_Fields(fields))
 
 
-def unsupported_text(
-    reason: str,
-    fields: Mapping[str, Any],
-    filename: str,
-    line: int | None,
-    function: str,
-    source_line: str,
-    column: int | None,
-    end_column: int | None,
-) -> str:
+class Place(Protocol):
+    """Where in a file: what `capture.source.Position` offers. Columns count bytes of the UTF-8 line."""
+
+    @property
+    def filename(self) -> str: ...
+    @property
+    def line(self) -> int | None: ...
+    @property
+    def end_line(self) -> int | None: ...
+    @property
+    def column(self) -> int | None: ...
+    @property
+    def end_column(self) -> int | None: ...
+    @property
+    def function(self) -> str: ...
+
+
+def unsupported_text(reason: str, fields: Mapping[str, Any], place: Place | None, code: CodeType) -> str:
     """The whole message of an `Unsupported`: what, where with a caret, why, what to write instead, the id.
 
-    Columns count bytes of the UTF-8 line, as code objects have them; `end_column` is None where the expression
-    goes on beyond the line.
+    Without a place it is the function as a whole.
     """
-    lines = [
-        title(reason, **fields),
-        "Processing original code:",
-        f'  File "{filename}", line {"?" if line is None else line}, in {function}',
-    ]
-    if source_line.strip():
-        lines += _quote(source_line, column, end_column)
+    lines = [title(reason, **fields), "Processing original code:"]
+    if place is None or place.line is None:
+        lines.append(f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}')
+    else:
+        lines.append(f'  File "{place.filename}", line {place.line}, in {place.function or code.co_name}')
+        on_one_line = place.end_line in (None, place.line)
+        source_line = linecache.getline(place.filename, place.line)
+        if source_line.strip():
+            lines += _quote(source_line, place.column, place.end_column if on_one_line else None)
     lines += [
         "",
         f"Why: {message(reason, **fields)}",
@@ -300,7 +317,10 @@ def unsupported_text(
 
 
 def _quote(source_line: str, column: int | None, end_column: int | None) -> list[str]:
-    """The user's line, and carets under the part that is meant (all of it, where columns are unknown)."""
+    """The user's line, and carets under the part that is meant.
+
+    That is all of it where columns are unknown, and all from `column` where the expression goes on beyond the line.
+    """
     raw = source_line.encode()
     text = source_line.strip()
     begin = len(raw) - len(source_line.lstrip().encode())  # where the text begins in the raw line

@@ -1,0 +1,208 @@
+"""What users hold: compile, optimize, run, disable, and what they say about single functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from types import CodeType, MethodType
+from typing import Any, TypeVar, overload
+
+import torch
+
+from torchdynamo import marks, pipeline
+from torchdynamo.backends import lookup
+from torchdynamo.contexts import EvalContext, without_compiler
+from torchdynamo.hook.install import drop_owner, skip_code
+from torchdynamo.optimized_module import OptimizedModule
+from torchdynamo.reasons import REASONS
+from torchdynamo.report.explain import Explanation, collecting
+
+F = TypeVar("F", bound=Callable[..., Any])
+Backend = Callable[..., Any]
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+
+
+@overload
+def compile(
+    model: F,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend = "inductor",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> F: ...
+@overload
+def compile(
+    model: None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend = "inductor",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Callable[[F], F]: ...
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend = "inductor",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A function or nn.Module that is compiled when it is first called, and again for inputs of another kind.
+
+    Takes what `torch.compile` takes, and is a decorator when `model` is left out.
+
+    model: a function, method, callable object or nn.Module.
+    fullgraph: raise `exc.Unsupported` where the program cannot be one graph, instead of breaking the graph.
+    dynamic: True captures sizes as symbols from the first call on; False specialises on every size.
+    backend: a name (`list_backends()`) or a function `(gm, example_inputs) -> callable`.
+    mode, options: settings of the backend, such as Inductor's "reduce-overhead".
+    disable: return `model` as it is.
+    """
+    _check(fullgraph, dynamic, backend, mode, options)
+    if disable:
+        return (lambda fn: fn) if model is None else model
+    settings = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
+    compiler = pipeline.compiler_for(**settings)
+    context = EvalContext(compiler, f"compile({_named(model)})", functools.partial(compile, **settings))
+    return context if model is None else context(model)
+
+
+def optimize(backend: str | Backend = "inductor", *, nopython: bool = False) -> EvalContext:
+    """Compile what runs inside: a `with` block, or a decorator for functions, methods and nn.Modules.
+
+    `nopython=True` raises `exc.Unsupported` at the first thing that would end a graph.
+    """
+    _check(nopython, None, backend, None, None, fullgraph_name="nopython")
+    settings = {"fullgraph": nopython, "backend": backend}
+    compiler = pipeline.compiler_for(**settings)
+    return EvalContext(compiler, f"optimize({_named(backend)})", functools.partial(compile, **settings))
+
+
+@overload
+def run(fn: F) -> F: ...
+@overload
+def run(fn: None = None) -> EvalContext: ...
+def run(fn: Any = None) -> Any:
+    """Use what was compiled before and never compile: a `with` block, or a decorator."""
+    context = EvalContext(False, "run()", run)
+    return context if fn is None else context(fn)
+
+
+@overload
+def disable(fn: F, recursive: bool = True) -> F: ...
+@overload
+def disable(fn: None = None, recursive: bool = True) -> EvalContext: ...
+def disable(fn: Any = None, recursive: bool = True) -> Any:
+    """Plain Python inside, calls included: a `with` block, or a decorator. `recursive=False` is `skip`."""
+    if not recursive:
+        return skip(fn)
+    context = EvalContext(None, "disable()", disable)
+    return context if fn is None else context(fn)
+
+
+@overload
+def skip(fn: F) -> F: ...
+@overload
+def skip(fn: None = None) -> Callable[[F], F]: ...
+def skip(fn: Any = None) -> Any:
+    """Leave this function's own frame to Python; what it calls may still be compiled."""
+    if fn is None:
+        return skip
+    code = _code_of(fn)
+    marks.SKIPPED.add(code)
+    skip_code(code, REASONS["skipped function"])
+    return fn
+
+
+def allow_in_graph(fn: F) -> F:
+    """Make calls of this function one operation of the graph, without looking into it. Also takes a list."""
+    return _mark(fn, marks.ALLOWED, marks.DISALLOWED)
+
+
+def disallow_in_graph(fn: F) -> F:
+    """End the graph before each call of this function, which then runs in Python. Also takes a list."""
+    return _mark(fn, marks.DISALLOWED, marks.ALLOWED)
+
+
+def assume_constant_result(fn: F) -> F:
+    """Promise that this function always returns the same: it is called once, while capturing."""
+    return _mark(fn, marks.CONSTANT, None)
+
+
+def reset() -> None:
+    """Forget everything compiled so far, as after a fresh start."""
+    pipeline.reset()
+
+
+def explain(
+    fn: Callable[..., Any], *, backend: str | Backend = "eager", dynamic: bool | None = None
+) -> Callable[..., Explanation]:
+    """Call `fn` once, compiled from nothing, and tell what happened: `print(torchdynamo.explain(fn)(*args))`.
+
+    The call is a real one, side effects included. What was compiled before is neither used nor changed.
+    """
+    _check(False, dynamic, backend, None, None)
+    target = fn._orig_mod if isinstance(fn, OptimizedModule) else without_compiler(fn)
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        compiler = pipeline.Compiler(backend, dynamic=dynamic)
+        try:
+            with collecting() as events:
+                result = EvalContext(compiler, "explain()", compile)(target)(*args, **kwargs)
+        finally:
+            drop_owner(compiler.owner_id)
+        return Explanation(_named(target), events, result)
+
+    return explained
+
+
+def _mark(fn: Any, add: marks.MarkSet, remove: marks.MarkSet | None) -> Any:
+    for one in fn if isinstance(fn, (list, tuple)) else (fn,):
+        if not callable(one):
+            raise TypeError(f"expected a function, got {one!r}")
+        if isinstance(one, MethodType):
+            raise TypeError(f"{one!r} is made anew by every look-up; mark the function it belongs to in its class")
+        add.add(one)
+        if remove is not None:
+            remove.discard(one)
+    return fn
+
+
+def _code_of(fn: Any) -> CodeType:
+    target = type(fn).forward if isinstance(fn, torch.nn.Module) else inspect.unwrap(fn)
+    code = getattr(target, "__code__", None)
+    if not isinstance(code, CodeType):
+        raise TypeError(f"skip takes a Python function, method or nn.Module, not {fn!r}")
+    return code
+
+
+def _named(thing: Any) -> str:
+    if thing is None:
+        return ""
+    return repr(thing) if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
+
+
+def _check(
+    fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: Any, fullgraph_name: str = "fullgraph"
+) -> None:
+    """Say what is wrong with an argument where it is written, not at the first call."""
+    if not isinstance(fullgraph, bool):
+        raise TypeError(f"{fullgraph_name} is True or False, not {fullgraph!r}")
+    if dynamic not in (None, True, False):
+        raise TypeError(f"dynamic is True, False or None, not {dynamic!r}")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options is a dict of backend settings, not {options!r}")
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"there is no mode {mode!r}; the modes are {', '.join(map(repr, MODES))}")
+    if mode not in (None, "default") and options:
+        raise ValueError("a mode is a set of options: give mode or options, not both")
+    lookup(backend)

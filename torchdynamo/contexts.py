@@ -1,0 +1,94 @@
+"""A setting of the frame hook as something to hold: a `with` block, or a decorator for functions and modules."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from types import FunctionType, MethodType, TracebackType
+from typing import Any, TypeVar
+
+import torch
+
+from torchdynamo import marks
+from torchdynamo.hook.install import Compiled, set_eval_frame
+from torchdynamo.optimized_module import OptimizedModule
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class EvalContext:
+    """What the hook asks while a block, or a decorated function, runs.
+
+    `callback` is a compiler, None (nothing is compiled or looked up) or False (what was compiled is used,
+    nothing new is compiled). One context may be entered many times over, and from several threads.
+    `remake` is a picklable function that decorates alike, for a module that comes out of a pickle.
+    """
+
+    def __init__(self, callback: Any, spelling: str, remake: Callable[[Any], Any]) -> None:
+        self.callback = callback
+        self._spelling = spelling  # how the user wrote it: `optimize(fn)`
+        self._remake = remake
+        self._thread = threading.local()
+
+    def __enter__(self) -> EvalContext:
+        self._priors().append(set_eval_frame(self.callback))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        set_eval_frame(self._priors().pop())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Decorate a function, a method, any callable object, or an nn.Module."""
+        if len(args) != 1 or kwargs or not callable(args[0]):
+            raise TypeError(self._not_decorating(args, kwargs))
+        return self.decorate(args[0])
+
+    def decorate(self, fn: F) -> F:
+        """The same callable with this setting on while it runs."""
+        if isinstance(fn, type):
+            raise TypeError(
+                f"torchdynamo.{self._spelling} decorates functions, methods and nn.Module objects, not the class "
+                f"{fn.__name__}: decorate its methods, or an instance"
+            )
+        wrapped = self._module(fn) if isinstance(fn, torch.nn.Module) else self._function(fn)
+        if not self.callback:
+            marks.DISABLED.add(wrapped)
+        return wrapped
+
+    def _function(self, fn: Callable[..., Any]) -> Any:
+        inner = without_compiler(fn)
+        updated = functools.WRAPPER_UPDATES if isinstance(inner, (FunctionType, MethodType)) else ()
+        return functools.update_wrapper(Compiled(inner, self.callback), inner, updated=updated)
+
+    def _module(self, module: torch.nn.Module) -> Any:
+        return OptimizedModule.wrap(module, self.callback, self._remake)
+
+    def _priors(self) -> list[Any]:
+        priors: list[Any] | None = getattr(self._thread, "priors", None)
+        if priors is None:
+            priors = self._thread.priors = []
+        return priors
+
+    def _not_decorating(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        given = [type(arg).__name__ for arg in args] + [f"{name}=..." for name in kwargs]
+        return (
+            f"torchdynamo.{self._spelling} was called with ({', '.join(given)}), but it is a decorator: it takes one "
+            f"function or nn.Module. If what is in its parentheses is the function to compile, that place is the "
+            f"backend's: write torchdynamo.compile(function) or torchdynamo.optimize()(function)"
+        )
+
+    def __repr__(self) -> str:
+        return f"<torchdynamo.{self._spelling}>"
+
+
+def without_compiler(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The callable under compiling wrappers of ours: the last one said is the one that counts.
+
+    A wrapper that disables stays: compiling what its author kept out of compilation must not undo that.
+    """
+    while type(fn) is Compiled and fn.callback:
+        fn = fn.fn
+    return fn

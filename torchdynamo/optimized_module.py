@@ -1,0 +1,90 @@
+"""A compiled nn.Module that is still that nn.Module.
+
+The wrapper is an instance of a subclass of the module's own class, and shares the module's `__dict__`: parameters,
+buffers, submodules, hooks, `training` and every other attribute are the original's, read and written through either.
+So `isinstance`, `state_dict`, `train`, `to`, `len`, `dir` and whatever methods the class has need no forwarding, and
+methods that return `self` return the wrapper. Only calling it, pickling and copying are different.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchdynamo.hook.install import Compiled
+
+_CLASSES: weakref.WeakValueDictionary[int, type[OptimizedModule]] = weakref.WeakValueDictionary()
+"""id of a module class -> its subclass made here. The subclass keeps its base alive, so ids cannot be reused."""
+
+
+class OptimizedModule(torch.nn.Module):
+    """Base of the classes made here; its instances come from `torchdynamo.compile(module)` and its kin."""
+
+    __slots__ = ()
+    _orig_mod: torch.nn.Module
+    _original_class: type[torch.nn.Module]
+    _compiled_call: Any
+    _remake: Callable[[Any], Any]
+
+    @staticmethod
+    def wrap(module: torch.nn.Module, callback: Any, remake: Callable[[Any], Any]) -> OptimizedModule:
+        """The module with `callback` on while it is called. One that is compiled already is compiled anew."""
+        original = module
+        while isinstance(original, OptimizedModule) and original._compiled_call.callback:
+            original = original._orig_mod
+        self = object.__new__(subclass_of(type(original)))
+        for name, value in (
+            ("__dict__", original.__dict__),
+            ("_orig_mod", original),
+            ("_compiled_call", Compiled(original.__call__, callback)),
+            ("_remake", remake),
+        ):
+            object.__setattr__(self, name, value)
+        return self
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """What the class itself makes (`self.__class__(...)` in a method of the user's) is an ordinary module."""
+        return cls._original_class(*args, **kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """The classes made here are nobody's subclass to register."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled_call(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return Compiled(self._orig_mod.forward, self._compiled_call.callback)(*args, **kwargs)
+
+    def _get_name(self) -> str:
+        return f"OptimizedModule[{type(self._orig_mod).__name__}]"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._remake, (self._orig_mod,)
+
+    def __copy__(self) -> OptimizedModule:
+        return self._like(copy.copy(self._orig_mod))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
+        return self._like(copy.deepcopy(self._orig_mod, memo))
+
+    def _like(self, module: torch.nn.Module) -> OptimizedModule:
+        return OptimizedModule.wrap(module, self._compiled_call.callback, self._remake)
+
+
+def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
+    """The class of wrapped instances of `cls`: looks like `cls` to whoever asks for its name or source."""
+    made = _CLASSES.get(id(cls))
+    if made is None:
+        namespace = {
+            "__slots__": ("_orig_mod", "_compiled_call", "_remake"),
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+            "__doc__": cls.__doc__,
+            "_original_class": cls,
+        }
+        made = _CLASSES[id(cls)] = type(cls)(cls.__name__, (OptimizedModule, cls), namespace)
+    return made

@@ -1,0 +1,56 @@
+"""What `config.debug = True` prints about each compiled frame: graph, bytecode before and after, guards."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterable
+from pathlib import Path
+from types import CodeType
+
+import torch.fx
+from tabulate import tabulate
+
+from torchdynamo.capture.source import Guard, Source
+
+# Where a path starts -> how the list of guards calls that.
+ROOTS = {"local": "local", "globals": "global", "builtins": "builtin", "closure": "free", "module": "module"}
+
+
+def show(
+    name: str | None, gm: torch.fx.GraphModule | None, code: CodeType, new_code: CodeType, guards: Iterable[Guard]
+) -> None:
+    """The printout of one frame. `name` and `gm` are None where the frame has no graph."""
+    if gm is not None:
+        print(graph_table(name or "", gm))
+    print(bytecode("ORIGINAL", code))
+    print(bytecode("MODIFIED", new_code))
+    print(guard_list(guards))
+
+
+def graph_table(name: str, gm: torch.fx.GraphModule) -> str:
+    """The nodes of a graph in columns, under its name and the file name FX gave to its code."""
+    rows = [[node.op, node.name, node.target, node.args, node.kwargs] for node in gm.graph.nodes]
+    table = tabulate(rows, headers=["opcode", "name", "target", "args", "kwargs"])
+    return f"{name} {gm.forward.__code__.co_filename}\n{table}\n"
+
+
+def bytecode(which: str, code: CodeType) -> str:
+    """A code object as `dis` prints it, under where it comes from."""
+    heading = f"{which} BYTECODE {code.co_name} {Path(code.co_filename).name} {code.co_firstlineno}"
+    return f"{heading}\n{dis.Bytecode(code).dis()}"
+
+
+def guard_list(guards: Iterable[Guard]) -> str:
+    """One line for each fact the compiled frame rests on."""
+    return "\n".join(["GUARDS:", *(f" - {guard_line(guard)}" for guard in guards), ""])
+
+
+def guard_line(guard: Guard) -> str:
+    """`local 'a' TENSOR_MATCH`: where the path starts, the path as the user would write it, the kind."""
+    return f"{place(guard.source)} {guard.kind}"
+
+
+def place(source: Source) -> str:
+    """A source, with the kind of variable its path starts from."""
+    root = source.root()
+    return f"{ROOTS.get(root.how, root.how)} {str(source)!r}"

@@ -1,0 +1,204 @@
+"""What was compiled while somebody watched: events from the pipeline, gathered into a report for people."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch.fx
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from torchdynamo import reasons
+from torchdynamo.capture.capture import Why
+from torchdynamo.capture.source import Guard, Position
+from torchdynamo.report.debug import place
+
+
+@dataclass(frozen=True)
+class CompileEvent:
+    """One frame that went through the pipeline: what became of it, and what ended its graph, if anything did."""
+
+    function: str
+    filename: str
+    line: int
+    graph: torch.fx.GraphModule | None = None
+    ops: int = 0
+    guards: tuple[Guard, ...] = ()
+    seconds: float = 0.0
+    backend: str = ""
+    reason: str | None = None  # id of a row in reasons.py
+    reason_text: str = ""
+    position: Position | None = None  # where that happened
+
+
+_watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", default=())
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[list[CompileEvent]]:
+    """A list that fills with the events of this thread while the block runs. Blocks may be nested."""
+    events: list[CompileEvent] = []
+    token = _watching.set((*_watching.get(), events))
+    try:
+        yield events
+    finally:
+        _watching.reset(token)
+
+
+def emit(
+    code: CodeType,
+    backend: str,
+    graph: torch.fx.GraphModule | None,
+    why: Why | None,
+    guards: Sequence[Guard],
+    seconds: float,
+) -> None:
+    """Called by the pipeline once for each frame it is done with. Costs nothing while nobody watches."""
+    if not _watching.get():
+        return
+    event = CompileEvent(
+        code.co_name,
+        code.co_filename,
+        code.co_firstlineno,
+        graph,
+        0 if graph is None else sum(node.op.startswith("call_") for node in graph.graph.nodes),
+        tuple(guards),
+        seconds,
+        backend,
+        None if why is None else why.reason,
+        "" if why is None else reasons.message(why.reason, **why.fields),
+        None if why is None else why.position,
+    )
+    for events in _watching.get():
+        events.append(event)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `torchdynamo.explain(fn)(*args)` found. Print it."""
+
+    function: str
+    events: list[CompileEvent] = field(repr=False)
+    result: Any = field(default=None, repr=False)  # what the call returned
+
+    @property
+    def compiled(self) -> list[CompileEvent]:
+        """The frames that have a graph."""
+        return [event for event in self.events if event.graph is not None]
+
+    @property
+    def graphs(self) -> list[torch.fx.GraphModule]:
+        return [event.graph for event in self.compiled if event.graph is not None]
+
+    @property
+    def graph_count(self) -> int:
+        return len(self.compiled)
+
+    @property
+    def ops_per_graph(self) -> list[int]:
+        return [event.ops for event in self.compiled]
+
+    @property
+    def op_count(self) -> int:
+        return sum(self.ops_per_graph)
+
+    @property
+    def breaks(self) -> list[CompileEvent]:
+        """The frames whose graph something ended before they returned."""
+        return [event for event in self.events if event.reason and event.reason not in reasons.SKIPS]
+
+    @property
+    def skips(self) -> list[CompileEvent]:
+        """The frames left to Python as a whole."""
+        return [event for event in self.events if event.reason in reasons.SKIPS]
+
+    @property
+    def graph_break_count(self) -> int:
+        return len(self.breaks)
+
+    @property
+    def break_reasons(self) -> list[str]:
+        return [event.reason_text for event in self.breaks]
+
+    @property
+    def guards(self) -> list[Guard]:
+        return [guard for event in self.compiled for guard in event.guards]
+
+    @property
+    def seconds(self) -> float:
+        return sum(event.seconds for event in self.events)
+
+    def __rich__(self) -> RenderableType:
+        heading = (
+            f"{self.function}: {_count(self.graph_count, 'graph')}, {_count(self.op_count, 'operation')}, "
+            f"{_count(self.graph_break_count, 'break')}, {_count(len(self.guards), 'guard')}, {self.seconds:.3f} s"
+        )
+        parts: list[RenderableType] = [Text(heading, style="bold")]
+        if self.compiled:
+            parts += [Text("\nGraphs"), Padding(self._graph_table(), (0, 2))]
+        if self.breaks:
+            parts += [Text("\nBreaks"), *(_told(event) for event in self.breaks)]
+        if self.skips:
+            parts += [Text("\nLeft to Python"), *(_told(event) for event in self.skips)]
+        if self.guards:
+            parts += [Text("\nGuards"), Padding(self._guard_table(), (0, 2))]
+        return Group(*parts)
+
+    def __str__(self) -> str:
+        console = Console(width=120, color_system=None, force_terminal=False)
+        with console.capture() as captured:
+            console.print(self)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+    def _graph_table(self) -> Table:
+        table = _table("", "function", "place", "operations", "guards", "seconds", "backend")
+        for index, event in enumerate(self.compiled):
+            place = _place(event.filename, event.line)
+            counts = (str(event.ops), str(len(event.guards)), f"{event.seconds:.3f}")
+            table.add_row(str(index), event.function, place, *counts, event.backend)
+        return table
+
+    def _guard_table(self) -> Table:
+        """Guards of the same kind on the same object stand for every graph that has them."""
+        graphs: dict[tuple[str, str], list[int]] = {}
+        for index, event in enumerate(self.compiled):
+            for guard in event.guards:
+                graphs.setdefault((guard.kind, place(guard.source)), []).append(index)
+        table = _table("kind", "on", "graphs")
+        for (kind, source), found in graphs.items():
+            table.add_row(kind, source, ", ".join(map(str, sorted(set(found)))))
+        return table
+
+
+def _told(event: CompileEvent) -> RenderableType:
+    """A reason with the user's line."""
+    position = event.position
+    line = position.line if position is not None and position.line is not None else event.line
+    filename = position.filename if position is not None else event.filename
+    source = linecache.getline(filename, line).strip()
+    text = f"{_place(filename, line)} in {event.function}: {event.reason_text} [{event.reason}]"
+    return Padding(Text(f"{text}\n    {source}" if source and position is not None else text), (0, 2))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns, box=None, pad_edge=False, show_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def _place(filename: str, line: int) -> str:
+    return f"{Path(filename).name}:{line}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
