@@ -1,0 +1,270 @@
+"""Whatever a backend does wrong, the call gives what eager gives, and the user hears of it once."""
+
+from __future__ import annotations
+
+import operator
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.fx
+from graphs import build
+
+from torchdynamo import config
+from torchdynamo.backends import compile_graph, on_error
+from torchdynamo.backends.preserve import Modes
+from torchdynamo.backends.run import Careful
+from torchdynamo.errors import BackendError, FallbackWarning
+from torchdynamo.graph.mutation import mutated_inputs
+
+F = torch.nn.functional
+Backend = Callable[[torch.fx.GraphModule, Any], Any]
+
+
+def sine(t: Any, x: Any) -> Any:
+    return t("sin", x)
+
+
+def compiled_graph(gm: torch.fx.GraphModule, inputs: list[Any], backend: Backend) -> Callable[..., Any]:
+    """What pipeline and the native wrapper make of the two functions under test."""
+    handler = on_error(gm, "broken", mutated_inputs(gm), "__compiled_fn_0")
+    fn = compile_graph(gm, inputs, backend, "__compiled_fn_0")
+
+    def call(*args: Any) -> Any:
+        try:
+            return fn(*args)
+        except BaseException as error:  # noqa: BLE001 - as the native wrapper does
+            caught = error
+        return handler(caught, args)
+
+    return call
+
+
+# -- at compile time ---------------------------------------------------------------------------------------------------
+def declines(gm: torch.fx.GraphModule, example_inputs: Any) -> None:
+    return None
+
+
+def raises(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    raise KeyError("no such kernel")
+
+
+def gives_a_number(gm: torch.fx.GraphModule, example_inputs: Any) -> int:
+    return 3
+
+
+def rewrites_then_raises(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    for node in gm.graph.find_nodes(op="call_method"):
+        node.target = "cos"
+    gm.recompile()
+    raise ValueError("on second thoughts")
+
+
+def test_declining_is_no_failure() -> None:
+    x = torch.randn(3)
+    gm = build(sine, x)
+    with warnings.catch_warnings(action="error"):
+        fn = compile_graph(gm, [x], declines, "__compiled_fn_0", fullgraph=True)
+    assert fn == gm.forward and torch.equal(fn(x)[0], x.sin())
+
+
+@pytest.mark.parametrize("backend", [raises, gives_a_number, rewrites_then_raises])
+def test_failing_warns_once_and_runs_eagerly(backend: Backend) -> None:
+    x = torch.randn(3)
+    with pytest.warns(FallbackWarning) as caught:
+        fn = compile_graph(build(sine, x), [x], backend, "__compiled_fn_7")
+    assert len(caught) == 1
+    assert backend.__name__ in str(caught[0].message) and "__compiled_fn_7" in str(caught[0].message)
+    assert torch.equal(fn(x)[0], x.sin())
+
+
+@pytest.mark.parametrize("backend", [raises, gives_a_number])
+def test_failing_is_an_error_where_one_graph_was_asked_for(backend: Backend) -> None:
+    x = torch.randn(3)
+    with pytest.raises(BackendError) as caught:
+        compile_graph(build(sine, x), [x], backend, "__compiled_fn_7", fullgraph=True)
+    assert caught.value.backend == backend.__name__ and caught.value.graph == "__compiled_fn_7"
+    assert isinstance(caught.value.__cause__, (KeyError, TypeError))
+    with pytest.raises(BackendError), config.patch(suppress_errors=False):
+        compile_graph(build(sine, x), [x], backend, "__compiled_fn_7")
+
+
+def test_a_backend_that_runs_the_graph_leaves_no_trace() -> None:
+    def nosy(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        gm(*example_inputs)
+        torch._C._set_grad_enabled(False)
+        torch.rand(3)
+        return gm.forward
+
+    x, mean = torch.randn(3), torch.zeros(3)
+    gm = build(lambda t, x, m: t("add_", m, t(F.dropout, x)), x, mean)
+    before, version = torch.get_rng_state(), mean._version
+    compile_graph(gm, [x, mean], nosy, "__compiled_fn_0")
+    assert torch.equal(mean, torch.zeros(3)) and mean._version == version
+    assert torch.equal(before, torch.get_rng_state()) and torch.is_grad_enabled()
+
+
+def test_backends_get_the_real_tensors() -> None:
+    given: list[Any] = []
+    x = torch.nn.Parameter(torch.randn(3))
+    compile_graph(build(sine, x), [x], lambda gm, inputs: given.extend(inputs), "__compiled_fn_0")
+    assert given[0] is x
+
+
+def test_a_pure_graph_is_called_as_the_backend_made_it() -> None:
+    def result(*args: Any) -> Any:
+        return args
+
+    x = torch.randn(3)
+    assert compile_graph(build(sine, x), [x], lambda gm, inputs: result, "g") is result
+    write = build(lambda t, x: t("add_", x, 1), x)
+    assert isinstance(compile_graph(write, [x], lambda gm, inputs: result, "g"), Careful)
+    assert compile_graph(write, [x], lambda gm, inputs: gm.forward, "g") == write.forward
+
+
+# -- at run time -------------------------------------------------------------------------------------------------------
+def always_failing(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
+        raise RuntimeError("device lost")
+
+    return run
+
+
+def test_failing_at_run_time_warns_once() -> None:
+    x = torch.randn(3)
+    call = compiled_graph(build(sine, x), [x], always_failing)
+    with pytest.warns(FallbackWarning, match="'broken'.*__compiled_fn_0.*device lost") as caught:
+        results = [call(x)[0] for _ in range(3)]
+    assert all(torch.equal(result, x.sin()) for result in results) and len(caught) == 1
+
+
+def half_way(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    """Does everything, then fails: the worst case."""
+    forward = gm.forward
+
+    def run(*args: Any) -> Any:
+        forward(*args)
+        raise RuntimeError("too late")
+
+    return run
+
+
+def noisy_update(t: Any, x: Any, total: Any) -> Any:
+    t("add_", total, t(F.dropout, x))
+    return t("sum", total)
+
+
+def test_the_first_call_is_undone_whole() -> None:
+    x, total = torch.randn(8), torch.zeros(8)
+    gm = build(noisy_update, x, total)
+    torch.manual_seed(1)
+    wanted = torch.zeros(8)
+    want, state = gm(x, wanted)[0], torch.get_rng_state()
+    call = compiled_graph(gm, [x, total], half_way)
+    torch.manual_seed(1)
+    with pytest.warns(FallbackWarning):
+        got = call(x, total)[0]
+    assert torch.equal(want, got) and torch.equal(total, wanted) and torch.equal(state, torch.get_rng_state())
+
+
+def test_a_later_call_that_changed_its_inputs_is_not_run_again() -> None:
+    def second_time_lucky(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        calls: list[int] = []
+
+        def run(*args: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 2:
+                raise RuntimeError("too early")
+            result = forward(*args)
+            if len(calls) == 3:
+                raise RuntimeError("too late")
+            return result
+
+        forward = gm.forward
+        return run
+
+    x, total = torch.ones(3), torch.zeros(3)
+    gm = build(lambda t, x, total: t("add_", total, x), x, total)
+    call = compiled_graph(gm, [x, total], second_time_lucky)
+    call(x, total)
+    with pytest.warns(FallbackWarning, match="too early"):
+        call(x, total)
+    assert torch.equal(total, 2 * x)
+    with pytest.raises(BackendError, match="had changed its inputs already.*too late"):
+        call(x, total)
+    assert torch.equal(total, 3 * x)
+
+
+def pick(t: Any, x: Any, i: Any) -> Any:
+    return t(operator.mul, t("index_select", x, 0, i), 2)
+
+
+def test_the_users_own_error_is_eagers() -> None:
+    """Both versions of the graph refuse the index; the user sees eager's error, and no frame that is not theirs."""
+    x, good, bad = torch.randn(3), torch.tensor([1]), torch.tensor([7])
+    gm = build(pick, x, good)
+    with pytest.raises(IndexError) as eager:
+        gm(x, bad)
+    for backend in (always_failing, lambda gm, inputs: gm.forward, lambda gm, inputs: lambda *args: gm(*args)):
+        call = compiled_graph(gm, [x, good], backend)
+        with warnings.catch_warnings(action="error"), pytest.raises(IndexError) as caught:
+            call(x, bad)
+        assert str(caught.value) == str(eager.value)
+        assert getattr(caught.value, "__notes__", []) == ['File "user.py", line 3, in step']
+        files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+        # The handler's own frame is there until the native wrapper takes it off.
+        assert not any("eval_with_key" in name or "graph_module" in name for name in files)
+        assert sum("/torchdynamo/" in name for name in files) <= 1
+
+
+def test_a_user_error_leaves_what_eager_leaves() -> None:
+    def add_then_pick(t: Any, x: Any, i: Any) -> Any:
+        t("add_", x, 1)
+        return t("index_select", x, 0, i)
+
+    x, good, bad = torch.zeros(3), torch.tensor([1]), torch.tensor([7])
+    for backend in (half_way, always_failing, lambda gm, inputs: gm.forward):
+        call = compiled_graph(build(add_then_pick, x, good), [x, good], backend)
+        mine = torch.zeros(3)
+        with pytest.raises(IndexError):
+            call(mine, bad)
+        assert torch.equal(mine, torch.ones(3))
+
+
+def test_modes_are_put_back_when_a_graph_stops_half_way() -> None:
+    def body(t: Any, x: Any, i: Any) -> Any:
+        t(torch._C._set_grad_enabled, False)
+        picked = t("index_select", x, 0, i)
+        t(torch._C._set_grad_enabled, True)
+        return picked
+
+    x, good, bad = torch.randn(3), torch.tensor([1]), torch.tensor([7])
+    call = compiled_graph(build(body, x, good), [x, good], lambda gm, inputs: gm.forward)
+    with pytest.raises(IndexError):
+        call(x, bad)
+    assert torch.is_grad_enabled()
+
+
+def test_interrupts_pass() -> None:
+    def interrupted(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            raise KeyboardInterrupt
+
+        return run
+
+    x = torch.randn(3)
+    call = compiled_graph(build(sine, x), [x], interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(x)
+
+
+def test_modes_are_set_back_whole() -> None:
+    before = Modes.now()
+    torch._C._set_grad_enabled(False)
+    torch.set_autocast_enabled("cpu", True)
+    torch.set_autocast_dtype("cpu", torch.float16)
+    before.restore()
+    assert Modes.now() == before and torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")

@@ -1,0 +1,90 @@
+"""Backends made with AOTAutograd: one compiler for ATen graphs becomes a backend that also trains.
+
+When a graph is compiled with grad mode on and an input that needs gradients, AOTAutograd traces forward and backward
+together, splits them, and wraps the pair as one autograd function; else it makes one inference graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch.fx
+
+from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.preserve import leaves_inputs_alone
+from torchdynamo.backends.registry import Backend
+
+Compiler: TypeAlias = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any] | None]
+Decompositions: TypeAlias = Mapping[Any, Callable[..., Any]]
+
+
+def aot_autograd(
+    fw_compiler: Compiler,
+    bw_compiler: Compiler | None = None,
+    partition_fn: Callable[..., Any] | None = None,
+    decompositions: Decompositions | Callable[[], Decompositions] | None = None,
+) -> Backend:
+    """A backend whose compilers get functional graphs of ATen operators, forward and backward.
+
+    `bw_compiler` is `fw_compiler` unless given. `partition_fn` splits the joint graph: AOTAutograd's default saves
+    what the backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that say
+    them in simpler ones; a function that returns the map is called when it is first needed. A compiler that returns
+    None has its graph run as it is.
+    """
+
+    @leaves_inputs_alone
+    def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        from torch._functorch.aot_autograd import aot_module_simplified
+        from torch._functorch.partitioners import default_partition
+
+        table = decompositions() if callable(decompositions) else decompositions
+        with handoff(gm, example_inputs) as ready:
+            compiled = aot_module_simplified(
+                ready.module,
+                ready.inputs,
+                fw_compiler=boxed(fw_compiler),
+                bw_compiler=boxed(bw_compiler or fw_compiler),
+                partition_fn=partition_fn or default_partition,
+                decompositions=dict(table or {}),
+            )
+        return ready.as_captured(compiled)
+
+    backend.__name__ = backend.__qualname__ = f"aot_autograd({getattr(fw_compiler, '__name__', 'compiler')})"
+    return backend
+
+
+def min_cut(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
+    """Split forward from backward so that the least memory crosses over, recomputing what is cheap."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    return min_cut_rematerialization_partition(joint, inputs, **kwargs)
+
+
+def boxed(compiler: Compiler) -> Callable[..., Any]:
+    """The same compiler, with results that take their inputs as one list, which they may empty as they go."""
+
+    def boxing(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        as_it_is = gm.forward
+        function = compiler(gm, example_inputs)
+        if function is None:
+            function = as_it_is
+        if getattr(function, "_boxed_call", False):
+            return function
+        return _Boxed(function)
+
+    return boxing
+
+
+class _Boxed:
+    """A function of positional arguments, as a function of a list."""
+
+    _boxed_call = True
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, args: list[Any]) -> Any:
+        unboxed = tuple(args)
+        args.clear()
+        return self.function(*unboxed)

@@ -1,0 +1,44 @@
+"""PyTorch's own compiler: fused kernels in C++ or Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch.fx
+
+from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.preserve import leaves_inputs_alone
+from torchdynamo.backends.registry import register_backend
+
+
+@register_backend
+@leaves_inputs_alone
+def inductor(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile with Inductor. `mode` and `options` as torch.compile takes them."""
+    from torch._inductor.compile_fx import compile_fx
+
+    patches = settings(mode, options)
+    with handoff(gm, example_inputs) as ready:
+        compiled: Any = compile_fx(ready.module, ready.inputs, config_patches=patches or None)
+    return ready.as_captured(compiled)
+
+
+def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Inductor's settings for a mode and options, checked: a misspelt one is an error."""
+    from torch import _inductor
+
+    known = _inductor.config.get_config_copy()
+    patches: dict[str, Any] = dict(_inductor.list_mode_options(mode)) if mode not in (None, "default") else {}
+    for name, value in (options or {}).items():
+        key = name.replace("-", "_")
+        if key not in known:
+            raise ValueError(f"Inductor has no option {name!r}; torch._inductor.list_options() has them all")
+        patches[key] = value
+    return patches

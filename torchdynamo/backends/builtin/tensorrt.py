@@ -1,0 +1,17 @@
+"""A row that declines every graph: TensorRT is not a backend here, and code that tries it first goes on to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.fx
+
+from torchdynamo.backends.preserve import leaves_inputs_alone
+from torchdynamo.backends.registry import register_backend
+
+
+@register_backend
+@leaves_inputs_alone
+def tensorrt(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Not this graph."""

@@ -1,0 +1,45 @@
+"""TorchScript, for where it is still wanted: the graph traced once more, and frozen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from torchdynamo.backends.registry import register_backend
+from torchdynamo.graph.mutation import changes_modes
+
+
+@register_backend
+def ts(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
+    """torch.jit.trace and torch.jit.freeze. Declines what a trace cannot hold."""
+    return _trace(gm, example_inputs, torch.jit.freeze)
+
+
+@register_backend
+def ofi(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
+    """torch.jit.optimize_for_inference of the trace. Declines graphs that train."""
+    if torch.is_grad_enabled() and any(value.requires_grad for value in example_inputs):
+        return None
+    return _trace(gm, example_inputs, torch.jit.optimize_for_inference)
+
+
+def _trace(gm: torch.fx.GraphModule, inputs: Sequence[Any], then: Callable[[Any], Any]) -> Callable[..., Any] | None:
+    if not all(isinstance(value, torch.Tensor) for value in inputs) or not inputs:
+        return None
+    if changes_modes(gm):  # a trace is only what happens to tensors
+        return None
+    training = gm.training
+    with warnings.catch_warnings():
+        # Deprecation of TorchScript, and remarks on constants that our guards hold.
+        warnings.simplefilter("ignore")
+        try:
+            trace: Callable[..., Any] = torch.jit.trace
+            traced = trace(gm.eval(), tuple(inputs), check_trace=False, strict=False)
+            result: Callable[..., Any] = then(traced)
+        finally:
+            gm.train(training)
+    return result

@@ -1,0 +1,105 @@
+"""Giving a graph to AOTAutograd or Inductor.
+
+Both take a plain FX graph and real inputs. To be told that sizes are fixed, and which inputs keep their memory from call
+to call (or CUDA graphs would copy every parameter every time), they look for a tracing context and for a few marks on
+the graph. Both also change the graph they are given, so they get a copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._guards import TracingContext, tracing
+from torch.utils import _pytree as pytree
+
+from torchdynamo.graph import torch_compat
+from torchdynamo.graph.inputs import InputSource
+
+
+class Handoff:
+    """A copy of a graph that returns a flat tuple, and the way back to what the captured graph returns."""
+
+    def __init__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+        graph = copy.deepcopy(gm.graph)
+        self.spec = _flatten_output(graph)
+        self.module = torch.fx.GraphModule(gm, graph)
+        self.module.meta = {}
+        self.inputs = list(inputs)
+
+    def as_captured(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """The compiled callable, returning what the graph that was handed over returns."""
+        spec = self.spec
+        if spec is None:
+            return compiled
+        return lambda *args: pytree.tree_unflatten(list(compiled(*args)), spec)
+
+
+@contextlib.contextmanager
+def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Handoff]:
+    """Prepare a graph, and set the stage for the compiler called within."""
+    ready = Handoff(gm, inputs)
+    if torch_compat.has_fakes(inputs):
+        yield ready  # another front end is at work, and has set a stage of its own
+        return
+    sources = _sources(ready.module, inputs)
+    _mark(ready.module, sources, inputs)
+    # A mode of its own: in the one that capture used, an input that the graph writes to has been written to already.
+    context = TracingContext(torch_compat.make_fake_mode(torch_compat.make_shape_env()))
+    for tensor, source in zip(inputs, sources, strict=True):
+        if isinstance(tensor, torch.Tensor) and tensor not in context.tensor_to_context:
+            context.tensor_to_context[tensor] = torch_compat.static_context(tensor, source)
+    with tracing(context):
+        yield ready
+
+
+def _sources(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[InputSource]:
+    """Where each input comes from; for a graph made elsewhere, by name only."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    if len(placeholders) != len(inputs):
+        raise ValueError(f"the graph takes {len(placeholders)} inputs, and got {len(inputs)} examples")
+    known = [node.meta.get("source") for node in placeholders]
+    return [
+        source if isinstance(source, InputSource) else InputSource(node.name, None, static=False)
+        for source, node in zip(known, placeholders, strict=True)
+    ]
+
+
+def _mark(gm: torch.fx.GraphModule, sources: list[InputSource], inputs: Sequence[Any]) -> None:
+    """Say which inputs are static, where that can be said.
+
+    Not for a graph that owns parameters (they would need sources of their own, and are static anyway), nor for one that
+    gets a tensor twice (AOTAutograd fails to merge inputs that have sources; without them it manages).
+    """
+    tensors = [id(value) for value in inputs if isinstance(value, torch.Tensor)]
+    if len(set(tensors)) != len(tensors) or any(True for _ in gm.parameters()) or any(True for _ in gm.buffers()):
+        return
+    torch_compat.mark_graph(gm)
+    for node, source in zip(gm.graph.find_nodes(op="placeholder"), sources, strict=True):
+        torch_compat.mark_placeholder(node, source, source.static)
+
+
+def _flatten_output(graph: torch.fx.Graph) -> pytree.TreeSpec | None:
+    """Make the graph return a tuple of values; None if it did so already."""
+    (output,) = graph.find_nodes(op="output")
+    value = output.args[0]
+    if isinstance(value, tuple) and not any(isinstance(item, (tuple, list, dict)) for item in value):
+        return None
+    leaves, spec = pytree.tree_flatten(_plain(value))
+    output.args = (tuple(leaves),)
+    return spec
+
+
+def _plain(value: Any) -> Any:
+    """FX keeps containers as classes of its own, which would otherwise come out at run time."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if type(value) is tuple:
+        return tuple(_plain(item) for item in value)
+    return value

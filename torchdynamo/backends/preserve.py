@@ -1,0 +1,116 @@
+"""Putting things back: a backend, or a graph that fails half way, must leave no trace in the user's program.
+
+A backend gets the real tensors of the call, and may run the graph on them to see what happens (`torch.jit.trace`
+does): inputs that the graph writes to, the random numbers and the grad mode are then as if it had not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.fx
+
+from torchdynamo.graph.mutation import effects_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DEVICES = ("cpu", "cuda")
+
+
+def leaves_inputs_alone(backend: F) -> F:
+    """Mark a backend that never runs the graph on the example inputs: they need no copies while it works."""
+    backend.leaves_inputs_alone = True  # type: ignore[attr-defined]
+    return backend
+
+
+class Modes(NamedTuple):
+    """Process state that a graph may change while it runs."""
+
+    grad: bool
+    autocast: tuple[tuple[str, bool, torch.dtype], ...]
+    autocast_cache: bool
+
+    @classmethod
+    def now(cls) -> Modes:
+        """As they stand."""
+        autocast = tuple(
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in _DEVICES
+        )
+        return cls(torch.is_grad_enabled(), autocast, torch.is_autocast_cache_enabled())
+
+    def restore(self) -> None:
+        """Set them back."""
+        torch._C._set_grad_enabled(self.grad)
+        for device, enabled, dtype in self.autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self.autocast_cache)
+
+
+class RandomState:
+    """The default random number generators of the devices in use."""
+
+    def __init__(self) -> None:
+        self.cpu = torch.get_rng_state()
+        self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+
+    def restore(self) -> None:
+        """Set them back."""
+        torch.set_rng_state(self.cpu)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(self.cuda)
+
+
+class Contents:
+    """What tensors hold, for putting it back. Their version counters go back too: nobody saw the change."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = tensors
+        self.versions = versions(tensors)
+        self.copies = [tensor.detach().clone() for tensor in tensors]
+
+    def restore(self) -> None:
+        """Write the contents back, to the tensors that may have changed."""
+        inference = any(tensor.is_inference() for tensor in self.tensors)
+        with torch.inference_mode() if inference else torch.no_grad():
+            for tensor, copied in zip(self.tensors, self.copies, strict=True):
+                if tensor.shape == copied.shape:
+                    tensor.detach().copy_(copied)
+                else:
+                    tensor.set_(copied.untyped_storage(), 0, copied.shape, copied.stride())
+        for tensor, version in zip(self.tensors, self.versions, strict=True):
+            if version is not None:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+def versions(tensors: Sequence[torch.Tensor]) -> list[int | None]:
+    """How often each tensor was written to; None for those that do not count."""
+    return [None if tensor.is_inference() else tensor._version for tensor in tensors]
+
+
+def mutated_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
+    """Which of the graph's inputs it may write to."""
+    mutated = effects_of(gm).mutated
+    return tuple(i for i, node in enumerate(gm.graph.find_nodes(op="placeholder")) if node.name in mutated)
+
+
+def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tensor]:
+    """The tensors among these arguments."""
+    return [args[i] for i in positions if isinstance(args[i], torch.Tensor)]
+
+
+@contextlib.contextmanager
+def undisturbed(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Callable[..., Any]) -> Iterator[None]:
+    """While a backend works: whatever it does to the process or the inputs is undone."""
+    modes, random = Modes.now(), RandomState()
+    runs_it = not getattr(backend, "leaves_inputs_alone", False)
+    contents = Contents(tensors_at(mutated_positions(gm), example_inputs)) if runs_it else None
+    try:
+        yield
+    finally:
+        modes.restore()
+        random.restore()
+        if contents is not None and contents.versions != versions(contents.tensors):
+            contents.restore()

@@ -1,0 +1,109 @@
+"""Backends by name: what there is, what there was, and what is none."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, TypeAlias, TypeVar, overload
+
+import torch
+import torch.fx
+
+from torchdynamo.backends.retired import RETIRED
+from torchdynamo.errors import UnknownBackend
+
+Backend: TypeAlias = Callable[..., Any]
+"""(gm, example_inputs) -> a callable that takes the graph's inputs, or None: "not this graph"."""
+B = TypeVar("B", bound=Callable[..., Any])
+
+BACKENDS: dict[str, Backend] = {}
+"""Name -> backend. The rows of packages or hardware that are not here decline every graph."""
+
+
+@overload
+def register_backend(fn: B, *, name: str | None = None) -> B: ...
+@overload
+def register_backend(fn: None = None, *, name: str | None = None) -> Callable[[B], B]: ...
+def register_backend(fn: B | None = None, *, name: str | None = None) -> B | Callable[[B], B]:
+    """Give a backend a name, by default its own. Also a decorator, with or without the name."""
+    if fn is None:
+        return lambda function: register_backend(function, name=name)
+    label = name or getattr(fn, "__name__", None)
+    if not isinstance(label, str):
+        raise TypeError(f"register_backend needs name=... for {fn!r}, which has no __name__")
+    complaint = why_not_a_backend(fn)
+    if complaint:
+        raise TypeError(f"register_backend({label!r}): {complaint}")
+    if BACKENDS.setdefault(label, fn) is not fn:
+        raise ValueError(f"there is a backend called {label!r} already")
+    return fn
+
+
+def list_backends() -> list[str]:
+    """The names that `optimize` and `compile` take."""
+    return sorted(BACKENDS.keys() - RETIRED.keys())
+
+
+def lookup(backend: str | Backend) -> Backend:
+    """The backend of that name, or the function itself if it can be one."""
+    if not isinstance(backend, str):
+        complaint = why_not_a_backend(backend)
+        if complaint:
+            raise TypeError(complaint)
+        return backend
+    if backend in RETIRED:
+        raise UnknownBackend(f"backend {backend!r} is no more: {RETIRED[backend]}")
+    if backend in BACKENDS:
+        return BACKENDS[backend]
+    near = difflib.get_close_matches(backend, list_backends(), n=1)
+    hint = f"did you mean {near[0]!r}? There are" if near else "there are"
+    raise UnknownBackend(f"no backend is called {backend!r}; {hint} {', '.join(list_backends())}")
+
+
+def backend_name(backend: Backend) -> str:
+    """What to call a backend in messages."""
+    for name, function in BACKENDS.items():
+        if function is backend:
+            return name
+    while hasattr(backend, "func"):  # functools.partial
+        backend = backend.func
+    return str(getattr(backend, "__name__", type(backend).__name__))
+
+
+def why_not_a_backend(candidate: Any) -> str | None:
+    """A sentence if this cannot be called as `candidate(gm, example_inputs)`; None as far as can be told."""
+    name = getattr(candidate, "__name__", type(candidate).__name__)
+    if not callable(candidate):
+        return f"a backend is a name or a function (gm, example_inputs) -> callable, not {candidate!r}"
+    if isinstance(candidate, torch.nn.Module):
+        return _misplaced(f"this {type(candidate).__name__} is a model", "model")
+    if inspect.iscoroutinefunction(candidate) or inspect.isgeneratorfunction(candidate):
+        return _misplaced(f"{name} is a coroutine or generator function", name)
+    try:
+        signature = inspect.signature(candidate)
+    except (TypeError, ValueError):
+        return None  # some functions written in C do not say
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return _misplaced(f"{name}{signature} cannot be called with those two", name)
+    return None
+
+
+def _misplaced(what: str, name: str) -> str:
+    return (
+        f"a backend is called with (gm, example_inputs) and returns a callable, but {what}. "
+        f"To compile it, write torchdynamo.compile({name}) or torchdynamo.optimize()({name})"
+    )
+
+
+def discover(package: ModuleType) -> Sequence[str]:
+    """Import every module of the package; each registers its own."""
+    names = [module.name for module in pkgutil.iter_modules(package.__path__, package.__name__ + ".")]
+    for name in names:
+        importlib.import_module(name)
+    return names

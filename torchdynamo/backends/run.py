@@ -1,0 +1,166 @@
+"""Calling a backend, and what happens when it fails: the user gets eager's answer, and hears of it once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from types import CodeType
+from typing import Any
+
+import torch.fx
+
+from torchdynamo import config
+from torchdynamo.backends.failure import add_position, raised_inside, without_our_frames
+from torchdynamo.backends.preserve import (
+    Contents,
+    Modes,
+    RandomState,
+    mutated_positions,
+    tensors_at,
+    undisturbed,
+    versions,
+)
+from torchdynamo.backends.registry import Backend, backend_name
+from torchdynamo.errors import BackendError, FallbackWarning
+from torchdynamo.graph.mutation import changes_modes, effects_of
+
+Run = Callable[..., Any]
+Handler = Callable[[BaseException, tuple[Any, ...]], Any]
+
+
+def compile_graph(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Backend, name: str, *, fullgraph: bool = False
+) -> Run:
+    """What the backend makes of the graph, or the graph itself if the backend declines (None) or fails (a warning).
+
+    Make the `on_error` handler before this: a backend may rewrite the graph it is given.
+    """
+    as_captured: Run = gm.forward
+    guarded = _needs_care(gm)
+    label = backend_name(backend)
+    try:
+        with undisturbed(gm, example_inputs, backend):
+            compiled = backend(gm, example_inputs)
+        if compiled is None:
+            return as_captured
+        if not callable(compiled):
+            raise TypeError(f"a backend returns a callable or None, and this one returned a {type(compiled).__name__}")
+        made: Run = compiled
+    except Exception as cause:
+        text = f"backend {label!r} failed on graph {name} ({type(cause).__name__}: {cause})"
+        if fullgraph or not config.suppress_errors:
+            raise BackendError(text, label, name) from cause
+        _warn(f"{text}; the graph runs eagerly", cause)
+        return as_captured
+    if not guarded or getattr(compiled, "__code__", None) is as_captured.__code__:
+        return made
+    return Careful(made, mutated_positions(gm), as_captured.__code__)
+
+
+def _needs_care(gm: torch.fx.GraphModule) -> bool:
+    effects = effects_of(gm)
+    return bool(effects.mutated) or effects.random
+
+
+class Failure(Exception):
+    """A compiled graph that writes to inputs or draws random numbers raised `original`.
+
+    `spoiled`: inputs have changed, so it cannot be run again.
+    """
+
+    def __init__(self, original: Exception, spoiled: bool) -> None:
+        super().__init__(original)
+        self.original = original
+        self.spoiled = spoiled
+
+
+class Careful:
+    """Runs a compiled graph that a second run would not repeat: one that writes to its inputs, or is random.
+
+    The first call is the one that fails if any does; it can be undone. Later ones only note whether inputs changed.
+    """
+
+    __slots__ = ("code", "fn", "positions", "proven")
+
+    def __init__(self, fn: Run, positions: tuple[int, ...], code: CodeType) -> None:
+        self.fn = fn
+        self.positions = positions
+        self.code = code
+        self.proven = False
+
+    def __call__(self, *args: Any) -> Any:
+        if not self.proven:
+            return self._first(args)
+        if not self.positions:
+            return self.fn(*args)
+        tensors = tensors_at(self.positions, args)
+        before = versions(tensors)
+        try:
+            return self.fn(*args)
+        except Exception as raised:
+            raise Failure(raised, spoiled=before != versions(tensors)) from raised
+
+    def _first(self, args: tuple[Any, ...]) -> Any:
+        contents, random = Contents(tensors_at(self.positions, args)), RandomState()
+        try:
+            result = self.fn(*args)
+        except Exception as raised:
+            if not raised_inside(raised, self.code):  # else it is the user's own error, and so is what it left behind
+                contents.restore()
+                random.restore()
+            raise Failure(raised, spoiled=False) from raised
+        self.proven = True
+        return result
+
+
+def on_error(gm: torch.fx.GraphModule, backend_name: str, mutates: Collection[str], name: str = "") -> Handler:
+    """What to do when the compiled graph raises: run it eagerly, if that is still possible.
+
+    If eager raises too, that is the user's own error, at their line. `mutates` names the inputs the graph writes to.
+    """
+    eager: Run = gm.forward
+    code: CodeType = eager.__code__
+    modes, switches = Modes.now(), changes_modes(gm)
+    lines = {node.name: str(node.meta.get("stack_trace", "")) for node in gm.graph.nodes}
+    warned = False
+
+    def users_own(error: BaseException) -> BaseException:
+        add_position(error, code, lines)
+        return without_our_frames(error)
+
+    def handler(error: BaseException, args: tuple[Any, ...]) -> Any:
+        nonlocal warned
+        if switches:
+            modes.restore()
+        spoiled = bool(mutates)
+        if isinstance(error, Failure):
+            spoiled = error.spoiled
+            error = error.original
+        if not isinstance(error, Exception) or raised_inside(error, code):
+            raise users_own(error)
+        if spoiled:
+            text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
+            raise BackendError(f"{text} ({type(error).__name__}: {error})", backend_name, name) from error
+        try:
+            result = eager(*args)
+        except Exception as eagers:  # noqa: BLE001 - raised again, as the user is to see it
+            if switches:
+                modes.restore()
+            raise users_own(eagers)
+        if not warned:
+            warned = True
+            _warn(
+                f"backend {backend_name!r}: graph {name} raised {type(error).__name__}: {error}; it ran eagerly instead",
+                error,
+            )
+        return result
+
+    return handler
+
+
+def _warn(text: str, cause: BaseException) -> None:
+    if config.verbose:
+        import traceback
+
+        text = f"{text}\n{''.join(traceback.format_exception(cause))}"
+    warnings.warn(text, FallbackWarning, stacklevel=3)
