@@ -26,11 +26,14 @@ def same_backends_afterwards() -> Iterator[None]:
 
 def test_what_there_is() -> None:
     wanted = {"eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "ts", "ofi", "cudagraphs"}
-    assert set(list_backends()) >= wanted and list_backends() == sorted(list_backends())
-    assert "tensorrt" in BACKENDS and "tensorrt" not in list_backends()
+    assert set(list_backends()) >= wanted
+    assert list_backends() == sorted(list_backends())
+    assert "tensorrt" in BACKENDS
+    assert "tensorrt" not in list_backends()
     assert optimizations.BACKENDS is BACKENDS
     for name in list_backends():
-        assert lookup(name) is BACKENDS[name] and backend_name(BACKENDS[name]) == name
+        assert lookup(name) is BACKENDS[name]
+        assert backend_name(BACKENDS[name]) == name
 
 
 def test_a_backend_of_the_users() -> None:
@@ -42,15 +45,17 @@ def test_a_backend_of_the_users() -> None:
     def also_mine(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
         return gm.forward
 
-    assert lookup("mine") is mine and lookup("by-another-name") is also_mine
-    assert lookup(mine) is mine and register_backend(mine) is mine
+    assert lookup("mine") is mine
+    assert lookup("by-another-name") is also_mine
+    assert lookup(mine) is mine
+    assert register_backend(mine) is mine
     assert backend_name(functools.partial(mine, example_inputs=())) == "mine"
     with pytest.raises(ValueError, match="'mine' already"):
         register_backend(also_mine, name="mine")
 
 
 def test_a_misspelt_name_gets_a_suggestion() -> None:
-    with pytest.raises(UnknownBackend, match="did you mean 'inductor'.*aot_eager"):
+    with pytest.raises(UnknownBackend, match=r"did you mean 'inductor'.*aot_eager"):
         lookup("inducter")
     with pytest.raises(UnknownBackend, match="no backend is called 'zzz'; there are aot_eager"):
         lookup("zzz")

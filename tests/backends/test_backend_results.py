@@ -36,7 +36,8 @@ def test_inference_is_exact(name: str) -> None:
     compiled = BACKENDS[name](gm, inputs)
     for _ in range(3):
         want, got = gm(*inputs), compiled(*inputs)
-        assert type(got) in (tuple, list) and all(map(torch.equal, want, got))
+        assert type(got) in (tuple, list)
+        assert all(map(torch.equal, want, got))
         inputs[0] = torch.randn(4, 3)
 
 
@@ -56,7 +57,8 @@ def test_training_is_exact(name: str) -> None:
     compiled = BACKENDS[name](gm, inputs)
     for _ in range(3):
         want, got = grads(gm, inputs), grads(compiled, inputs)
-        assert len(want) == 4 and all(map(torch.equal, want, got))
+        assert len(want) == 4
+        assert all(map(torch.equal, want, got))
 
 
 def test_training_with_decompositions_is_close() -> None:
@@ -80,7 +82,7 @@ def test_inductor_refuses_unknown_options() -> None:
         BACKENDS["inductor"](build(mlp, *inputs), inputs, options={"frobnicate": True})
 
 
-# -- graphs that write to their inputs, or return them -------------------------------------------------------------------
+# -- graphs that write to their inputs, or return them -----------------------------------------------------------------
 def write_and_view(t: Any, x: Any, y: Any) -> Any:
     t("add_", t("view", x, -1), 1)
     t("mul_", y, x)
@@ -95,7 +97,8 @@ def test_writes_and_views(name: str) -> None:
     wanted, given = [x.clone(), y.clone()], [x.clone(), y.clone()]
     want, got = gm(*wanted), compiled(*given)
     assert all(map(torch.equal, [*want, *wanted], [*got, *given]))
-    assert got[0]._is_view() and got[0].data_ptr() == given[0].data_ptr()
+    assert got[0]._is_view()
+    assert got[0].data_ptr() == given[0].data_ptr()
     assert got[1].data_ptr() == given[1].data_ptr()
 
 
@@ -125,7 +128,8 @@ def test_dropout_draws_the_same_numbers() -> None:
     want, state = grads(gm, [x]), torch.get_rng_state()
     torch.manual_seed(3)
     got = grads(compiled, [x])
-    assert all(map(torch.equal, want, got)) and torch.equal(state, torch.get_rng_state())
+    assert all(map(torch.equal, want, got))
+    assert torch.equal(state, torch.get_rng_state())
 
 
 def no_grad_inside(t: Any, x: Any) -> Any:
@@ -140,7 +144,9 @@ def no_grad_inside(t: Any, x: Any) -> Any:
 def test_grad_mode_inside(name: str) -> None:
     x = torch.randn(3, requires_grad=True)
     first, second = BACKENDS[name](build(no_grad_inside, x), [x])(x)
-    assert first.requires_grad and not second.requires_grad and torch.is_grad_enabled()
+    assert first.requires_grad
+    assert not second.requires_grad
+    assert torch.is_grad_enabled()
 
 
 def test_traces_decline_what_they_cannot_hold() -> None:
@@ -178,7 +184,8 @@ def test_a_plain_graph_that_owns_its_parameters(name: str, trained: bool) -> Non
         a, b = x.clone(), x.clone()
         want, got = theirs(a, y), compiled(b, y)
         torch.testing.assert_close(want, got)
-        assert torch.equal(a, b) and got["y"] is y or torch.equal(got["y"], y)
+        assert torch.equal(a, b)
+        assert torch.equal(got["y"], y)
         if trained:
             want["out"][0].square().sum().backward()
             got["out"][0].square().sum().backward()
@@ -197,7 +204,8 @@ def test_the_graph_that_is_handed_over_stays_as_it_was() -> None:
     gm = build(mlp, *inputs, static=[1, 2])
     code, metas = gm.code, {node.name: set(node.meta) for node in gm.graph.nodes}
     BACKENDS["aot_eager"](gm, inputs)
-    assert gm.code == code and {node.name: set(node.meta) for node in gm.graph.nodes} == metas
+    assert gm.code == code
+    assert {node.name: set(node.meta) for node in gm.graph.nodes} == metas
 
 
 # -- compilers of the user's -------------------------------------------------------------------------------------------
@@ -218,7 +226,8 @@ def test_own_compilers_get_functional_graphs_of_both_passes() -> None:
     assert [name for name, _ in graphs] == ["forward", "backward"]
     for _, graph in graphs:
         targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
-        assert targets and all(isinstance(t, (torch._ops.OpOverload, type(operator.getitem))) for t in targets)
+        assert targets
+        assert all(isinstance(t, (torch._ops.OpOverload, type(operator.getitem))) for t in targets)
 
 
 def test_inference_makes_no_backward() -> None:
@@ -257,7 +266,8 @@ def test_decompositions_and_partition_are_used() -> None:
     gm = build(mlp, *inputs)
     aot_autograd(compiler, partition_fn=partition, decompositions=table)(gm, inputs)
     assert calls == ["table", "partition"]
-    assert torch.ops.aten.clamp_min.default in seen and torch.ops.aten.relu.default not in seen
+    assert torch.ops.aten.clamp_min.default in seen
+    assert torch.ops.aten.relu.default not in seen
 
 
 def test_compilers_learn_what_is_fixed() -> None:
@@ -274,7 +284,8 @@ def test_compilers_learn_what_is_fixed() -> None:
     inputs = mlp_inputs()
     gm = build(mlp, *inputs, static=[1, 2])
     aot_autograd(compiler)(gm, inputs)
-    assert seen[0] == [1, 2] and set(seen[1:]) == {int}
+    assert seen[0] == [1, 2]
+    assert set(seen[1:]) == {int}
 
 
 def test_views_of_one_base_as_inputs() -> None:

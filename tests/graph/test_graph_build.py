@@ -105,7 +105,8 @@ def test_an_input_may_come_late_and_is_named_after_its_source() -> None:
     builtin = tape.input("sum", torch.randn(3))
     assert [str(node) for node in (weight, again, builtin)] == ["self_fc1_weight", "x_1", "sum_1"]
     assert [node.op for node in tape.builder.graph.nodes] == ["placeholder"] * 4 + ["call_method"]
-    assert weight.meta["static_input"] and weight.meta["source"].path is local("self_fc1_weight")
+    assert weight.meta["static_input"]
+    assert weight.meta["source"].path is local("self_fc1_weight")
     assert again.target == "x_1"
 
 
@@ -142,8 +143,12 @@ def test_nodes_carry_example_and_position_only() -> None:
 def test_a_parameter_stays_a_parameter() -> None:
     tape = Tape(w=torch.nn.Parameter(torch.randn(3, 3)), x=torch.randn(3).requires_grad_())
     w, x = tape.fakes["w"], tape.fakes["x"]
-    assert isinstance(w, torch.nn.Parameter) and w.requires_grad and w.is_leaf
-    assert not isinstance(x, torch.nn.Parameter) and x.requires_grad and x.is_leaf
+    assert isinstance(w, torch.nn.Parameter)
+    assert w.requires_grad
+    assert w.is_leaf
+    assert not isinstance(x, torch.nn.Parameter)
+    assert x.requires_grad
+    assert x.is_leaf
 
 
 def test_a_view_keeps_strides_offset_and_base() -> None:
@@ -151,14 +156,16 @@ def test_a_view_keeps_strides_offset_and_base() -> None:
     tape = Tape(v=base.t()[1:], base=base)
     view = tape.fakes["v"]
     assert (view.shape, view.stride(), view.storage_offset()) == ((4, 4), (1, 5), 1)
-    assert view._is_view() and view._base is tape.fakes["base"]
+    assert view._is_view()
+    assert view._base is tape.fakes["base"]
 
 
 def test_results_have_the_types_of_the_operation() -> None:
     tape = Tape(x=torch.randn(4, 6))
     x = tape.nodes["x"]
     largest = tape.example(torch.max, x, 1)
-    assert type(largest) is torch.return_types.max and largest.indices.dtype == torch.int64
+    assert type(largest) is torch.return_types.max
+    assert largest.indices.dtype == torch.int64
     assert type(tape.example(torch.split, x, 2)) is tuple
     assert tape.example("size", x) == torch.Size([4, 6])
     assert tape.example("unbind", x, 0)[3].shape == (6,)
@@ -226,7 +233,8 @@ def test_an_operator_error_carries_the_original() -> None:
     tape = Tape(a=torch.randn(3))
     with pytest.raises(OperatorError) as caught:
         tape.call(operator.getitem, tape.nodes["a"], 99)
-    assert isinstance(caught.value.original, IndexError) and caught.value.fields["name"] == "getitem"
+    assert isinstance(caught.value.original, IndexError)
+    assert caught.value.fields["name"] == "getitem"
 
 
 def test_an_operator_without_a_rule() -> None:
@@ -316,7 +324,8 @@ def test_writes_under_inference_mode_are_seen() -> None:
 
 def test_a_graph_nobody_watched_may_do_anything() -> None:
     gm = torch.fx.symbolic_trace(lambda a, b: a + b)
-    assert mutated_inputs(gm) == {"a", "b"} and effects_of(gm).random
+    assert mutated_inputs(gm) == {"a", "b"}
+    assert effects_of(gm).random
 
 
 def test_a_graph_owns_no_parameter() -> None:
@@ -327,4 +336,5 @@ def test_a_graph_owns_no_parameter() -> None:
     died = weakref.ref(model.weight)
     del model, tape, weight
     gc.collect()
-    assert died() is None and gm is not None
+    assert died() is None
+    assert gm is not None

@@ -1,8 +1,8 @@
 """Giving a graph to AOTAutograd or Inductor.
 
-Both take a plain FX graph and real inputs. To be told that sizes are fixed, and which inputs keep their memory from call
-to call (or CUDA graphs would copy every parameter every time), they look for a tracing context and for a few marks on
-the graph. Both also change the graph they are given, so they get a copy.
+Both take a plain FX graph and real inputs. To be told that sizes are fixed, and which inputs keep their memory from
+call to call (or CUDA graphs would copy every parameter every time), they look for a tracing context and for a few marks
+on the graph. Both also change the graph they are given, so they get a copy.
 """
 
 from __future__ import annotations

@@ -141,21 +141,26 @@ def on_error(gm: torch.fx.GraphModule, backend_name: str, mutates: Collection[st
         if spoiled:
             text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
             raise BackendError(f"{text} ({type(error).__name__}: {error})", backend_name, name) from error
-        try:
-            result = eager(*args)
-        except Exception as eagers:  # noqa: BLE001 - raised again, as the user is to see it
+        result, failed = _attempt(eager, args)
+        if failed is not None:
             if switches:
                 modes.restore()
-            raise users_own(eagers)
+            raise users_own(failed)
         if not warned:
             warned = True
-            _warn(
-                f"backend {backend_name!r}: graph {name} raised {type(error).__name__}: {error}; it ran eagerly instead",
-                error,
-            )
+            what = f"{type(error).__name__}: {error}"
+            _warn(f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead", error)
         return result
 
     return handler
+
+
+def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+    """The result, or what was raised: for raising it again outside the handler, with no context of ours."""
+    try:
+        return run(*args), None
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        return None, error
 
 
 def _warn(text: str, cause: BaseException) -> None:
