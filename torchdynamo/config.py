@@ -65,9 +65,7 @@ def _check(name: str, value: Any) -> None:
         raise AttributeError(_unknown(name))
     wanted = type(_DEFAULTS[name])
     if type(value) is not wanted:
-        raise TypeError(
-            f"torchdynamo.config.{name} takes {wanted.__name__}, not {type(value).__name__} ({value!r})"
-        )
+        raise TypeError(f"torchdynamo.config.{name} takes {wanted.__name__}, not {type(value).__name__} ({value!r})")
     if wanted is int and value < 1:
         raise ValueError(f"torchdynamo.config.{name} must be at least 1, not {value}")
 

@@ -20,11 +20,15 @@ class MarkSet:
 
     def add(self, obj: Any) -> None:
         """Mark an object."""
-        key = id(obj)
+        key, held = id(obj), self._held
+
+        def forget(_: Any) -> None:
+            held.pop(key, None)
+
         try:
-            self._held[key] = weakref.ref(obj, lambda _, key=key, held=self._held: held.pop(key, None))
+            held[key] = weakref.ref(obj, forget)
         except TypeError:  # method descriptors of C types: they live as long as their type
-            self._held[key] = _Held(obj)
+            held[key] = _Held(obj)
 
     def discard(self, obj: Any) -> None:
         """Take the mark off, if it is there."""

@@ -86,5 +86,6 @@ def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
             "__doc__": cls.__doc__,
             "_original_class": cls,
         }
-        made = _CLASSES[id(cls)] = type(cls)(cls.__name__, (OptimizedModule, cls), namespace)
+        metaclass: Any = type(cls)
+        made = _CLASSES[id(cls)] = metaclass(cls.__name__, (OptimizedModule, cls), namespace)
     return made

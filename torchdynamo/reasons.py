@@ -7,11 +7,9 @@ instead. Fields in braces are filled by whoever breaks: mostly `name` (of what w
 
 from __future__ import annotations
 
-import linecache
 import unicodedata
 from collections.abc import Mapping
-from types import CodeType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 
 class Reason(NamedTuple):
@@ -35,7 +33,7 @@ _BREAKS = (
         "data-dependent value",
         "{name} of a tensor",
         "{name} turns a tensor into a Python number, and while a graph is captured tensors have no values yet.",
-        "Keep the value in a tensor, or set torchdynamo.config.capture_scalar_outputs = True if it is only computed with.",
+        "Keep the value in a tensor, or set torchdynamo.config.capture_scalar_outputs = True.",
     ),
     Reason(
         "dynamic output shape",
@@ -239,7 +237,7 @@ _SKIPS = (
     Reason(
         "foreign mode",
         "{what} is active",
-        "Another system watches every tensor operation right now ({what}), and a compiled graph would hide them from it.",
+        "Another system watches every tensor operation right now ({what}); a compiled graph would hide them from it.",
         "Compile outside of it.",
     ),
     Reason(
@@ -276,37 +274,27 @@ def hint(reason_id: str, **fields: Any) -> str:
     return REASONS[reason_id].hint.format_map(_Fields(fields))
 
 
-class Place(Protocol):
-    """Where in a file: what `capture.source.Position` offers. Columns count bytes of the UTF-8 line."""
-
-    @property
-    def filename(self) -> str: ...
-    @property
-    def line(self) -> int | None: ...
-    @property
-    def end_line(self) -> int | None: ...
-    @property
-    def column(self) -> int | None: ...
-    @property
-    def end_column(self) -> int | None: ...
-    @property
-    def function(self) -> str: ...
-
-
-def unsupported_text(reason: str, fields: Mapping[str, Any], place: Place | None, code: CodeType) -> str:
+def unsupported_text(
+    reason: str,
+    fields: Mapping[str, Any],
+    filename: str,
+    line: int | None,
+    function: str,
+    source_line: str,
+    column: int | None,
+    end_column: int | None,
+) -> str:
     """The whole message of an `Unsupported`: what, where with a caret, why, what to write instead, the id.
 
-    Without a place it is the function as a whole.
+    Columns count bytes of the UTF-8 line, as code objects have them.
     """
-    lines = [title(reason, **fields), "Processing original code:"]
-    if place is None or place.line is None:
-        lines.append(f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}')
-    else:
-        lines.append(f'  File "{place.filename}", line {place.line}, in {place.function or code.co_name}')
-        on_one_line = place.end_line in (None, place.line)
-        source_line = linecache.getline(place.filename, place.line)
-        if source_line.strip():
-            lines += _quote(source_line, place.column, place.end_column if on_one_line else None)
+    lines = [
+        title(reason, **fields),
+        "Processing original code:",
+        f'  File "{filename}", line {"?" if line is None else line}, in {function}',
+    ]
+    if source_line.strip():
+        lines += _quote(source_line, column, end_column)
     lines += [
         "",
         f"Why: {message(reason, **fields)}",

@@ -16,7 +16,7 @@ from torchdynamo.capture.source import Guard, Source
 ROOTS = {"local": "local", "globals": "global", "builtins": "builtin", "closure": "free", "module": "module"}
 
 
-def show(
+def print_frame(
     name: str | None, gm: torch.fx.GraphModule | None, code: CodeType, new_code: CodeType, guards: Iterable[Guard]
 ) -> None:
     """The printout of one frame. `name` and `gm` are None where the frame has no graph."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch.fx
@@ -18,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchdynamo import reasons
-from torchdynamo.capture.capture import Why
-from torchdynamo.capture.source import Guard, Position
+from torchdynamo.capture.source import Guard
 from torchdynamo.report.debug import place
 
 
@@ -29,15 +27,14 @@ class CompileEvent:
 
     function: str
     filename: str
-    line: int
+    line: int  # where the graph ended, if something ended it; else where the function begins
     graph: torch.fx.GraphModule | None = None
     ops: int = 0
-    guards: tuple[Guard, ...] = ()
+    guards: Sequence[Guard] = ()
     seconds: float = 0.0
     backend: str = ""
     reason: str | None = None  # id of a row in reasons.py
     reason_text: str = ""
-    position: Position | None = None  # where that happened
 
 
 _watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", default=())
@@ -54,30 +51,13 @@ def collecting() -> Iterator[list[CompileEvent]]:
         _watching.reset(token)
 
 
-def emit(
-    code: CodeType,
-    backend: str,
-    graph: torch.fx.GraphModule | None,
-    why: Why | None,
-    guards: Sequence[Guard],
-    seconds: float,
-) -> None:
-    """Called by the pipeline once for each frame it is done with. Costs nothing while nobody watches."""
-    if not _watching.get():
-        return
-    event = CompileEvent(
-        code.co_name,
-        code.co_filename,
-        code.co_firstlineno,
-        graph,
-        0 if graph is None else sum(node.op.startswith("call_") for node in graph.graph.nodes),
-        tuple(guards),
-        seconds,
-        backend,
-        None if why is None else why.reason,
-        "" if why is None else reasons.message(why.reason, **why.fields),
-        None if why is None else why.position,
-    )
+def watched() -> bool:
+    """Whether anybody collects: an event that nobody reads need not be made."""
+    return bool(_watching.get())
+
+
+def emit(event: CompileEvent) -> None:
+    """Called by the pipeline once for each frame it is done with."""
     for events in _watching.get():
         events.append(event)
 
@@ -181,12 +161,9 @@ class Explanation:
 
 def _told(event: CompileEvent) -> RenderableType:
     """A reason with the user's line."""
-    position = event.position
-    line = position.line if position is not None and position.line is not None else event.line
-    filename = position.filename if position is not None else event.filename
-    source = linecache.getline(filename, line).strip()
-    text = f"{_place(filename, line)} in {event.function}: {event.reason_text} [{event.reason}]"
-    return Padding(Text(f"{text}\n    {source}" if source and position is not None else text), (0, 2))
+    source = linecache.getline(event.filename, event.line).strip()
+    text = f"{_place(event.filename, event.line)} in {event.function}: {event.reason_text} [{event.reason}]"
+    return Padding(Text(f"{text}\n    {source}" if source else text), (0, 2))
 
 
 def _table(*columns: str) -> Table:

