@@ -1,0 +1,99 @@
+"""The rules of the house that a machine can check: what may be named where, and who may import whom."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "torchdynamo"
+SOURCES = sorted(path for suffix in ("py", "pyi", "c", "cpp", "h") for path in PACKAGE.rglob(f"*.{suffix}"))
+PYTHON = [path for path in SOURCES if path.suffix == ".py"]
+
+ORDER = ("hook", "bytecode", "capture", "graph", "backends", "codegen", "guards", "cache", "report")
+LEAVES = ("config", "errors", "reasons", "marks")  # import nothing of the package; anybody may import them
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def mentions(pattern: str, paths: list[Path], allowed: str = "") -> list[str]:
+    """`file:line: text` wherever the pattern is found outside the allowed files (a pattern for their names)."""
+    return [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in paths
+        if not (allowed and re.fullmatch(allowed, name_of(path)))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """The modules imported anywhere under a node, by full name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_torchs_own_front_end_is_named_in_one_file() -> None:
+    named = r"torch\._dynamo|torch\._C\._dynamo|from torch import .*_dynamo"
+    assert mentions(named, SOURCES, r"capture/interop\.py") == []
+
+
+def test_no_other_tracer_is_used() -> None:
+    assert mentions(r"torch\.compile\(|torch\.export|symbolic_trace|make_fx", SOURCES) == []
+
+
+def test_python_versions_are_named_in_two_places() -> None:
+    named = r"version_info|hexversion|PY_VERSION_HEX|PY_MINOR_VERSION|\b3\.(8|9|1[0-9])\b"
+    assert mentions(named, SOURCES, r"bytecode/.*|hook/csrc/compat\.h") == []
+
+
+def test_torch_versions_are_named_in_one_file() -> None:
+    named = r"TORCH_VERSION_M|torch\.version\b|TorchVersion|(?<![\w.])2\.(9|1[0-9])\b"
+    assert mentions(named, SOURCES, r"graph/torch_compat\.py") == []
+
+
+def test_bytecode_needs_no_torch() -> None:
+    for path in (PACKAGE / "bytecode").rglob("*.py"):
+        for module in imports(ast.parse(path.read_text())):
+            assert module.split(".")[0] != "torch", f"{name_of(path)} imports {module}"
+            if module.startswith("torchdynamo."):
+                assert module.startswith("torchdynamo.bytecode."), f"{name_of(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_imports_point_up_the_list(path: Path) -> None:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    for module in imports(ast.parse(path.read_text())):
+        if not module.startswith("torchdynamo."):
+            continue
+        imported = module.split(".")[1]
+        if parts[0] in LEAVES:
+            assert imported == parts[0], f"{parts[0]} imports {module}"
+        elif parts[0] in ORDER:
+            allowed = (*ORDER[: ORDER.index(parts[0]) + 1], *LEAVES, "_native")
+            assert imported in allowed, f"{name_of(path)} imports {module}, which comes later"
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_only_heavy_or_optional_packages_are_imported_inside_functions(path: Path) -> None:
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for module in imports(function):
+                root = module.split(".")[0]
+                assert root != "torchdynamo", f"{name_of(path)}: {function.name} imports {module}"
+                assert root not in sys.stdlib_module_names, f"{name_of(path)}: {function.name} imports {module}"
+
+
+def test_nothing_is_left_for_later() -> None:
+    words = ("TO" + "DO", "FIX" + "ME", "XX" + "X", "raise NotImplemented" + "Error")
+    assert mentions(r"\b(" + "|".join(words) + r")\b", SOURCES) == []
