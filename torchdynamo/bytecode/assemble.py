@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from types import CodeType
 
 import bytecode as package
-from bytecode.instr import InstrLocation
+from bytecode.instr import CellVar, Instr, InstrLocation
 
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw, stack_size
 from torchdynamo.bytecode.emit import Emitter
 from torchdynamo.bytecode.instruction import Item
+from torchdynamo.bytecode.lines import NOWHERE, fill_gaps
 from torchdynamo.bytecode.qualnames import qualname_of, remember_qualname
 from torchdynamo.bytecode.writers import WRITERS
 
@@ -75,11 +76,17 @@ def assemble(
 
     first = like.co_consts[0] if like.co_consts else None
     constants = Constants(first if isinstance(first, str) else None)
-    made.docstring = constants.docstring
+    made.docstring = constants.docstring  # type: ignore[assignment]
+    both = set(made.cellvars) & set(made.freevars)
+    if both:  # a class body may; which of the two an instruction means is not in its name
+        raise ValueError(f"{like.co_name}: {', '.join(sorted(both))} is both a cell and free")
     suspends = bool(final_flags & _SUSPENDS)
     emitter = Emitter(items, constants, made.cellvars, made.freevars, local, arguments, WRITERS)
-    made += [*_prologue(made, suspends), *emitter.run()]
-    size = stack_size(made, versions.GENERATOR_DEPTH * suspends)
+    stream = [*_prologue(made, suspends), *emitter.run()]
+    if not versions.LINE_CAN_BE_NONE:
+        fill_gaps(stream, made.first_lineno)
+    size = stack_size(stream, versions.GENERATOR_DEPTH * suspends)
+    made.extend(stream)
     code = constants.fill(made.to_code(stacksize=size, compute_exception_stack_depths=False))
     if versions.FUNCTION_TAKES_QUALNAME:
         remember_qualname(code, made.qualname)
@@ -92,19 +99,18 @@ def _qualname(like: CodeType, name: str | None) -> str:
 
 
 def _prologue(made: package.Bytecode, suspends: bool) -> Iterator[Raw]:
-    nowhere = InstrLocation(None, None, None, None)
     top = InstrLocation(made.first_lineno, None, None, None)
     if versions.HAS_PROLOGUE:
         if made.freevars:
-            yield package.Instr("COPY_FREE_VARS", len(made.freevars), location=nowhere)
+            yield Instr("COPY_FREE_VARS", len(made.freevars), location=NOWHERE)
         for name in made.cellvars:
-            yield package.Instr("MAKE_CELL", package.CellVar(name), location=nowhere)
+            yield Instr("MAKE_CELL", CellVar(name), location=NOWHERE)
         if suspends:
-            yield package.Instr("RETURN_GENERATOR", location=top)
-            yield package.Instr("POP_TOP", location=top)
+            yield Instr("RETURN_GENERATOR", location=top)
+            yield Instr("POP_TOP", location=top)
         start = InstrLocation(made.first_lineno, made.first_lineno, 0, 0)
-        yield package.Instr("RESUME", 0, location=start)
+        yield Instr("RESUME", 0, location=start)
     elif suspends:
         kinds = (inspect.CO_GENERATOR, inspect.CO_COROUTINE, inspect.CO_ASYNC_GENERATOR)
         kind = next(number for number, flag in enumerate(kinds) if made.flags & flag)
-        yield package.Instr("GEN_START", kind, location=top)
+        yield Instr("GEN_START", kind, location=NOWHERE)

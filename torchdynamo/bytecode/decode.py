@@ -63,7 +63,7 @@ class Decoder:
 
     def jumped_to_here(self) -> bool:
         if self.raw_targets is None:
-            self.raw_targets = frozenset(dis.findlabels(self.code.co_code))
+            self.raw_targets = frozenset(dis.findlabels(self.code.co_code))  # type: ignore[arg-type]
         return self.offset in self.raw_targets
 
     def run(self) -> Code:
@@ -138,7 +138,7 @@ def _fast(d: Decoder, arg: int) -> None:
 
 
 def _pair(first: str, second: str) -> Action:
-    actions = {"LOAD_FAST": _fast, "STORE_FAST": lambda d, arg: d.emit("STORE_FAST", d.fast[arg])}
+    actions: dict[str, Action] = {"LOAD_FAST": _fast, "STORE_FAST": lambda d, arg: d.emit("STORE_FAST", d.fast[arg])}
 
     def read(d: Decoder, arg: int) -> None:
         actions[first](d, arg >> 4)
@@ -153,6 +153,19 @@ def _binary(d: Decoder, arg: int) -> None:
 
 def _compare(d: Decoder, arg: int) -> None:
     d.emit("COMPARE", dis.cmp_op[arg >> versions.COMPARE_SHIFT])
+    if arg & versions.COMPARE_TO_BOOL:
+        _to_bool(d, arg)
+
+
+def _to_bool(d: Decoder, arg: int) -> None:
+    """What tests a value does this by itself; alone, it is what is left of a `not not`."""
+    raw = d.code.co_code
+    following = d.offset + 2 + 2 * versions.CACHES[raw[d.offset]]
+    while raw[following] == _EXTENDED_ARG:
+        following += 2
+    if raw[following] not in _TESTS:
+        d.emit("UNARY", "not")
+        d.emit("UNARY", "not")
 
 
 def _is(d: Decoder, arg: int) -> None:
@@ -283,6 +296,7 @@ SPECIAL: dict[str, Action] = {
     "LOAD_FAST": _fast,
     "BINARY_OP": _binary,
     "COMPARE_OP": _compare,
+    "TO_BOOL": _to_bool,
     "IS_OP": _is,
     "CONTAINS_OP": _contains,
     "KW_NAMES": _kw_names,
@@ -353,6 +367,7 @@ def _action(name: str, opcode: int) -> Action | None:
     return SPECIAL.get(name) or _category(name, opcode)
 
 
+_TESTS = {versions.OPCODES.get(name) for name in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")}
 _EXTENDED_ARG = versions.OPCODES["EXTENDED_ARG"]
 _ACTIONS: list[Action | None] = [None] * 256
 for _name, _opcode in versions.OPCODES.items():

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import bytecode as package
-from bytecode.instr import InstrLocation
+from bytecode.instr import (
+    UNSET,
+    CellVar,
+    FreeVar,
+    Instr,
+    InstrLocation,
+    TryBegin,
+    TryEnd,
+)
 
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.bound import maybe_unbound
@@ -15,6 +23,7 @@ from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 
+from torchdynamo.bytecode.lines import location
 
 Writer = Callable[["Emitter", Any], None]
 
@@ -36,9 +45,9 @@ class Emitter:
         self.writers = writers
         self.varnames = frozenset(varnames)
         self.constants = constants
-        self.cells: dict[str, package.CellVar | package.FreeVar] = {
-            **{name: package.FreeVar(name) for name in freevars},
-            **{name: package.CellVar(name) for name in cellvars},
+        self.cells: dict[str, CellVar | FreeVar] = {
+            **{name: FreeVar(name) for name in freevars},
+            **{name: CellVar(name) for name in cellvars},
         }
         # items that read a local which may be unset
         self.unbound = maybe_unbound(items, arguments) if versions.LOAD_FAST_TRUSTS else frozenset()
@@ -46,22 +55,23 @@ class Emitter:
         self.location: InstrLocation | None = None
         self.place = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
         self.labels = {label: package.Label() for label in self.place}
-        self.loop_ends: dict[Label, package.Label] = {}  # where FOR_ITER really jumps to
-        self.open: list[tuple[RegionStart, package.TryBegin]] = []
+        # where FOR_ITER really jumps to, and its own position
+        self.loop_ends: dict[Label, tuple[package.Label, InstrLocation | None]] = {}
+        self.open: list[tuple[RegionStart, TryBegin]] = []
         self.at = 0
         self._locations: dict[Any, InstrLocation] = {}
 
     def run(self) -> list[Raw]:
         if versions.FOR_END:
-            ends = [item.arg for item in self.items if isinstance(item, Instruction) and item.op == "FOR_ITER"]
-            self.loop_ends = {label: package.Label() for label in ends}
+            loops = [item for item in self.items if isinstance(item, Instruction) and item.op == "FOR_ITER"]
+            self.loop_ends = {item.arg: (package.Label(), self.where(item.position)) for item in loops}
         for index, item in enumerate(self.items):
             self.at = index
             _WRITE[type(item)](self, item)
         return self.stream
 
-    def raw(self, name: str, arg: Any = package.UNSET) -> None:
-        self.stream.append(package.Instr(name, arg, location=self.location))
+    def raw(self, name: str, arg: Any = UNSET) -> None:
+        self.stream.append(Instr(name, arg, location=self.location))
 
     def const(self, value: Any) -> None:
         self.raw("LOAD_CONST", self.constants.number(value))
@@ -103,7 +113,7 @@ class Emitter:
         else:
             self.raw(name)
 
-    def slot(self, name: str) -> str | package.CellVar | package.FreeVar:
+    def slot(self, name: str) -> str | CellVar | FreeVar:
         """A fast instruction can name a cell's slot (an inlined comprehension does)."""
         return self.cells[name] if self.names_cell(name) else name
 
@@ -111,12 +121,12 @@ class Emitter:
         return versions.CLOSURE_IS_FAST and name in self.cells and name not in self.varnames
 
     def where(self, position: versions.Positions | None) -> InstrLocation | None:
-        if position is None or position.lineno is None and not versions.LINE_CAN_BE_NONE:
+        if position is None:
             return None  # that of the instruction before
-        location = self._locations.get(position)
-        if location is None:
-            location = self._locations[position] = _location(position)
-        return location
+        found = self._locations.get(position)
+        if found is None:
+            found = self._locations[position] = location(position)
+        return found
 
     def label(self, label: Label) -> None:
         if label in self.loop_ends:
@@ -128,10 +138,11 @@ class Emitter:
         same_place: list[Raw] = []
         while self.stream and type(self.stream[-1]) is package.Label:
             same_place.append(self.stream.pop())
-        last = next((item for item in reversed(self.stream) if isinstance(item, (package.Instr, package.Label))), None)
-        if not (isinstance(last, package.Instr) and last.is_final()):
+        last = next((item for item in reversed(self.stream) if isinstance(item, (Instr, package.Label))), None)
+        if not (isinstance(last, Instr) and last.is_final()):
             self.raw("JUMP_FORWARD", self.labels[label])
-        self.stream.append(self.loop_ends[label])
+        end, self.location = self.loop_ends[label]
+        self.stream.append(end)
         for name in versions.FOR_END:
             self.raw(name)
         self.stream += same_place
@@ -162,23 +173,16 @@ class Emitter:
             self._begin(self.open.pop()[0])  # the outer one goes on
 
     def _begin(self, start: RegionStart) -> None:
-        depth = package.UNSET if start.depth is None else start.depth
-        begun = package.TryBegin(self.labels[start.handler], start.lasti, depth)
+        depth = UNSET if start.depth is None else start.depth
+        begun = TryBegin(self.labels[start.handler], start.lasti, depth)
         self.open.append((start, begun))
         self.stream.append(begun)
 
-    def _close(self, begun: package.TryBegin) -> None:
+    def _close(self, begun: TryBegin) -> None:
         if self.stream[-1] is begun:  # nothing inside
             self.stream.pop()
         else:
-            self.stream.append(package.TryEnd(begun))
-
-
-def _location(position: versions.Positions) -> InstrLocation:
-    line, end_line, column, end_column = position
-    if None in position or (end_line, end_column) < (line, column):  # type: ignore[operator]
-        return InstrLocation(line, None, None, None)
-    return InstrLocation(line, end_line, column, end_column)
+            self.stream.append(TryEnd(begun))
 
 
 _WRITE: dict[type, Callable[[Emitter, Any], None]] = {

@@ -93,7 +93,7 @@ PAIRS = {
 }
 
 # Without meaning of their own: caches, hints, and what `assemble` puts back by itself.
-DROPPED = ("CACHE", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS", "GEN_START", "TO_BOOL")
+DROPPED = ("CACHE", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS", "GEN_START")
 
 CONVERSIONS = ("", "s", "r", "a")
 FUNCTION_PARTS = ("defaults", "kwdefaults", "annotations", "closure")  # bit n of MAKE_FUNCTION's argument

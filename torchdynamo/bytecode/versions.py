@@ -47,7 +47,7 @@ FUNCTION_TAKES_QUALNAME = not V311
 # What `dis` says of the stack is exact, and not an upper bound (SETUP_WITH's handler).
 EFFECTS_EXACT = V311
 
-# An instruction can be on no line at all (the package's older line table would lose the lines that follow).
+# The package writes lines well round instructions that are on no line (see `lines.fill_gaps`).
 LINE_CAN_BE_NONE = V311
 
 # COMPARE_OP keeps the operator above its cache mask, and from 3.13 above a "make it a bool" flag.
@@ -56,7 +56,7 @@ COMPARE_TO_BOOL = 16 if V313 else 0
 
 # The jump counts from after the inline cache; the table is keyed by name from 3.13.
 _entries = getattr(dis, "_inline_cache_entries", ())
-CACHES = [_entries.get(name, 0) for name in dis.opname] if isinstance(_entries, dict) else list(_entries) or [0] * 256
+CACHES: list[int] = [_entries.get(name, 0) for name in dis.opname] if isinstance(_entries, dict) else list(_entries) or [0] * 256
 
 # The value a fresh generator is resumed with lies on the stack; from 3.13 RETURN_GENERATOR itself pushes it.
 GENERATOR_DEPTH = 0 if V313 else 1

@@ -10,7 +10,7 @@ import dis
 from typing import Any
 
 import bytecode as package
-from bytecode import instr
+from bytecode.instr import FormatValue, Intrinsic1Op, Intrinsic2Op
 
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import Emitter, Writer
@@ -145,10 +145,10 @@ def _intrinsic(e: Emitter, name: str) -> None:
     if not _HAS("CALL_INTRINSIC_1"):
         return e.row("INTRINSIC", name)
     name = "INTRINSIC_" + name
-    if name in package.Intrinsic1Op.__members__:
-        e.raw("CALL_INTRINSIC_1", package.Intrinsic1Op[name])
+    if name in Intrinsic1Op.__members__:
+        e.raw("CALL_INTRINSIC_1", Intrinsic1Op[name])
     else:
-        e.raw("CALL_INTRINSIC_2", package.Intrinsic2Op[name])
+        e.raw("CALL_INTRINSIC_2", Intrinsic2Op[name])
 
 
 def _copy(e: Emitter, depth: int) -> None:
@@ -237,7 +237,7 @@ def _branch_keep(e: Emitter, arg: tuple[str, Label]) -> None:
 
 
 def _for_iter(e: Emitter, label: Label) -> None:
-    e.raw("FOR_ITER", e.loop_ends.get(label) or e.labels[label])
+    e.raw("FOR_ITER", e.loop_ends[label][0] if label in e.loop_ends else e.labels[label])
 
 
 def _call(e: Emitter, arg: tuple[int, tuple[str, ...]]) -> None:
@@ -294,7 +294,7 @@ def _format(e: Emitter, arg: tuple[str, bool]) -> None:
 
 
 def _convert(e: Emitter, conversion: str) -> None:
-    e.raw("CONVERT_VALUE", instr.FormatValue(rows.CONVERSIONS.index(conversion)))
+    e.raw("CONVERT_VALUE", FormatValue(rows.CONVERSIONS.index(conversion)))
 
 
 def _unpack_ex(e: Emitter, arg: tuple[int, int]) -> None:

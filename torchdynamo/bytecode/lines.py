@@ -1,0 +1,40 @@
+"""Positions, in the form the `bytecode` package wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bytecode.instr import Instr, InstrLocation
+
+from torchdynamo.bytecode import versions
+from torchdynamo.bytecode.depth import Raw
+
+NOWHERE = InstrLocation(None, None, None, None)
+
+
+def location(position: versions.Positions) -> InstrLocation:
+    line, end_line, column, end_column = position
+    if line is None or end_line is None or column is None or end_column is None:
+        return InstrLocation(line, None, None, None)
+    if (end_line, end_column) < (line, column):  # CPython has written such things
+        return InstrLocation(line, None, None, None)
+    return InstrLocation(line, end_line, column, end_column)
+
+
+def fill_gaps(stream: Sequence[Raw], first_line: int) -> None:
+    """Let instructions on no line, with the same line before and after them, be on that line.
+
+    The package's writer for the older line table takes everything after such a gap for a part of it.
+    """
+    line: int | None = first_line
+    gap: list[Instr] = []
+    for item in stream:
+        if not isinstance(item, Instr) or item.location is None:
+            continue
+        if item.location.lineno is None:
+            gap.append(item)
+            continue
+        if item.location.lineno == line:
+            for instruction in gap:
+                instruction.location = item.location
+        gap, line = [], item.location.lineno
