@@ -159,7 +159,7 @@ def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
     """The result, or what was raised: for raising it again outside the handler, with no context of ours."""
     try:
         return run(*args), None
-    except Exception as error:  # noqa: BLE001 - the caller raises it
+    except Exception as error:
         return None, error
 
 
