@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _FUSER = "nvFuser left PyTorch. Use 'inductor', which trains too"
 _SCRIPT = "use 'ts' or 'ofi' for TorchScript, or 'inductor'"
-_EXPORT = "it belongs to {} now: export the model with torch.export and compile it there, or use 'inductor'"
+_EXPORT = "it belongs to {} now: export the model and compile it there, or use 'inductor'"
 
 RETIRED: dict[str, str] = {
     "nvfuser": _FUSER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
@@ -165,7 +166,5 @@ def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
 
 def _warn(text: str, cause: BaseException) -> None:
     if config.verbose:
-        import traceback
-
         text = f"{text}\n{''.join(traceback.format_exception(cause))}"
     warnings.warn(text, FallbackWarning, stacklevel=3)
