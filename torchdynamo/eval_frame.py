@@ -12,7 +12,8 @@
 
 The callback is the thread's, and is off while it runs itself and while a check runs. A frame offers `f_code`,
 `f_locals` (the arguments by name), `f_globals`, `f_builtins`, `f_func` and `closure`, for as long as the callback
-runs. `cache_entry` is what was cached last for the same code, or None; `frame_state` is a dict that stays with the code.
+runs. `cache_entry` is what was cached last for the same code, or None; `frame_state` is a dict that stays
+with the code.
 
 Code runs in place of other code only if nobody who calls the function can tell: it must take the same arguments, under
 the same names and in the same order, have the same free variables and be of the same kind (function, generator,
@@ -27,7 +28,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.hook import install
-from torchdynamo.hook.install import Entry, Frame, FrameCallback, Setting, callback_active
+from torchdynamo.hook.install import Entry, Frame, FrameCallback, callback_active, set_eval_frame
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -56,16 +57,6 @@ class GuardedCode(Entry):
     @property
     def check_fn(self) -> Any:
         return self.check
-
-
-def set_eval_frame(callback: Setting) -> Setting:
-    """Set this thread's callback and return the one that was on before.
-
-    None is off. False runs what is cached, asks nobody and caches nothing. Anything else is called as
-    `callback(frame, cache_entry, frame_state)` for each function call that no cached entry fits, and returns None
-    (run it as it is), a `GuardedCode`, or an exception to be raised from the call.
-    """
-    return install.set_eval_frame(callback)
 
 
 _STEPS = ("__wrapped__", "_orig_mod", "__func__", "func", "forward", "__call__")

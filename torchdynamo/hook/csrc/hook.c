@@ -6,11 +6,14 @@
 
 /* An error in what was only meant to speed a call up: the call goes on, the error is reported; but Ctrl-C and the like
  * are not ours to keep. 0: reported; -1: to be raised. */
-static int report_error(PyObject *culprit)
+static int report_error(TdThread *thread, PyObject *culprit)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
+    TdSetting ours = td_thread_swap(thread, TD_OFF); /* reporting calls sys.unraisablehook */
     PyErr_WriteUnraisable(culprit);
+    TdSetting stray = td_thread_swap(thread, ours);
+    Py_XDECREF(stray.callback);
     return 0;
 }
 
@@ -54,6 +57,8 @@ static Verdict accept(const TdFrame *view, TdThread *thread, PyObject *answer, C
     if (answer == Py_None)
         return AS_IS;
     if (PyExceptionInstance_Check(answer)) {
+        if (PyException_SetTraceback(answer, Py_None) < 0) /* it is raised from here, wherever it was caught before */
+            return RAISE;
         PyErr_SetObject((PyObject *)Py_TYPE(answer), answer);
         return RAISE;
     }
@@ -66,7 +71,7 @@ static Verdict accept(const TdFrame *view, TdThread *thread, PyObject *answer, C
         return RAISE;
     int holds = entry_holds(entry, view, thread, &choice->bound);
     if (holds < 0)
-        return report_error(entry->check) < 0 ? RAISE : AS_IS;
+        return report_error(thread, entry->check) < 0 ? RAISE : AS_IS;
     if (holds == 0)
         return AS_IS;
     choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
@@ -103,7 +108,7 @@ static Verdict ask(const TdFrame *view, TdThread *thread, Choice *choice)
     PyObject *answer = call_callback(view, thread);
     Verdict verdict;
     if (answer == NULL)
-        verdict = report_error(callback) < 0 ? RAISE : AS_IS;
+        verdict = report_error(thread, callback) < 0 ? RAISE : AS_IS;
     else
         verdict = accept(view, thread, answer, choice);
     Py_XDECREF(answer);
@@ -127,7 +132,7 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
                 continue;
             Verdict verdict = ENTRY;
             if (TD_UNLIKELY(holds < 0))
-                verdict = report_error(entry->check) < 0 ? RAISE : AS_IS;
+                verdict = report_error(thread, entry->check) < 0 ? RAISE : AS_IS;
             else
                 choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
             if (i > 0)

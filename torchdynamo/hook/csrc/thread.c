@@ -140,8 +140,10 @@ int td_setting_from(PyObject *callback, TdSetting *setting)
 
 PyDoc_STRVAR(set_eval_frame_doc,
              "set_eval_frame(callback, /)\n--\n\n"
-             "Set this thread's callback and return the one before: None is off, False runs what is cached and asks\n"
-             "nobody, and a callable is asked about each function that has no entry that fits.");
+             "Set this thread's callback and return the one that was on before.\n\n"
+             "None is off. False runs what is cached, asks nobody and caches nothing. Anything else is called as\n"
+             "callback(frame, cache_entry, frame_state) for each function call that no cached entry fits, and returns\n"
+             "None (run it as it is), an Entry such as GuardedCode, or an exception to be raised from the call.");
 
 static PyObject *set_eval_frame(PyObject *module, PyObject *callback)
 {
