@@ -545,8 +545,6 @@ def test_program(name: str, converted: Callable[[CodeType], CodeType]) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - {"globals"}))
 def test_lines_that_a_debugger_sees(name: str, converted: Callable[[CodeType], CodeType]) -> None:
-    if sys.version_info < (3, 11):
-        pytest.skip("instructions on no line take that of the one before, here")
     code, trials = split(name)
     plain, ours = {"__name__": "m"}, {"__name__": "m"}
     exec(code, plain)

@@ -10,25 +10,23 @@ import dis
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
-from weakref import ref
 
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.instruction import Code, Instruction, Label, Region
+from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.bytecode.qualnames import remember_qualname
 from torchdynamo.bytecode.regions import block_entries, table_entries
 
-_decoded: dict[int, tuple[ref[CodeType], Code]] = {}
+_decoded: PerCode[Code] = PerCode()
 
 
 def decode(code: CodeType) -> Code:
-    """The canonical form of `code`, remembered as long as `code` lives.
-
-    By identity: two code objects can be equal and yet stand in different files.
-    """
-    key = id(code)
-    if key not in _decoded:
-        _decoded[key] = ref(code, lambda _: _decoded.pop(key, None)), Decoder(code).run()
-    return _decoded[key][1]
+    """The canonical form of `code`, remembered as long as `code` lives."""
+    known = _decoded.get(code)
+    if known is None:
+        known = Decoder(code).run()
+        _decoded.set(code, known)
+    return known
 
 
 class Decoder:

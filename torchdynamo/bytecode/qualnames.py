@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from types import CodeType
-from weakref import WeakKeyDictionary
 
-_names: WeakKeyDictionary[CodeType, str] = WeakKeyDictionary()
+from torchdynamo.bytecode.percode import PerCode
+
+_names: PerCode[str] = PerCode()
 
 
 def remember_qualname(code: CodeType, qualname: str) -> None:
-    _names[code] = qualname
+    _names.set(code, qualname)
 
 
 def qualname_of(code: CodeType) -> str:
-    name: str = getattr(code, "co_qualname", None) or _names.get(code, code.co_name)
+    name: str = getattr(code, "co_qualname", None) or _names.get(code) or code.co_name
     return name

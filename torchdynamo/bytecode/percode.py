@@ -1,0 +1,25 @@
+"""Something known about a code object for as long as it lives.
+
+By identity: equal code objects can stand in different files, and one with a list among its constants has no hash.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Generic, TypeVar
+from weakref import ref
+
+T = TypeVar("T")
+
+
+class PerCode(Generic[T]):
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ref[CodeType], T]] = {}
+
+    def get(self, code: CodeType) -> T | None:
+        known = self._known.get(id(code))
+        return None if known is None else known[1]
+
+    def set(self, code: CodeType, value: T) -> None:
+        key = id(code)
+        self._known[key] = ref(code, lambda _: self._known.pop(key, None)), value
