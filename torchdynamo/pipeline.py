@@ -7,6 +7,7 @@ as eager Python, and a warning names the cause.
 from __future__ import annotations
 
 import itertools
+import linecache
 import time
 import warnings
 import weakref
@@ -20,15 +21,17 @@ from torchdynamo.backends.run import compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.capture.capture import BreakExit, Capture, Why, capture
 from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.capture.source import Guard, Position, Roots, Source
+from torchdynamo.capture.worth import worth_capturing
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.errors import CacheLimitWarning, FallbackWarning, InternalError, TorchDynamoError, Unsupported
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.hook import frames
-from torchdynamo.reasons import unsupported_text
+from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain
+from torchdynamo.report.limit import limit_text
 
 _owner_ids = itertools.count(1)
 _graph_numbers = itertools.count(0)
@@ -47,7 +50,10 @@ class Compiler:
         self.failed: TorchDynamoError | None = None
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
-        return compile_frame(frame, self)
+        try:
+            return compile_frame(frame, self)
+        except TorchDynamoError as error:
+            return error.with_traceback(None)  # raised at the user's call, without a frame of ours
 
     def __del__(self) -> None:
         _native.drop_owner(self.owner_id)
@@ -75,7 +81,7 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
     code: CodeType = frame.f_code
     reason = None if resume.is_continuation(code) else frames.skip_reason(code, frame.f_globals)
     roots = Roots(frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure)
-    if reason is None and not resume.is_continuation(code) and not frames.worth_capturing(roots, code):
+    if reason is None and not resume.is_continuation(code) and not worth_capturing(roots, code):
         reason = "no tensors"
     if reason is not None:
         _native.skip_code(code, reason)
@@ -114,7 +120,7 @@ def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
         return False
     if count_misses(code, compiler.owner_id) == 1:
         newest = known[-1]
-        warnings.warn(explain.limit_text(code, newest, roots, config.cache_size_limit), CacheLimitWarning, stacklevel=3)
+        warnings.warn(limit_text(code, newest.guards, roots, config.cache_size_limit), CacheLimitWarning, stacklevel=3)
     return True
 
 
@@ -150,20 +156,29 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:
     """The error of whole-graph mode, in the user's words."""
-    text = unsupported_text(why.reason, why.fields, why.position, code)
-    return Unsupported(why.reason, text, why.position)
+    place = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
+    line = linecache.getline(place.filename, place.line) if place.line else ""
+    text = unsupported_text(
+        why.reason, why.fields, place.filename, place.line, place.function, line, place.column, end_column(place)
+    )
+    return Unsupported(why.reason, text, place)
+
+
+def end_column(place: Position) -> int | None:
+    """Where the caret's line ends; None if the expression goes on in the next line."""
+    return place.end_column if place.end_line == place.line else None
 
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float) -> Any:
     """The steps, in order."""
     found = follow(code, roots, compiler)
     if isinstance(found, Why):
-        explain.emit(code, compiler.backend_name, None, found, [], time.perf_counter() - started)
+        tell(code, compiler, None, found, [], started)
         _native.skip_code(code, found.reason)
         return None
     captured, draft, builder, why = found
     if why is not None and is_worthless(captured):
-        explain.emit(code, compiler.backend_name, None, why, [], time.perf_counter() - started)
+        tell(code, compiler, None, why, [], started)
         _native.skip_code(code, why.reason)
         return None
     graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler)
@@ -173,10 +188,30 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
     record = CompiledEntry(new_code, guards, gm, why, repr(graph) if graph else "")
-    explain.emit(code, compiler.backend_name, gm, why, guards, time.perf_counter() - started)
+    tell(code, compiler, gm, why, guards, started)
     if config.debug:
-        debug.show(record.name, gm, code, new_code, guards)
+        debug.print_frame(record.name, gm, code, new_code, guards)
     return _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
+
+
+def tell(code: CodeType, compiler: Compiler, gm: Any, why: Why | None, guards: list[Guard], started: float) -> None:
+    """Report the frame to whoever collects events."""
+    if explain.watched():
+        place = why.position if why else None
+        explain.emit(
+            explain.CompileEvent(
+                function=code.co_name,
+                filename=place.filename if place else code.co_filename,
+                line=(place.line if place else None) or code.co_firstlineno,
+                graph=gm,
+                ops=sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0,
+                reason=why.reason if why else None,
+                reason_text=message(why.reason, **why.fields) if why else "",
+                guards=guards,
+                seconds=time.perf_counter() - started,
+                backend=compiler.backend_name,
+            )
+        )
 
 
 def is_worthless(captured: Capture) -> bool:

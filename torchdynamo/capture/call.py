@@ -59,6 +59,10 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         return instantiate(vm, obj, args, kwargs)
     if policy.is_torch_operator(obj):
         return vm.emit("call_function", obj, args, kwargs)
+    if kind is types.BuiltinFunctionType and isinstance(obj.__self__, type):
+        slot = model.find_slot(obj.__self__, obj.__name__)
+        if slot[0] == "model":
+            return slot[1](vm, *([Known(obj.__self__)] if obj.__name__ != "__new__" else []), *args, **kwargs)
     if kind is types.MethodType:
         return call(vm, constant(vm, obj.__func__), [constant(vm, obj.__self__), *args], kwargs)
     if policy.is_pure(obj):

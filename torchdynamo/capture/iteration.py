@@ -43,6 +43,11 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     if value.__class__ is not Object:
         raise Break("unknown iterator", type=value.pytype.__name__)
     cls = value.pytype
+    entity = vm.entity(value)  # type: ignore[arg-type]
+    if entity.items.__class__ is Steps:
+        return entity.items  # type: ignore[no-any-return]
+    if cls is types.GeneratorType and entity.note is not None:
+        return vm.generator(value)  # type: ignore[arg-type]
     for base in cls.__mro__:
         row = model.ITERATE.get(base)
         if row is not None:

@@ -130,14 +130,23 @@ _slots: dict[tuple[type, str], Slot] = {}
 
 
 def find_slot(pytype: type, name: str, start: type | None = None) -> Slot:
-    """What runs for `name` on instances of `pytype`: our model, or what the class says; searched from `start` on."""
+    """What runs for `name` on instances of `pytype`: our model, or what the class says; searched from `start` on.
+
+    A C type that says again what its base does (OrderedDict, IndexError) is served by the base's model.
+    """
+    written_in_c: Slot | None = None
     for base in (start or pytype).__mro__:
         model = MODELS.get((base, name))
-        if model is not None:
+        if model is not None and (base is not object or written_in_c is None):
             return "model", model
         if name in base.__dict__:
-            return "python", (base, base.__dict__[name])
-    return "missing", None
+            if base.__flags__ & HEAP_TYPE:
+                return written_in_c or ("python", (base, base.__dict__[name]))
+            written_in_c = written_in_c or ("python", (base, base.__dict__[name]))
+    return written_in_c or ("missing", None)
+
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class statement made it
 
 
 def is_object(value: Value) -> bool:

@@ -74,7 +74,7 @@ def enter_singleton(vm: Machine, obj: Any, source: Source) -> Value:
 def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
     """A C function; one that is bound to an instance is an object like any other."""
     owner = obj.__self__
-    if owner is None or type(owner) in (types.ModuleType, type) or model.for_type(model.ENTER, type(owner)) is enter_identity:
+    if owner is None or obj.__module__ is not None or isinstance(owner, (types.ModuleType, type)):
         vm.guard(source, "FUNCTION_MATCH", obj)
         return Known(obj, source)
     vm.guard(source, "TYPE_MATCH", type(obj))

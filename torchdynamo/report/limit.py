@@ -1,0 +1,20 @@
+"""The warning when a function has been compiled as often as it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import CodeType
+
+from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.guards.explain import first_failure
+
+
+def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int) -> str:
+    """Names the function, the guard that kept failing, and what to do."""
+    failure = first_failure(guards, roots)
+    what = f" What kept changing: {failure}." if failure else ""
+    return (
+        f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled {limit} times, which is "
+        f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{what} Pass what varies as a tensor, "
+        f"or raise the limit."
+    )
