@@ -14,7 +14,6 @@ import weakref
 from types import CodeType
 from typing import Any, NamedTuple
 
-
 from torchdynamo import _native, config
 from torchdynamo.backends import registry
 from torchdynamo.backends.run import compile_graph, on_error
@@ -263,5 +262,3 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
         if len(same) > 1 and entity.source is not None:
             made.append(Guard(entity.source, "DISTINCT", tuple(same), None))
     return made
-
-

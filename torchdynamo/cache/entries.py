@@ -26,7 +26,9 @@ _misses: WeakKeyDictionary[CodeType, dict[int, int]] = WeakKeyDictionary()
 
 def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
     """This compiler's entries on a code object, oldest first."""
-    return [entry.info for entry in _native.cache_entries(code) if entry.owner_id == owner_id and entry.info is not None]
+    return [
+        entry.info for entry in _native.cache_entries(code) if entry.owner_id == owner_id and entry.info is not None
+    ]
 
 
 def count_misses(code: CodeType, owner_id: int) -> int:

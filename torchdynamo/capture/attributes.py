@@ -60,7 +60,9 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     if own[0] == "model":
         return own[1](vm, obj, name)  # type: ignore[no-any-return]
     if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        return vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__getattribute__")), [obj, Known(name)], {})
+        return vm.call(
+            Known(own[1][1], Source("class_attr", class_source(cls), "__getattribute__")), [obj, Known(name)], {}
+        )
     value = generic_getattr(vm, obj, name)
     if value is not None:
         return value
@@ -69,7 +71,9 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
         return fallback[1](vm, obj, name)  # type: ignore[no-any-return]
     if fallback[0] == "python":
         guarded_lookup(vm, cls, "__getattr__")
-        return vm.call(Known(fallback[1][1], Source("class_attr", class_source(cls), "__getattr__")), [obj, Known(name)], {})
+        return vm.call(
+            Known(fallback[1][1], Source("class_attr", class_source(cls), "__getattr__")), [obj, Known(name)], {}
+        )
     raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
 
 
@@ -345,4 +349,3 @@ def has_attribute(vm: Machine, obj: Value, name: str) -> Value | None:
         if issubclass(raised.value.pytype, AttributeError):
             return None
         raise
-

@@ -213,7 +213,9 @@ def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Val
         row = model.FUNCTIONS.get(id(meta_call))
         if row is not None:
             return row(vm, Known(cls), *args, **kwargs)
-        return call(vm, Known(meta_call, Source("class_attr", class_source(type(cls)), "__call__")), [Known(cls), *args], kwargs)
+        return call(
+            vm, Known(meta_call, Source("class_attr", class_source(type(cls)), "__call__")), [Known(cls), *args], kwargs
+        )
     if cls.__flags__ & ABSTRACT and getattr(cls, "__abstractmethods__", None):
         raise Break("unsupported type", type=cls.__name__)
     maker = model.find_slot(cls, "__new__")

@@ -127,5 +127,3 @@ def stopped(frame: Frame) -> BreakExit:
     if frame.handling:
         raise Restart(-1)
     return BreakExit(index, dict(frame.locals), list(frame.stack), in_loop)
-
-

@@ -35,7 +35,7 @@ class FunctionParts(NamedTuple):
 class Frame:
     """Locals, cells, stack and program counter of one activation."""
 
-    __slots__ = ("code", "globals", "locals", "cells", "stack", "pc", "yielded", "handling", "root", "raw", "result")
+    __slots__ = ("cells", "code", "globals", "handling", "locals", "pc", "raw", "result", "root", "stack", "yielded")
 
     def __init__(self, code: CodeType, globals: Globals, local: dict[str, Value], closure: dict[str, Value]) -> None:
         self.raw = code

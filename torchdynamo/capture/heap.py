@@ -26,7 +26,19 @@ MISSING: Final = Missing()
 class Entity:
     """One object: its identity (`ref`), exact type, real object and source if it existed at entry, and contents."""
 
-    __slots__ = ("ref", "pytype", "real", "source", "attrs", "loaded", "items", "entry_items", "touched", "born", "note")
+    __slots__ = (
+        "attrs",
+        "born",
+        "entry_items",
+        "items",
+        "loaded",
+        "note",
+        "pytype",
+        "real",
+        "ref",
+        "source",
+        "touched",
+    )
 
     def __init__(self, ref: int, pytype: type, real: Any, source: Source | None, born: int) -> None:
         self.ref = ref

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Steps:
     """The state of an iterator made in the frame: how far it is, and over what."""
 
-    __slots__ = ("inner", "count", "over")
+    __slots__ = ("count", "inner", "over")
 
     def __init__(self, inner: Iterator[Value], over: Value | None) -> None:
         self.inner = inner

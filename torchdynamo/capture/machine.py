@@ -120,7 +120,9 @@ class Machine(Trace):
         """The function `obj.name(...)` would call with obj first, if it is a plain method; else None."""
         cls = obj.pytype
         if obj.__class__ is Object:
-            if ("__getattribute__" in cls.__dict__ or model.MODELS.get((cls, "." + name))) and cls.__mro__[-2:-1] != (object,):
+            if ("__getattribute__" in cls.__dict__ or model.MODELS.get((cls, "." + name))) and cls.__mro__[-2:-1] != (
+                object,
+            ):
                 own = attributes.class_lookup(cls, "__getattribute__")
                 if own is not object.__getattribute__:
                     return None

@@ -255,4 +255,3 @@ def delitem(vm: Machine, box: Value, key: Value) -> None:
     """`del box[key]`."""
     if special(vm, box, "__delitem__", key) is None:
         raise vm.error(TypeError, f"{box.pytype.__name__!r} object does not support item deletion")
-

@@ -20,7 +20,27 @@ PURE_TYPES: frozenset[type] = frozenset(
 )
 PURE_BUILTINS = frozenset(
     id(fn)
-    for fn in (abs, ascii, bin, callable, chr, divmod, format, hash, hex, len, max, min, oct, ord, pow, repr, round, sorted, sum)
+    for fn in (
+        abs,
+        ascii,
+        bin,
+        callable,
+        chr,
+        divmod,
+        format,
+        hash,
+        hex,
+        len,
+        max,
+        min,
+        oct,
+        ord,
+        pow,
+        repr,
+        round,
+        sorted,
+        sum,
+    )
 )
 PURE_MODULES = frozenset({"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string"})
 OPERATOR_MODULES = frozenset(

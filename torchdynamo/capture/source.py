@@ -58,7 +58,9 @@ ACCESSORS: dict[str, Accessor] = {
     "key": Accessor(lambda dct, key: dict.__getitem__(dct, key), lambda base, key: f"{base}[{key!r}]"),
     "item": Accessor(_item, lambda base, index: f"{base}[{index}]"),
     "attr": Accessor(getattr, lambda base, name: f"{base}.{name}"),
-    "contents": Accessor(lambda cell, _: cell.cell_contents, lambda base, _: base.removeprefix("cell(").removesuffix(")")),
+    "contents": Accessor(
+        lambda cell, _: cell.cell_contents, lambda base, _: base.removeprefix("cell(").removesuffix(")")
+    ),
     "type": Accessor(lambda obj, _: type(obj), lambda base, _: f"type({base})"),
     "class_attr": Accessor(_class_attr, lambda base, name: f"{base}.{name}"),
 }
@@ -86,7 +88,7 @@ class Pinned:
 class Source:
     """An interned path; make one with the functions below. Equal paths are the same object."""
 
-    __slots__ = ("how", "base", "arg", "__weakref__")
+    __slots__ = ("__weakref__", "arg", "base", "how")
     how: str
     base: Source | None
     arg: Any

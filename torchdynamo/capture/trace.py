@@ -17,7 +17,9 @@ from torchdynamo.capture.value import Graphed, Known, Object, Value
 class GraphBuilder(Protocol):
     """The FX graph under construction (graph/build.py)."""
 
-    def input(self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool) -> tuple[torch.fx.Node, Any]: ...
+    def input(
+        self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool
+    ) -> tuple[torch.fx.Node, Any]: ...
 
     def call(
         self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None

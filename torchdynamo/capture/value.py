@@ -29,7 +29,7 @@ class Known:
 class Graphed:
     """A tensor that flows through the graph: its node, its fake, and where it lived at entry (None if computed)."""
 
-    __slots__ = ("node", "fake", "pytype", "source")
+    __slots__ = ("fake", "node", "pytype", "source")
 
     def __init__(self, node: torch.fx.Node, fake: Any, pytype: type, source: Source | None = None) -> None:
         self.node = node
@@ -44,7 +44,7 @@ class Graphed:
 class Object:
     """Identity only: a reference into the heap, and the exact type."""
 
-    __slots__ = ("ref", "pytype")
+    __slots__ = ("pytype", "ref")
 
     def __init__(self, ref: int, pytype: type) -> None:
         self.ref = ref
@@ -70,7 +70,7 @@ class Opaque:
 class Symbol:
     """A number known as an expression over sizes: a graph node and its symbolic example."""
 
-    __slots__ = ("node", "fake", "pytype", "source")
+    __slots__ = ("fake", "node", "pytype", "source")
 
     def __init__(self, node: torch.fx.Node, fake: Any, pytype: type, source: Source | None = None) -> None:
         self.node = node

@@ -65,9 +65,7 @@ def draft(capture: Capture) -> Draft:
         if resume.inspects_itself(capture.code):
             raise Restart(-1)
         Exit(emit, capture, capture.exit, continuations, skipped).write()
-    return Draft(
-        capture.code, emit.items, list(emit.outputs), list(emit.bound), continuations, skipped, emit.position
-    )
+    return Draft(capture.code, emit.items, list(emit.outputs), list(emit.bound), continuations, skipped, emit.position)
 
 
 class Exit:
@@ -250,5 +248,3 @@ def emit_call(made: Any, graph: Any, arguments: list[str], bound_inputs: int, ex
 def locals_of(code: CodeType) -> list[str]:
     arguments = argument_names(code)
     return [name for name in code.co_varnames if name not in arguments]
-
-

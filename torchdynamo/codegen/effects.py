@@ -45,7 +45,9 @@ def replay(emit: Emitter, capture: Capture) -> None:
 
 def write_attribute(emit: Emitter, entity: Entity, name: str, value: object) -> None:
     """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
-    plain = entity.pytype is types.CellType or attributes.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
+    plain = (
+        entity.pytype is types.CellType or attributes.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
+    )
     if value is ABSENT:
         emit.function(object.__delattr__)
         emit.local(entity)

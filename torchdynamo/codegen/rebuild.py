@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-
 from torchdynamo.capture import attributes as attribute_rules
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps

@@ -54,8 +54,11 @@ def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tupl
     known: dict[Any, CodeType] = decode(source).analyses.setdefault("continuations", {})
     if key not in known:
         made = known[key] = make(source, index, names, stack)
-        _origins[id(made)] = ref(made, lambda _, number=id(made): _origins.pop(number, None)), Origin(  # type: ignore[misc]
-            source, len(prologue_of(names, stack))
+        _origins[id(made)] = (
+            ref(made, lambda _, number=id(made): _origins.pop(number, None)),
+            Origin(  # type: ignore[misc]
+                source, len(prologue_of(names, stack))
+            ),
         )
     return known[key]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import builtins
 import types
 import typing
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -271,7 +270,15 @@ def converter(cls: type, method: str) -> None:
     function(cls)(row)
 
 
-for _cls, _method in ((int, "__int__"), (float, "__float__"), (str, "__str__"), (complex, "__complex__"), (bytes, "__bytes__"), (repr, "__repr__"), (format, "__format__")):
+for _cls, _method in (
+    (int, "__int__"),
+    (float, "__float__"),
+    (str, "__str__"),
+    (complex, "__complex__"),
+    (bytes, "__bytes__"),
+    (repr, "__repr__"),
+    (format, "__format__"),
+):
     converter(_cls, _method)
 
 

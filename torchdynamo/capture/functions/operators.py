@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import operator
+from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.model import function
 from torchdynamo.capture.operators import BINARY, INPLACE, UNARY

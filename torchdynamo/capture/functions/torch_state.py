@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.amp
@@ -60,5 +59,3 @@ def decrement_nesting(vm: Machine) -> Value:
 def nothing(vm: Machine, *args: Value) -> Value:
     """The cache is only a cache; the log is not the program's."""
     return NONE
-
-

@@ -1,5 +1,15 @@
 """One function per canonical instruction, in families. Importing this package registers them all."""
 
-from torchdynamo.capture.ops import attributes, calls, containers, control, exceptions, functions, operators, stack, variables
+from torchdynamo.capture.ops import (
+    attributes,
+    calls,
+    containers,
+    control,
+    exceptions,
+    functions,
+    operators,
+    stack,
+    variables,
+)
 
 __all__ = ["attributes", "calls", "containers", "control", "exceptions", "functions", "operators", "stack", "variables"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-
-from torchdynamo.bytecode import versions
 from torchdynamo.capture.value import ABSENT, Value
 
 if TYPE_CHECKING:
@@ -47,5 +46,3 @@ def load_super(vm: Machine, frame: Frame, inst: Instruction, sup: Value, cls: Va
     if not is_method:
         return (value,)
     return (ABSENT, value) if versions.NULL_FIRST else (value, ABSENT)
-
-

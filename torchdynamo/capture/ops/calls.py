@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-
-from torchdynamo.bytecode import versions
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import ABSENT, Value
 

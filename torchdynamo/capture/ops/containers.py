@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-
 from torchdynamo.capture.value import Value
 
 if TYPE_CHECKING:
@@ -65,5 +64,3 @@ def unpack_ex(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Any:
         raise vm.error(ValueError, f"not enough values to unpack (expected at least {wanted}, got {len(items)})")
     middle = vm.new(list, items[before : len(items) - after])
     return [*items[len(items) - after :][::-1], middle, *items[:before][::-1]]
-
-

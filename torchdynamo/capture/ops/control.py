@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.interpreter import op
-
-from torchdynamo.capture.interpreter import FINISHED
+from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Known, Value
 

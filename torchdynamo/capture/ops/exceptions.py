@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-
 from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine

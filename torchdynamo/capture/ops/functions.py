@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-
 from torchdynamo.capture.value import Value
 
 if TYPE_CHECKING:
@@ -25,4 +24,3 @@ def make_function(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -
 def set_function_attribute(vm: Machine, frame: Frame, inst: Instruction, part: Value, fn: Value) -> Value:
     note = vm.entity(vm.as_object(fn)).note
     return vm.make_function(note.parts.code, frame.globals, {**note.given, inst.arg: part})
-

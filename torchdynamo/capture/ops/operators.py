@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-
 from torchdynamo.capture.value import Value
 
 if TYPE_CHECKING:

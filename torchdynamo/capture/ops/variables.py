@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.interpreter import op
-
 from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Known, Opaque, Value
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
 def load_fast(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     value = frame.locals.get(inst.arg)
     if value is None:
-        raise vm.error(UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value")
+        raise vm.error(
+            UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value"
+        )
     if value.__class__ is Opaque:
         value = frame.locals[inst.arg] = vm.look(value)
     return value
@@ -44,7 +45,9 @@ def store_fast(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> No
 @op("DELETE_FAST", "--")
 def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
     if frame.locals.pop(inst.arg, None) is None:
-        raise vm.error(UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value")
+        raise vm.error(
+            UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value"
+        )
 
 
 @op("LOAD_GLOBAL LOAD_NAME", "-- value")
@@ -123,5 +126,3 @@ def import_from(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     if value is None:
         raise Break("import in frame", name=inst.arg)
     return value
-
-

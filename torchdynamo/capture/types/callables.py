@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import functools
 import types
+from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import attributes
 from torchdynamo.capture.heap import MISSING, Entity
@@ -188,5 +187,3 @@ def super_getattr(vm: Machine, self: Object, name: str) -> Value:
     if name == "__class__":
         return Known(super)
     raise vm.error(AttributeError, f"'super' object has no attribute {name!r}")
-
-

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import collections
 import enum
 import types
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture import attributes
 from torchdynamo.capture.heap import MISSING, Entity
@@ -293,12 +291,16 @@ def copy(vm: Machine, self: Object) -> Value:
 @models(dict, "update", "__ior__")
 def update(vm: Machine, self: Object, *others: Value, **kwargs: Value) -> Value:
     for other in others:
-        if other.__class__ is Object and (issubclass(other.pytype, dict) or find_slot(other.pytype, "keys")[0] != "missing"):
+        if other.__class__ is Object and (
+            issubclass(other.pytype, dict) or find_slot(other.pytype, "keys")[0] != "missing"
+        ):
             new = vm.dict_items(other)
         else:
             new = [tuple(vm.unpack(pair, 2)) for pair in vm.iterate(other)]
         for key, item in new:
-            vm.setitem(self, key, item) if self.pytype.__setitem__ is not dict.__setitem__ else store(vm, self, key, item)
+            vm.setitem(self, key, item) if self.pytype.__setitem__ is not dict.__setitem__ else store(
+                vm, self, key, item
+            )
     for name, item in kwargs.items():
         store(vm, self, Known(name), item)
     return self
@@ -354,7 +356,9 @@ ORDERED_VIEWS = {"keys": type(collections.OrderedDict().keys()), "values": type(
 
 def view(kind: str) -> Any:
     def row(vm: Machine, self: Object) -> Value:
-        return vm.new((ORDERED_VIEWS if issubclass(self.pytype, collections.OrderedDict) else VIEWS)[kind], note=(kind, self))
+        return vm.new(
+            (ORDERED_VIEWS if issubclass(self.pytype, collections.OrderedDict) else VIEWS)[kind], note=(kind, self)
+        )
 
     return row
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+from typing import TYPE_CHECKING
 
 from torchdynamo.capture import attributes
 from torchdynamo.capture.model import function, models
@@ -87,5 +86,3 @@ def exception_str(vm: Machine, self: Object) -> Value:
 @models(BaseException, "with_traceback")
 def with_traceback(vm: Machine, self: Object, traceback: Value) -> Value:
     return self
-
-

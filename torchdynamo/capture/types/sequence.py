@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import operator
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -79,13 +78,19 @@ def getitem(vm: Machine, self: Value, key: Value) -> Value:
     items = items_of(vm, self)
     base = list if issubclass(self.pytype, list) else tuple
     if isinstance(index, slice):
-        return vm.new(list, items[index]) if base is list else vm.make_tuple([read(vm, items, i) for i in range(len(items))[index]])
+        return (
+            vm.new(list, items[index])
+            if base is list
+            else vm.make_tuple([read(vm, items, i) for i in range(len(items))[index]])
+        )
     try:
         position = range(len(items))[operator.index(index)]
     except IndexError:
         raise vm.error(IndexError, f"{base.__name__} index out of range") from None
     except TypeError:
-        raise vm.error(TypeError, f"{base.__name__} indices must be integers or slices, not {key.pytype.__name__}") from None
+        raise vm.error(
+            TypeError, f"{base.__name__} indices must be integers or slices, not {key.pytype.__name__}"
+        ) from None
     return read(vm, items, position)
 
 
@@ -300,7 +305,9 @@ def rebuild_list(emit: Emitter, entity: Entity) -> None:
 @rebuilds(tuple)
 def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
     """Exact tuples; named tuples and result tuples are made by their class."""
-    splat = entity.pytype is not tuple and entity.pytype.__new__ is not tuple.__new__ and hasattr(entity.pytype, "_fields")
+    splat = (
+        entity.pytype is not tuple and entity.pytype.__new__ is not tuple.__new__ and hasattr(entity.pytype, "_fields")
+    )
     if entity.pytype is not tuple:
         emit.function(tuple.__new__ if splat else entity.pytype)
         if splat:
@@ -320,5 +327,3 @@ def replay_list(emit: Emitter, entity: Entity) -> None:
     emit.local(entity)
     emit.const(slice(None))
     emit.op("SETITEM")
-
-

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, enters, iterates, models, rebuilds, replays
@@ -189,5 +188,3 @@ def replay(emit: Emitter, entity: Entity) -> None:
         emit.op("CALL", (count + 1, ()))
         emit.op("POP")
     emit.op("POP")
-
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,16 +18,66 @@ if TYPE_CHECKING:
 
 BASE = torch._C.TensorBase
 # Methods that only read metadata, which the stand-in has.
-METADATA = (
-    "size dim ndimension numel nelement stride is_contiguous element_size storage_offset get_device is_floating_point "
-    "is_complex is_signed is_inference is_neg is_conj is_same_size has_names __len__ dim_order"
-).split()
-VALUES = "item tolist __bool__ __int__ __float__ __complex__ __index__ numpy __array__ __contains__".split()
-OUTSIDE = (
-    "backward register_hook register_post_accumulate_grad_hook retain_grad data_ptr storage untyped_storage resize_ set_ share_memory_ "
-    "apply_ map_ map2_ is_pinned __repr__ __str__ __format__ __deepcopy__ __reduce_ex__ detach_ requires_grad_ "
-    "is_shared __dlpack__ record_stream"
-).split()
+METADATA = [
+    "size",
+    "dim",
+    "ndimension",
+    "numel",
+    "nelement",
+    "stride",
+    "is_contiguous",
+    "element_size",
+    "storage_offset",
+    "get_device",
+    "is_floating_point",
+    "is_complex",
+    "is_signed",
+    "is_inference",
+    "is_neg",
+    "is_conj",
+    "is_same_size",
+    "has_names",
+    "__len__",
+    "dim_order",
+]
+VALUES = [
+    "item",
+    "tolist",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__complex__",
+    "__index__",
+    "numpy",
+    "__array__",
+    "__contains__",
+]
+OUTSIDE = [
+    "backward",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "retain_grad",
+    "data_ptr",
+    "storage",
+    "untyped_storage",
+    "resize_",
+    "set_",
+    "share_memory_",
+    "apply_",
+    "map_",
+    "map2_",
+    "is_pinned",
+    "__repr__",
+    "__str__",
+    "__format__",
+    "__deepcopy__",
+    "__reduce_ex__",
+    "detach_",
+    "requires_grad_",
+    "is_shared",
+    "__dlpack__",
+    "record_stream",
+]
 STATE = {"grad_fn", "_version", "_base", "_backward_hooks", "_cdata", "name", "output_nr", "volatile", "_grad_fn"}
 
 
