@@ -16,6 +16,7 @@ from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Known, Object, Value
 from torchdynamo.capture.wrap import class_source, constant, wrap
+from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -36,6 +37,10 @@ def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) ->
 def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call something that is what it is."""
     obj = fn.obj
+    if interop.anything_said():
+        answer = interop.said_to_us(vm, fn, args, kwargs)
+        if answer is not None:
+            return answer
     row = model.FUNCTIONS.get(id(obj))
     if row is not None:
         return row(vm, *args, **kwargs)
@@ -63,6 +68,8 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         slot = model.find_slot(obj.__self__, obj.__name__)
         if slot[0] == "model":
             return slot[1](vm, *([Known(obj.__self__)] if obj.__name__ != "__new__" else []), *args, **kwargs)
+    if kind is Compiled:
+        return interop.call_compiled(vm, fn, args, kwargs)
     if kind is types.MethodType:
         return call(vm, constant(vm, obj.__func__), [constant(vm, obj.__self__), *args], kwargs)
     if policy.is_pure(obj):

@@ -10,6 +10,7 @@ from torchdynamo.capture import functions, ops, types
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.machine import Machine
+from torchdynamo.capture.show import show
 from torchdynamo.capture.signals import Break, Raised, Restart, Stop
 from torchdynamo.capture.source import Guard, Position, Roots, Source, local
 from torchdynamo.capture.trace import GraphBuilder
@@ -56,6 +57,9 @@ class Capture(NamedTuple):
     exit: Return | BreakExit
     why: Why | None
     cells: dict[str, Value]
+
+    def __str__(self) -> str:
+        return show(self)
 
     @property
     def guards(self) -> list[Guard]:

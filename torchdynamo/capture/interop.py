@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.compiler
 
+from torchdynamo import marks
 from torchdynamo.capture import model
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value
+from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
 
 
-@model.function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+@model.function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)
 def is_compiling(vm: Machine) -> Value:
     """True while capturing, in all its spellings."""
     return TRUE
@@ -36,6 +39,25 @@ def is_exporting(vm: Machine) -> Value:
 
 def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     raise Break("disabled function", name=fn.obj.__qualname__)
+
+
+@model.function(marks.graph_break)
+def our_graph_break(vm: Machine) -> Value:
+    raise Break("user graph break", name="graph_break")
+
+
+@model.enters(Compiled)
+def enter_compiled(vm: Machine, obj: Any, source: Source) -> Value:
+    """A function somebody compiled, or disabled, with us."""
+    vm.guard(source, "ID_MATCH", obj)
+    return Known(obj, source)
+
+
+def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Inside a capture a compiled function is the function; a disabled one stays outside."""
+    if fn.obj in marks.DISABLED or not fn.obj.callback:
+        raise Break("disabled function", name=getattr(fn.obj, "__qualname__", repr(fn.obj)))
+    return vm.call(vm.constant(fn.obj.fn), args, kwargs)
 
 
 def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -65,8 +87,32 @@ BY_NAME: dict[tuple[str, str], Verdict] = {
 }
 
 
+def said_to_us(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What our own decorators say of a callable; None if nothing."""
+    obj = fn.obj
+    if obj in marks.DISABLED:
+        raise Break("disabled function", name=obj.__qualname__)
+    if obj in marks.DISALLOWED:
+        raise Break("disallowed function", name=getattr(obj, "__qualname__", repr(obj)))
+    if obj in marks.CONSTANT:
+        return vm.run_pure(obj, args, kwargs)
+    if obj in marks.ALLOWED:
+        return vm.emit("call_function", obj, args, kwargs)
+    if getattr(obj, "__code__", None) in marks.SKIPPED:
+        raise Break("skipped function", name=obj.__qualname__)
+    return None
+
+
+MARKS = (marks.DISABLED, marks.DISALLOWED, marks.CONSTANT, marks.ALLOWED, marks.SKIPPED)
+
+
+def anything_said() -> bool:
+    """Whether any mark exists at all; mostly none does."""
+    return any(len(each) for each in MARKS)
+
+
 def verdict(fn: types.FunctionType) -> Verdict | None:
-    """What has been said about this function, to torch.compile or to us; None if nothing."""
+    """What has been said about this function to torch.compile; None if nothing."""
     own = fn.__dict__
     if own and own.get("_torchdynamo_disable"):
         return disabled

@@ -1,0 +1,105 @@
+"""A Capture in words: graph, guards, effects, exit. Golden tests hold exactly this text."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch.fx
+
+from torchdynamo.capture.value import Absent, Graphed, Known, Object, Opaque, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.capture import Capture
+    from torchdynamo.capture.heap import Entity
+
+
+def show(capture: Capture) -> str:
+    """The whole capture, a section each; sections with nothing in them are left out."""
+    vm = capture.machine
+    sections = [
+        ("graph", [node_line(node) for node in vm.builder.graph.nodes if node.op != "output"]),
+        ("guards", [guard_line(guard) for guard in capture.guards]),
+        ("effects", list(effect_lines(capture))),
+        ("exit", exit_lines(capture)),
+    ]
+    return "\n".join(f"{title}\n" + "\n".join(f"  {line}" for line in lines) for title, lines in sections if lines)
+
+
+def node_line(node: torch.fx.Node) -> str:
+    """`mul = mul(x, 2)`; an input with its dtype and shape."""
+    if node.op == "placeholder":
+        example = node.meta["example_value"]
+        return f"{node.name}: {str(example.dtype).removeprefix('torch.')}{list(example.shape)}"
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    dot = "." if node.op == "call_method" else ""
+    given = [str(arg) for arg in node.args] + [f"{key}={arg}" for key, arg in node.kwargs.items()]
+    return f"{node.name} = {dot}{name}({', '.join(given)})"
+
+
+def guard_line(guard: Any) -> str:
+    """`x TENSOR_MATCH`, with the fact where it is short."""
+    arg = guard.arg
+    if guard.kind == "CLASS_ATTR":
+        what = "absent" if isinstance(arg[1], Absent) else getattr(arg[1], "__qualname__", type(arg[1]).__name__)
+        return f"{guard.source} CLASS_ATTR {arg[0]} = {what}"
+    if arg is None or guard.kind == "TENSOR_MATCH":
+        return f"{guard.source} {guard.kind}"
+    text = getattr(arg, "__qualname__", None) or getattr(arg, "__name__", None) or repr(arg)
+    return f"{guard.source} {guard.kind} {text}"
+
+
+def effect_lines(capture: Capture) -> Iterator[str]:
+    for entity in capture.changed:
+        if entity.touched:
+            yield f"{entity.source} = {contents(capture, entity)}"
+        for name, value in entity.attrs.items():
+            yield f"{entity.source}.{name} = {value_text(capture, value)}"
+    for (_, name), value in capture.machine.globals_written.items():
+        yield f"global {name} = {value_text(capture, value)}"
+
+
+def exit_lines(capture: Capture) -> list[str]:
+    leave = capture.exit
+    if leave.__class__.__name__ == "Return":
+        return [f"return {value_text(capture, leave.value)}"]  # type: ignore[union-attr]
+    lines = [f"break before instruction {leave.index}"]  # type: ignore[union-attr]
+    lines += [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]  # type: ignore[union-attr]
+    stack = ", ".join(value_text(capture, value) for value in leave.stack)  # type: ignore[union-attr]
+    return [*lines, f"stack: {stack}"]
+
+
+def contents(capture: Capture, entity: Entity) -> str:
+    """The items of a container."""
+    items = entity.items
+    if isinstance(items, dict):
+        pairs = [item if isinstance(item, tuple) else (None, item) for item in items.values()]
+        inside = [f"{value_text(capture, k)}: {value_text(capture, v)}" if k else value_text(capture, v) for k, v in pairs]
+        return "{" + ", ".join(inside) + "}"
+    if isinstance(items, list):
+        inside = [value_text(capture, item) for item in items]
+        return f"({', '.join(inside)})" if issubclass(entity.pytype, tuple) else f"[{', '.join(inside)}]"
+    return ""
+
+
+def value_text(capture: Capture, value: Value) -> str:
+    """A value, as short as it can be said."""
+    kind = value.__class__
+    if kind is Known:
+        obj = value.obj  # type: ignore[union-attr]
+        return str(getattr(obj, "__qualname__", None) or repr(obj))
+    if kind is Graphed:
+        return str(value.node)  # type: ignore[union-attr]
+    if kind is Opaque:
+        return str(value.source)  # type: ignore[union-attr]
+    if kind is Object:
+        entity = capture.machine.entity(value)  # type: ignore[arg-type]
+        if entity.source is not None:
+            return str(entity.source)
+        if entity.pytype is types.FunctionType:
+            return f"<function {entity.note.parts.name}>"
+        name = "" if entity.pytype in (list, tuple, dict, set) else entity.pytype.__name__
+        attrs = ", ".join(f"{key}={value_text(capture, item)}" for key, item in entity.attrs.items())
+        return f"{name}{contents(capture, entity)}" + (f"<{attrs}>" if attrs else "")
+    return "NULL"
