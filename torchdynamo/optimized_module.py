@@ -86,6 +86,7 @@ def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
             "__doc__": cls.__doc__,
             "_original_class": cls,
         }
+        bases = (cls,) if issubclass(cls, OptimizedModule) else (OptimizedModule, cls)
         metaclass: Any = type(cls)
-        made = _CLASSES[id(cls)] = metaclass(cls.__name__, (OptimizedModule, cls), namespace)
+        made = _CLASSES[id(cls)] = metaclass(cls.__name__, bases, namespace)
     return made
