@@ -1,7 +1,7 @@
 """These tests run with or without torch: decoding and assembling need none.
 
-Where torch cannot be imported (or the package is not complete), `torchdynamo` is an empty parent that only knows its folder,
-so that `torchdynamo.bytecode` loads by itself on every Python version it speaks of.
+Where there is no torch, `torchdynamo` is an empty parent that only knows its folder, so that `torchdynamo.bytecode`
+loads by itself on every Python version it speaks of.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from torchdynamo.bytecode.decode import decode  # noqa: E402
 def convert(code: CodeType) -> CodeType:
     """`code` and every code object inside it, decoded and assembled again.
 
-    Only bodies of functions: those of classes and modules can have slots that no code object made in Python can ask for.
+    Only bodies of functions: those of classes and modules can have slots that Python code cannot ask for.
     """
     constants = tuple(convert(value) if isinstance(value, CodeType) else value for value in code.co_consts)
     code = code.replace(co_consts=constants)

@@ -9,6 +9,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import argument_names, assemble
 from torchdynamo.bytecode.decode import decode
@@ -74,7 +75,9 @@ def test_constants_are_compared_by_identity_unless_plain() -> None:
     items: list[Item] = [*(I("LOAD_CONST", value) for value in values), I("BUILD", ("list", len(values))), I("RETURN")]
     got = run(items)
     assert repr(got) == repr(values)
-    assert all(one is other for one, other in zip(got, values) if isinstance(other, (list, dict, CodeType)))
+    assert all(
+        one is other for one, other in zip(got, values, strict=True) if isinstance(other, (list, dict, CodeType))
+    )
 
 
 def test_the_first_constant_is_no_docstring_by_accident() -> None:
@@ -104,7 +107,7 @@ def test_stack_moves(op: str, depth: int) -> None:
     assert run([*loads, I(op, depth), I("BUILD", ("list", len(expected))), I("RETURN")]) == expected
 
 
-@pytest.mark.parametrize("cond, value, taken", [
+@pytest.mark.parametrize(("cond", "value", "taken"), [
     ("true", 1, True), ("true", [], False), ("false", 0, True), ("false", "x", False),
     ("none", None, True), ("none", 0, False), ("not none", 0, True), ("not none", None, False),
 ])  # fmt: skip
@@ -117,10 +120,16 @@ def test_branches(cond: str, value: Any, taken: bool, backward: bool) -> None:
     assert run(items) == ("taken" if taken else "on")
 
 
-@pytest.mark.parametrize("cond, value, taken", [("true", 3, True), ("true", 0, False), ("false", 0, True)])
+@pytest.mark.parametrize(("cond", "value", "taken"), [("true", 3, True), ("true", 0, False), ("false", 0, True)])
 def test_branch_keep(cond: str, value: Any, taken: bool) -> None:
     there = Label()
-    items: list[Item] = [I("LOAD_CONST", value), I("BRANCH_KEEP", (cond, there)), I("LOAD_CONST", "on"), there, I("RETURN")]
+    items: list[Item] = [
+        I("LOAD_CONST", value),
+        I("BRANCH_KEEP", (cond, there)),
+        I("LOAD_CONST", "on"),
+        there,
+        I("RETURN"),
+    ]
     assert run(items) == (value if taken else "on")
 
 
@@ -142,7 +151,8 @@ def test_functions_with_every_part() -> None:
         I("MAKE_FUNCTION", ("defaults", "kwdefaults", "annotations", "closure")), I("RETURN"),
     ]  # fmt: skip
     made = FunctionType(assemble(items, outer.__code__), {})(30)
-    assert made(1) == (1, 10, 20, 30) and made.__qualname__.endswith("outer.<locals>.<lambda>" if versions.V311 else "")
+    assert made(1) == (1, 10, 20, 30)
+    assert made.__qualname__.endswith("outer.<locals>.<lambda>" if versions.V311 else "")
     (read,) = [row for row in decode(outer.__code__).instructions if row.op == "MAKE_FUNCTION"]
     assert read.arg == ("defaults", "kwdefaults", "annotations", "closure")[:2] + read.arg[2:]
 
@@ -168,7 +178,8 @@ def test_regions(depth: int | None) -> None:
     items += [I("RETURN"), handler, I("BUILD", ("list", 2)), I("RETURN")]
     assert run(items, 2, argnames=["n"]) == ("kept", 0)
     kept, error = run(items, 0, argnames=["n"])
-    assert kept == "kept" and type(error) is ZeroDivisionError
+    assert kept == "kept"
+    assert type(error) is ZeroDivisionError
 
 
 @needs_table
@@ -180,7 +191,9 @@ def test_regions_nest() -> None:
     items += [inner.handler, I("POP"), I("LOAD_CONST", "inner"), I("RETURN")]
     assert run(items, 1, argnames=["n"]) == "outer"  # of the addition, behind the inner region
     assert run(items, 0, argnames=["n"]) == "outer"
-    code = assemble(items, run.__code__, argnames=["n"], kwonlyargcount=0, flags=3, varnames=[], cellvars=[], freevars=[])
+    code = assemble(
+        items, run.__code__, argnames=["n"], kwonlyargcount=0, flags=3, varnames=[], cellvars=[], freevars=[]
+    )
     handlers = [decode(code).lookup(index) for index in range(len(decode(code).instructions))]
     assert [region and region.handler for region in handlers] == [12] * 4 + [15] * 4 + [12] * 3 + [None] * 7
     with pytest.raises(ValueError, match="does not end"):
@@ -190,7 +203,9 @@ def test_regions_nest() -> None:
 @needs_table
 def test_a_region_around_nothing_is_nothing() -> None:
     start = RegionStart(Label())
-    code = assemble([start, RegionEnd(start), I("LOAD_CONST", 1), I("RETURN"), start.handler, I("RETURN")], run.__code__)
+    code = assemble(
+        [start, RegionEnd(start), I("LOAD_CONST", 1), I("RETURN"), start.handler, I("RETURN")], run.__code__
+    )
     assert decode(code).regions == []
 
 
@@ -207,7 +222,13 @@ def test_a_loop_may_be_left_by_any_way() -> None:
 
 def test_a_local_that_may_be_unset_is_looked_at() -> None:
     skip = Label()
-    items: list[Item] = [I("LOAD_FAST", "n"), I("BRANCH", ("false", skip)), I("LOAD_CONST", 1), I("STORE_FAST", "x"), skip]
+    items: list[Item] = [
+        I("LOAD_FAST", "n"),
+        I("BRANCH", ("false", skip)),
+        I("LOAD_CONST", 1),
+        I("STORE_FAST", "x"),
+        skip,
+    ]
     items += [I("LOAD_FAST", "x"), I("RETURN")]
     assert run(items, 1, argnames=["n"]) == 1
     with pytest.raises(UnboundLocalError):
@@ -235,8 +256,10 @@ def test_code_that_would_crash_is_refused() -> None:
 def test_find() -> None:
     items = decode(model.__code__).items()
     offset = decode(model.__code__).instructions[3].offset
-    assert getattr(items[find(items, offset)], "offset") == offset
-    with pytest.raises(ValueError):
+    found = items[find(items, offset)]
+    assert isinstance(found, I)
+    assert found.offset == offset
+    with pytest.raises(ValueError, match="no instruction"):
         find(items, 10**6)
 
 
@@ -259,7 +282,9 @@ def test_resumed_in_the_middle() -> None:
     items.insert(items.index(code.instructions[at]), entry)
     manager = contextlib.suppress(ValueError)
     prologue: list[Item] = [I("LOAD_FAST", name) for name in ("leave", "iterator", "value")]
-    made = assemble([*prologue, I("JUMP", entry), *items], work.__code__, argnames=["leave", "iterator", "value", "out"])
+    made = assemble(
+        [*prologue, I("JUMP", entry), *items], work.__code__, argnames=["leave", "iterator", "value", "out"]
+    )
     resumed = FunctionType(made, globals())
     assert resumed(manager.__exit__, iter([8, 9]), 7, ["6"]) == ["6", "7", "8", "9"]
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Every construct of the language does the same after a round trip: results, exceptions, yields, lines."""
 
 from __future__ import annotations

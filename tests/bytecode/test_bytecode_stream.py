@@ -1,15 +1,17 @@
-"""Decoding what was assembled from a decoded stream gives that stream: over the code objects of the standard library."""
+# ruff: noqa: SIM905
+"""Decoding what was assembled from a decoded stream gives that stream: over the standard library's code objects."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
+
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
@@ -36,7 +38,7 @@ def inner_codes(code: CodeType) -> Iterator[CodeType]:
             yield from inner_codes(value)
 
 
-@lru_cache(maxsize=None)
+@cache
 def codes_of(module: str) -> list[CodeType]:
     try:
         spec = importlib.util.find_spec(module)
@@ -94,21 +96,25 @@ def test_offsets_are_those_of_dis() -> None:
     for code in codes_of("functools"):
         offsets = {instruction.offset for instruction in dis.get_instructions(code)}
         seen = [instruction.offset for instruction in decode(code).instructions]
-        assert set(seen) <= offsets and seen == sorted(seen)
+        assert set(seen) <= offsets
+        assert seen == sorted(seen)
 
 
 def test_assembling_is_deterministic() -> None:
     for code in codes_of("ast"):
         stream = decode(code).items()
         once, twice = assemble(stream, code), assemble(stream, code)
-        assert once == twice and once.co_consts == twice.co_consts and once.co_linetable == twice.co_linetable
+        assert once == twice
+        assert once.co_consts == twice.co_consts
+        assert once.co_linetable == twice.co_linetable
 
 
 def test_decoding_is_remembered_as_long_as_the_code_lives() -> None:
     code = compile("x = 1", "somewhere", "exec")
     other = compile("x = 1", "elsewhere", "exec")
     assert decode(code) is decode(code)
-    assert decode(code) is not decode(other) and decode(other).code is other
+    assert decode(code) is not decode(other)
+    assert decode(other).code is other
     kept = decode(code)
     del code
     with pytest.raises(ReferenceError):

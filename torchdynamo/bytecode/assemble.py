@@ -1,6 +1,7 @@
 """Canonical instructions, made into a code object.
 
-The caller says what the code does; the prologue that CPython wants at the top of a frame is written here from the names.
+The caller says what the code does; the prologue that CPython wants at the top of a frame is written here
+from the names.
 Jumps, exception table and line table are the `bytecode` package's work.
 """
 
@@ -12,7 +13,6 @@ from types import CodeType
 
 import bytecode as package
 from bytecode.instr import CellVar, Instr, InstrLocation
-
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw, stack_size

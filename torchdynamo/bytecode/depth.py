@@ -1,7 +1,7 @@
 """How deep the stack is: for `co_stacksize`, and for what an exception handler cuts the stack back to.
 
-The effects are those the `bytecode` package states. This is one walk over the flat stream, and it refuses code whose paths
-disagree: such code would crash the interpreter.
+The effects are those the `bytecode` package states. This is one walk over the flat stream, and it refuses
+code whose paths disagree: such code would crash the interpreter.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bytecode.instr import Instr, Label, TryBegin, TryEnd
-
 from torchdynamo.bytecode import versions
 
 Raw = Instr | Label | TryBegin | TryEnd
@@ -33,7 +32,7 @@ class _Walk:
             index, depth = waiting.pop()
             while index < len(self.stream):
                 known = self.depth[index]
-                if known is not None and (known == depth or not versions.EFFECTS_EXACT and known > depth):
+                if known is not None and (known == depth or (not versions.EFFECTS_EXACT and known > depth)):
                     break
                 if known is not None and versions.EFFECTS_EXACT:
                     raise DepthError(f"stack depth {known} or {depth} at {self.stream[index]!r} ({index})")
@@ -84,6 +83,6 @@ def _inside(walk: _Walk, start: int, ends: dict[int, int]) -> list[int]:
     end = ends[id(walk.stream[start])]
     return [
         depth
-        for item, depth in zip(walk.stream[start:end], walk.depth[start:end])
+        for item, depth in zip(walk.stream[start:end], walk.depth[start:end], strict=True)
         if depth is not None and isinstance(item, Instr)
     ]

@@ -16,13 +16,11 @@ from bytecode.instr import (
     TryBegin,
     TryEnd,
 )
-
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.bound import maybe_unbound
 from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
-
 from torchdynamo.bytecode.lines import location
 
 Writer = Callable[["Emitter", Any], None]
@@ -97,7 +95,8 @@ class Emitter:
         """A plain row, read backwards."""
         family = _FAMILY.get((op, arg[0] if type(arg) is tuple else arg))
         if family is not None:
-            return self.raw(family, *arg[1:]) if type(arg) is tuple else self.raw(family)
+            self.raw(family, *(arg[1:] if type(arg) is tuple else ()))
+            return
         name = _RENAMED.get(op, op)
         opcode = versions.OPCODES.get(name)
         if opcode is None:
@@ -157,14 +156,16 @@ class Emitter:
 
     def region_start(self, start: RegionStart) -> None:
         if not versions.EXCEPTION_TABLE:
-            return self.raw("SETUP_FINALLY", self.labels[start.handler])
+            self.raw("SETUP_FINALLY", self.labels[start.handler])
+            return
         if self.open:
             self._close(self.open[-1][1])
         self._begin(start)
 
     def region_end(self, end: RegionEnd) -> None:
         if not versions.EXCEPTION_TABLE:
-            return self.raw("POP_BLOCK")
+            self.raw("POP_BLOCK")
+            return
         start, begun = self.open.pop()
         if start is not end.start:
             raise ValueError(f"{end!r} does not end the region that is open, {start!r}")

@@ -26,7 +26,7 @@ class Label:
 class Instruction:
     """One canonical operation. `offset` is where `dis` prints it in the original code; -1 if nobody wrote it."""
 
-    __slots__ = ("op", "arg", "position", "offset")
+    __slots__ = ("arg", "offset", "op", "position")
 
     def __init__(self, op: str, arg: Any = None, position: Positions | None = None, offset: int = -1) -> None:
         self.op = op
@@ -45,7 +45,7 @@ class RegionStart:
     depth found inside. Regions may nest; the innermost one wins.
     """
 
-    __slots__ = ("handler", "lasti", "depth")
+    __slots__ = ("depth", "handler", "lasti")
 
     def __init__(self, handler: Label, lasti: bool = False, depth: int | None = None) -> None:
         self.handler = handler
@@ -87,7 +87,7 @@ class Code:
     It does not keep the original alive (it is remembered for as long as that lives).
     """
 
-    __slots__ = ("instructions", "targets", "regions", "analyses", "_code", "_region_at")
+    __slots__ = ("_code", "_region_at", "analyses", "instructions", "regions", "targets")
 
     def __init__(
         self,

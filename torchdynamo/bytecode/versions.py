@@ -56,7 +56,9 @@ COMPARE_TO_BOOL = 16 if V313 else 0
 
 # The jump counts from after the inline cache; the table is keyed by name from 3.13.
 _entries = getattr(dis, "_inline_cache_entries", ())
-CACHES: list[int] = [_entries.get(name, 0) for name in dis.opname] if isinstance(_entries, dict) else list(_entries) or [0] * 256
+CACHES: list[int] = (
+    [_entries.get(name, 0) for name in dis.opname] if isinstance(_entries, dict) else list(_entries) or [0] * 256
+)
 
 # The value a fresh generator is resumed with lies on the stack; from 3.13 RETURN_GENERATOR itself pushes it.
 GENERATOR_DEPTH = 0 if V313 else 1

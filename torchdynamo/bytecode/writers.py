@@ -11,14 +11,13 @@ from typing import Any
 
 import bytecode as package
 from bytecode.instr import FormatValue, Intrinsic1Op, Intrinsic2Op
-
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import Emitter, Writer
-from torchdynamo.bytecode.instruction import Instruction, Label
+from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.bytecode.moves import MOVES, to_bool
 from torchdynamo.bytecode.qualnames import qualname_of
 
 _HAS = versions.OPCODES.__contains__
-_OPPOSITE = {"true": "false", "false": "true", "none": "not none", "not none": "none"}
 
 
 def _load_const(e: Emitter, value: Any) -> None:
@@ -86,24 +85,16 @@ def _binary(e: Emitter, symbol: str) -> None:
         e.row("BINARY", symbol)
 
 
-def _gives_bool(item: Instruction) -> bool:
-    return item.op in ("COMPARE", "EXC_MATCH") or item.op == "UNARY" and item.arg == "not"
-
-
-def _to_bool(e: Emitter) -> None:
-    if versions.BRANCH_WANTS_BOOL and not _gives_bool(e.neighbour(-1)):
-        e.raw("TO_BOOL")
-
-
 def _wants_bool(item: Instruction) -> bool:
-    return item.op == "UNARY" and item.arg == "not" or item.op == "BRANCH" and item.arg[0] in ("true", "false")
+    return (item.op == "UNARY" and item.arg == "not") or (item.op == "BRANCH" and item.arg[0] in ("true", "false"))
 
 
 def _unary(e: Emitter, symbol: str) -> None:
     if symbol == "+" and not _HAS("UNARY_POSITIVE"):
-        return _intrinsic(e, "UNARY_POSITIVE")
+        _intrinsic(e, "UNARY_POSITIVE")
+        return
     if symbol == "not":
-        _to_bool(e)
+        to_bool(e)
     e.row("UNARY", symbol)
 
 
@@ -142,118 +133,26 @@ def _list_to_tuple(e: Emitter, _: None) -> None:
 
 
 def _intrinsic(e: Emitter, name: str) -> None:
+    full = "INTRINSIC_" + name
     if not _HAS("CALL_INTRINSIC_1"):
-        return e.row("INTRINSIC", name)
-    name = "INTRINSIC_" + name
-    if name in Intrinsic1Op.__members__:
-        e.raw("CALL_INTRINSIC_1", Intrinsic1Op[name])
+        e.row("INTRINSIC", name)
+    elif full in Intrinsic1Op.__members__:
+        e.raw("CALL_INTRINSIC_1", Intrinsic1Op[full])
     else:
-        e.raw("CALL_INTRINSIC_2", Intrinsic2Op[name])
-
-
-def _copy(e: Emitter, depth: int) -> None:
-    if _HAS("COPY"):
-        return e.raw("COPY", depth)
-    if depth == 1:
-        return e.raw("DUP_TOP")
-    if depth == 2 and (_copies_before(e) % 2 or _copies_two(e.neighbour(1))):  # the second of a pair is silent
-        return None if _copies_before(e) % 2 else e.raw("DUP_TOP_TWO")
-    for _ in range(depth - 1):
-        _rotate(e, depth)
-    e.raw("DUP_TOP")
-    _rotate(e, depth + 1)
-
-
-def _copies_two(item: Instruction) -> bool:
-    return item.op == "COPY" and item.arg == 2
-
-
-def _copies_before(e: Emitter) -> int:
-    return next(count for count in range(e.at + 1) if not _copies_two(e.neighbour(-1 - count)))
-
-
-def _swap(e: Emitter, depth: int) -> None:
-    if _HAS("SWAP"):
-        return e.raw("SWAP", depth)
-    _rotate(e, depth)
-    for _ in range(depth - 2):
-        _rotate(e, depth - 1)
-
-
-def _rotate(e: Emitter, depth: int) -> None:
-    if _HAS("SWAP"):
-        for distance in range(depth, 1, -1):
-            e.raw("SWAP", distance)
-    elif depth > 1:
-        short = {2: "ROT_TWO", 3: "ROT_THREE", 4: "ROT_FOUR"}.get(depth)
-        e.raw(*(short,) if short else ("ROT_N", depth))
-
-
-def _jump(e: Emitter, label: Label) -> None:
-    if _HAS("JUMP_ABSOLUTE"):
-        name = "JUMP_ABSOLUTE"
-    elif e.forward(label):
-        name = "JUMP_FORWARD"
-    else:  # nothing may interrupt between a SEND and the next
-        target = e.items[e.place[label] + 1]
-        sends = isinstance(target, Instruction) and target.op == "SEND"
-        name = "JUMP_BACKWARD_NO_INTERRUPT" if sends else "JUMP_BACKWARD"
-    e.raw(name, e.labels[label])
-
-
-def _branch(e: Emitter, arg: tuple[str, Label]) -> None:
-    cond, label = arg
-    if cond in ("true", "false"):
-        _to_bool(e)
-    elif not (_HAS("POP_JUMP_IF_NONE") or _HAS("POP_JUMP_FORWARD_IF_NONE")):
-        e.const(None)
-        e.raw("IS_OP", 0)
-        cond = "true" if cond == "none" else "false"
-    forward = e.forward(label)
-    if forward or _HAS("JUMP_ABSOLUTE") or _HAS("POP_JUMP_BACKWARD_IF_TRUE"):
-        e.raw(_branch_name(cond, forward), e.labels[label])
-    else:
-        over = package.Label()
-        e.raw(_branch_name(_OPPOSITE[cond], True), over)
-        e.raw("JUMP_BACKWARD", e.labels[label])
-        e.stream.append(over)
-
-
-def _branch_name(cond: str, forward: bool) -> str:
-    ending = "IF_" + cond.upper().replace(" ", "_")
-    directed = f"POP_JUMP_{'FORWARD' if forward else 'BACKWARD'}_{ending}"
-    return directed if _HAS(directed) else f"POP_JUMP_{ending}"
-
-
-def _branch_keep(e: Emitter, arg: tuple[str, Label]) -> None:
-    cond, label = arg
-    name = f"JUMP_IF_{cond.upper()}_OR_POP"
-    if _HAS(name) and (e.forward(label) or _HAS("JUMP_ABSOLUTE")):
-        e.raw(name, e.labels[label])
-    else:
-        _copy(e, 1)
-        _branch(e, arg)
-        e.raw("POP_TOP")
-
-
-def _for_iter(e: Emitter, label: Label) -> None:
-    e.raw("FOR_ITER", e.loop_ends[label][0] if label in e.loop_ends else e.labels[label])
+        e.raw("CALL_INTRINSIC_2", Intrinsic2Op[full])
 
 
 def _call(e: Emitter, arg: tuple[int, tuple[str, ...]]) -> None:
     count, names = arg
-    if _HAS("CALL_METHOD"):
-        if names:
-            raise ValueError("a method call takes no keywords in this Python version")
-        return e.raw("CALL_METHOD", count)
-    if names and _HAS("CALL_KW"):
-        e.const(names)
-        return e.raw("CALL_KW", count)
-    if names:
+    if names and _HAS("CALL_METHOD"):
+        raise ValueError("a method call takes no keywords in this Python version")
+    if names and _HAS("KW_NAMES"):
         e.raw("KW_NAMES", e.constants.number(names))
+    elif names:
+        e.const(names)
     if _HAS("PRECALL"):
         e.raw("PRECALL", count)
-    e.raw("CALL", count)
+    e.raw("CALL_METHOD" if _HAS("CALL_METHOD") else "CALL_KW" if names and _HAS("CALL_KW") else "CALL", count)
 
 
 def _call_function(e: Emitter, arg: tuple[int, tuple[str, ...]]) -> None:
@@ -282,7 +181,8 @@ def _make_function(e: Emitter, parts: tuple[str, ...]) -> None:
 def _format(e: Emitter, arg: tuple[str, bool]) -> None:
     conversion, has_spec = arg
     if _HAS("FORMAT_VALUE"):
-        return e.raw("FORMAT_VALUE", rows.CONVERSIONS.index(conversion) + 4 * has_spec)
+        e.raw("FORMAT_VALUE", rows.CONVERSIONS.index(conversion) + 4 * has_spec)
+        return
     if conversion:
         moves = [2] if has_spec else []
         for _ in moves:
@@ -301,21 +201,8 @@ def _unpack_ex(e: Emitter, arg: tuple[int, int]) -> None:
     e.raw("UNPACK_EX", arg[0] + (arg[1] << 8))
 
 
-def _yield(e: Emitter, kind: str | None) -> None:
-    number = rows.YIELD_NUMBERS[kind]
-    alone = e.in_outermost_region()
-    if versions.YIELD_ARG == "none":
-        e.raw("YIELD_VALUE")
-    elif versions.YIELD_ARG == "depth":  # only "it is 1" means anything: closing needs to throw nothing
-        e.raw("YIELD_VALUE", 1 if alone else 2)
-    else:
-        e.raw("YIELD_VALUE", int(number > 1))
-        number += 4 * alone
-    if _HAS("RESUME"):
-        e.raw("RESUME", number)
-
-
 WRITERS: dict[str, Writer] = {
+    **MOVES,
     "LOAD_CONST": _load_const,
     "LOAD_FAST": _load_fast,
     "LOAD_CELL": _load_cell,
@@ -332,13 +219,6 @@ WRITERS: dict[str, Writer] = {
     "SETITEM": _item("SETITEM", "STORE_SLICE"),
     "LIST_TO_TUPLE": _list_to_tuple,
     "INTRINSIC": _intrinsic,
-    "COPY": _copy,
-    "SWAP": _swap,
-    "ROTATE": _rotate,
-    "JUMP": _jump,
-    "BRANCH": _branch,
-    "BRANCH_KEEP": _branch_keep,
-    "FOR_ITER": _for_iter,
     "CALL": _call,
     "CALL_FUNCTION": _call_function,
     "CALL_EX": _call_ex,
@@ -347,5 +227,4 @@ WRITERS: dict[str, Writer] = {
     "CONVERT": _convert,
     "UNPACK_EX": _unpack_ex,
     "RETURN": _return,
-    "YIELD": _yield,
 }

@@ -1,0 +1,91 @@
+"""One pass over the bytes of a code object."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any
+
+from torchdynamo.bytecode import versions
+from torchdynamo.bytecode.instruction import Code, Instruction, Label, Region
+from torchdynamo.bytecode.regions import block_entries, table_entries
+
+EXTENDED_ARG = versions.OPCODES["EXTENDED_ARG"]
+Action = Callable[["Decoder", int], None]
+
+
+class Decoder:
+    """The state of one pass: what is decoded so far, and which raw instruction is being read."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.instructions: list[Instruction] = []
+        self.index_at: list[int] = []  # per code unit: the instruction that is there, or the next one kept
+        self.jumps: list[tuple[Instruction, str | None, int]] = []  # their labels wait for what `target` will be
+        self.fast, self.free = versions.slot_names(code)
+        self.positions = versions.positions(code)
+        self.cells = frozenset(code.co_cellvars)
+        self.offset = 0
+        self.position: versions.Positions | None = None
+        self.kwnames: tuple[str, ...] = ()  # KW_NAMES, waiting for its CALL
+        self.in_prologue = True
+        self.raw_targets: frozenset[int] | None = None  # asked for seldom
+        self.skip_pop = False  # the next POP_TOP belongs to what came before it
+
+    def emit(self, op: str, arg: Any = None) -> None:
+        self.instructions.append(Instruction(op, arg, self.position, self.offset))
+
+    def jump(self, op: str, key: str | None, target: int) -> None:
+        self.emit(op)
+        self.jumps.append((self.instructions[-1], key, target))
+
+    def drop_last(self) -> Any:
+        """Take back the last instruction, which the present one absorbs, and give its argument."""
+        self.index_at[-1] -= 1
+        return self.instructions.pop().arg
+
+    def jumped_to_here(self) -> bool:
+        if self.raw_targets is None:
+            self.raw_targets = frozenset(dis.findlabels(self.code.co_code))  # type: ignore[arg-type]
+        return self.offset in self.raw_targets
+
+    def run(self, actions: Sequence[Action | None]) -> Code:
+        raw = self.code.co_code
+        positions = self.positions
+        last: tuple[int | None, ...] | None = None
+        extended = 0
+        for offset in range(0, len(raw), 2):
+            self.index_at.append(len(self.instructions))
+            opcode = raw[offset]
+            arg = extended | raw[offset + 1]
+            if opcode == EXTENDED_ARG:
+                extended = arg << 8
+                continue
+            extended = 0
+            action = actions[opcode]
+            if action is None:
+                continue
+            if positions[offset >> 1] is not last:
+                last = positions[offset >> 1]
+                self.position = versions.Positions(*last)
+            self.offset = offset
+            action(self, arg)
+        self.index_at.append(len(self.instructions))
+        return Code(self.instructions, self.resolve_jumps(), self.regions(), self.code)
+
+    def resolve_jumps(self) -> dict[Label, int]:
+        labels: dict[int, Label] = {}
+        for instruction, key, target in self.jumps:
+            label = labels.setdefault(self.index_at[target >> 1], Label())
+            instruction.arg = label if key is None else (key, label)
+        return {label: index for index, label in labels.items()}
+
+    def regions(self) -> list[Region]:
+        entries = table_entries if versions.EXCEPTION_TABLE else block_entries
+        found = []
+        for entry in entries(self.code):
+            start, end, handler = (self.index_at[unit] for unit in entry[:3])
+            if start < end:  # else it held nothing but what is dropped
+                found.append(Region(start, end, handler, entry.depth, entry.lasti))
+        return found

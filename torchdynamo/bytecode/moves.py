@@ -1,0 +1,139 @@
+"""Writers of what moves things: values on the stack, and control (see `writers`)."""
+
+from __future__ import annotations
+
+import bytecode as package
+from torchdynamo.bytecode import rows, versions
+from torchdynamo.bytecode.emit import Emitter, Writer
+from torchdynamo.bytecode.instruction import Instruction, Label
+
+_HAS = versions.OPCODES.__contains__
+_OPPOSITE = {"true": "false", "false": "true", "none": "not none", "not none": "none"}
+
+
+def _gives_bool(item: Instruction) -> bool:
+    return item.op in ("COMPARE", "EXC_MATCH") or (item.op == "UNARY" and item.arg == "not")
+
+
+def to_bool(e: Emitter) -> None:
+    if versions.BRANCH_WANTS_BOOL and not _gives_bool(e.neighbour(-1)):
+        e.raw("TO_BOOL")
+
+
+def _copy(e: Emitter, depth: int) -> None:
+    if _HAS("COPY"):
+        e.raw("COPY", depth)
+    elif depth == 1:
+        e.raw("DUP_TOP")
+    elif depth == 2 and _copies_before(e) % 2:
+        pass  # the first of the pair copied both
+    elif depth == 2 and _copies_two(e.neighbour(1)):
+        e.raw("DUP_TOP_TWO")
+    else:
+        for _ in range(depth - 1):
+            _rotate(e, depth)
+        e.raw("DUP_TOP")
+        _rotate(e, depth + 1)
+
+
+def _copies_two(item: Instruction) -> bool:
+    return item.op == "COPY" and item.arg == 2
+
+
+def _copies_before(e: Emitter) -> int:
+    return next(count for count in range(e.at + 1) if not _copies_two(e.neighbour(-1 - count)))
+
+
+def _swap(e: Emitter, depth: int) -> None:
+    if _HAS("SWAP"):
+        e.raw("SWAP", depth)
+        return
+    _rotate(e, depth)
+    for _ in range(depth - 2):
+        _rotate(e, depth - 1)
+
+
+def _rotate(e: Emitter, depth: int) -> None:
+    if _HAS("SWAP"):
+        for distance in range(depth, 1, -1):
+            e.raw("SWAP", distance)
+    elif depth > 1:
+        short = {2: "ROT_TWO", 3: "ROT_THREE", 4: "ROT_FOUR"}.get(depth)
+        e.raw(*(short,) if short else ("ROT_N", depth))
+
+
+def _jump(e: Emitter, label: Label) -> None:
+    if _HAS("JUMP_ABSOLUTE"):
+        name = "JUMP_ABSOLUTE"
+    elif e.forward(label):
+        name = "JUMP_FORWARD"
+    else:  # nothing may interrupt between a SEND and the next
+        target = e.items[e.place[label] + 1]
+        sends = isinstance(target, Instruction) and target.op == "SEND"
+        name = "JUMP_BACKWARD_NO_INTERRUPT" if sends else "JUMP_BACKWARD"
+    e.raw(name, e.labels[label])
+
+
+def _branch(e: Emitter, arg: tuple[str, Label]) -> None:
+    cond, label = arg
+    if cond in ("true", "false"):
+        to_bool(e)
+    elif not (_HAS("POP_JUMP_IF_NONE") or _HAS("POP_JUMP_FORWARD_IF_NONE")):
+        e.const(None)
+        e.raw("IS_OP", 0)
+        cond = "true" if cond == "none" else "false"
+    forward = e.forward(label)
+    if forward or _HAS("JUMP_ABSOLUTE") or _HAS("POP_JUMP_BACKWARD_IF_TRUE"):
+        e.raw(_branch_name(cond, forward), e.labels[label])
+    else:
+        over = package.Label()
+        e.raw(_branch_name(_OPPOSITE[cond], True), over)
+        e.raw("JUMP_BACKWARD", e.labels[label])
+        e.stream.append(over)
+
+
+def _branch_name(cond: str, forward: bool) -> str:
+    ending = "IF_" + cond.upper().replace(" ", "_")
+    directed = f"POP_JUMP_{'FORWARD' if forward else 'BACKWARD'}_{ending}"
+    return directed if _HAS(directed) else f"POP_JUMP_{ending}"
+
+
+def _branch_keep(e: Emitter, arg: tuple[str, Label]) -> None:
+    cond, label = arg
+    name = f"JUMP_IF_{cond.upper()}_OR_POP"
+    if _HAS(name) and (e.forward(label) or _HAS("JUMP_ABSOLUTE")):
+        e.raw(name, e.labels[label])
+    else:
+        _copy(e, 1)
+        _branch(e, arg)
+        e.raw("POP_TOP")
+
+
+def _for_iter(e: Emitter, label: Label) -> None:
+    e.raw("FOR_ITER", e.loop_ends[label][0] if label in e.loop_ends else e.labels[label])
+
+
+def _yield(e: Emitter, kind: str | None) -> None:
+    number = rows.YIELD_NUMBERS[kind]
+    alone = e.in_outermost_region()
+    if versions.YIELD_ARG == "none":
+        e.raw("YIELD_VALUE")
+    elif versions.YIELD_ARG == "depth":  # only "it is 1" means anything: closing needs to throw nothing
+        e.raw("YIELD_VALUE", 1 if alone else 2)
+    else:
+        e.raw("YIELD_VALUE", int(number > 1))
+        number += 4 * alone
+    if _HAS("RESUME"):
+        e.raw("RESUME", number)
+
+
+MOVES: dict[str, Writer] = {
+    "COPY": _copy,
+    "SWAP": _swap,
+    "ROTATE": _rotate,
+    "JUMP": _jump,
+    "BRANCH": _branch,
+    "BRANCH_KEEP": _branch_keep,
+    "FOR_ITER": _for_iter,
+    "YIELD": _yield,
+}
