@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 place=build/hook-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')${TORCHDYNAMO_SANITIZE:-}
 [ -x "$place/venv/bin/pytest" ] || {
     "$python" -m venv "$place/venv"
-    "$place/venv/bin/pip" install --quiet setuptools pytest
+    "$place/venv/bin/pip" install --quiet --upgrade setuptools pytest
 }
 TORCHDYNAMO_HOOK_ONLY=1 TORCHDYNAMO_BUILD_LIB=$place/lib \
     "$place/venv/bin/python" setup.py --quiet build_ext --force --build-temp "$place/temp"
