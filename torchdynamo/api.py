@@ -102,7 +102,10 @@ def disable(fn: F, recursive: bool = True) -> F: ...
 @overload
 def disable(fn: None = None, recursive: bool = True) -> EvalContext: ...
 def disable(fn: Any = None, recursive: bool = True) -> Any:
-    """Plain Python inside, calls included: a `with` block, or a decorator. `recursive=False` is `skip`."""
+    """Plain Python inside, calls included: a `with` block, or a decorator. `recursive=False` is `skip`.
+
+    Calls of functions that are decorated themselves, by `compile` or `optimize`, are still compiled.
+    """
     if not recursive:
         return skip(fn)
     context = EvalContext(None, "disable()", disable)

@@ -32,7 +32,10 @@ class EvalContext:
         self._thread = threading.local()
 
     def __enter__(self) -> EvalContext:
-        self._priors().append(set_eval_frame(self.callback))
+        prior = set_eval_frame(self.callback)
+        self._priors().append(prior)
+        if prior is False and self.callback:
+            set_eval_frame(prior)  # run mode goes on inside: nothing new is compiled, as promised
         return self
 
     def __exit__(

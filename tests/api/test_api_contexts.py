@@ -172,6 +172,23 @@ def test_disable_wins_over_a_compiler_inside() -> None:
     assert calls == []
 
 
+def test_run_mode_goes_on_inside_what_is_decorated() -> None:
+    seen = []
+
+    @torchdynamo.optimize("eager")
+    def inner() -> None:
+        seen.append(current())
+        with torchdynamo.optimize("eager"):
+            seen.append(current())
+        with torchdynamo.disable():
+            seen.append(current())
+
+    with torchdynamo.run():
+        inner()
+        assert current() is False
+    assert seen == [False, False, None]
+
+
 def test_disable_turns_the_callback_off_for_calls_inside() -> None:
     seen = []
 

@@ -20,7 +20,9 @@ static PyObject *compiled_call(PyObject *callable, PyObject *const *args, size_t
     TdThread *thread = td_thread_get();
     if (thread == NULL)
         return NULL;
-    if (thread->callback == self->setting.callback)
+    /* Run mode goes on inside a function that was decorated to be compiled: nothing new is compiled, as promised. */
+    int run_mode = thread->callback == Py_False && self->setting.callback != NULL;
+    if (run_mode || thread->callback == self->setting.callback)
         return PyObject_Vectorcall(self->fn, args, nargsf, keys);
     TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
     TdSetting prior = td_thread_swap(thread, setting);
