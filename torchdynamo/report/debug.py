@@ -52,5 +52,7 @@ def guard_line(guard: Guard) -> str:
 
 def place(source: Source) -> str:
     """A source, with the kind of variable its path starts from."""
+    if source.base is None and source.how == "globals":
+        return "torch's state"  # GLOBAL_STATE has no place: grad mode, autocast, default dtype, ...
     root = source.root()
     return f"{ROOTS.get(root.how, root.how)} {str(source)!r}"
