@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,7 +73,7 @@ def test_frame_offers_the_function_and_its_surroundings() -> None:
     assert found["globals"] is globals()
     assert found["builtins"]["len"] is len
     with pytest.raises(RuntimeError, match="only while the callback"):
-        found["frame"].f_locals  # noqa: B018
+        found["frame"].f_locals
 
 
 def test_same_code_and_other_code() -> None:
@@ -139,6 +142,52 @@ def test_entries_serve_their_owner_and_run_mode() -> None:
     drop_owner(1)
     assert cache_entries(add) == []
     assert not entry.live
+
+
+def test_an_entry_without_an_owner_is_its_callbacks() -> None:
+    class Owner:
+        owner_id = 7
+
+        def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+            return entries.pop() if frame.f_code is add.__code__ else None
+
+    entries = [Entry(tell.__code__, always, owner_id=8), GuardedCode(tell.__code__, always)]
+    with callback_active(Owner()):
+        assert add(1)[0] == 1
+        assert add(2)[0] == 2
+        clear_code(add.__code__)
+        with pytest.raises(ValueError, match="owner 7"):
+            add(1)
+
+
+def test_every_frame_may_be_answered_with_its_own_code() -> None:
+    with callback_active(lambda frame, *_: GuardedCode(frame.f_code, always)):
+        names: dict[str, Any] = {}
+        exec("class Body:\n    x = [i for i in range(3)]\ndef make():\n    yield 1\nresult = list(make())", names)
+        assert add(1) == 6
+    assert names["Body"].x == [0, 1, 2]
+    assert names["result"] == [1]
+
+
+def test_a_script_may_end_with_a_callback_on(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "sys.path[:0] = sys.argv[1:]\n"
+        "import conftest\n"
+        "from torchdynamo.eval_frame import set_eval_frame\n"
+        "import json\n"
+        "class Late:\n"
+        "    def __del__(self): pass\n"
+        "late = Late()\n"
+        "def callback(frame, *_): json.dumps([])\n"
+        "set_eval_frame(callback)\n"
+        "json.dumps([1])\n"
+    )
+    here = Path(__file__).parent
+    command = [sys.executable, str(script), str(here), str(here.parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_skipped_function_is_not_asked_about_but_its_entries_serve() -> None:

@@ -52,7 +52,7 @@ CODES: dict[str, CodeType] = {
 }
 CODES |= {fn.__name__: fn.__code__ for fn in (coroutine, async_generator, generator)}
 CODES["free variable"] = closure(1).__code__
-CODES["module"] = compile("1", "module", "exec")
+CODES["module body"] = compile("1", "module", "exec")
 
 
 @pytest.mark.parametrize("name", CODES)

@@ -1,5 +1,8 @@
 """How a frame gets to us: the native half, and which frames we want."""
 
+import atexit
+
 from torchdynamo.hook.build_check import load_native
 
-load_native()
+_native = load_native()
+atexit.register(_native.set_eval_frame, None)  # a callback must not be asked by an interpreter that is going down

@@ -48,7 +48,8 @@ int td_check_compatible(PyCodeObject *code, PyCodeObject *replacement)
 {
     if (code == replacement)
         return 0;
-    const char *fault = td_code_prologue_fault(replacement);
+    const char *fault = code->co_flags & replacement->co_flags & CO_OPTIMIZED ? td_code_prologue_fault(replacement)
+                                                                               : "one of them is not a function's";
     if (fault != NULL) {
         PyErr_Format(PyExc_ValueError, "this code cannot run in a frame of %U: %s", code->co_name, fault);
         return -1;

@@ -92,7 +92,7 @@ static PyMemberDef entry_members[] = {
     {"code", T_OBJECT, offsetof(TdEntry, code), READONLY, "The code that runs."},
     {"check", T_OBJECT, offsetof(TdEntry, check), READONLY, "The GuardProgram, or check_fn, that the hook asks."},
     {"info", T_OBJECT, offsetof(TdEntry, info), READONLY, "Whatever its maker wanted to keep with it."},
-    {"owner_id", T_LONGLONG, offsetof(TdEntry, owner_id), READONLY, "The only callbacks it serves, but for run mode."},
+    {"owner_id", T_LONGLONG, offsetof(TdEntry, owner_id), READONLY, "Whose callbacks it serves; 0: of whoever returns it first."},
     {"hits", T_LONGLONG, offsetof(TdEntry, hits), READONLY, "How often it ran."},
     {"live", T_BOOL, offsetof(TdEntry, live), READONLY, "Whether it is cached on a code object."},
     {NULL},

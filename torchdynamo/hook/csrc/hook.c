@@ -67,6 +67,13 @@ static Verdict accept(const TdFrame *view, TdThread *thread, PyObject *answer, C
         return RAISE;
     }
     TdEntry *entry = (TdEntry *)answer;
+    if (entry->owner_id == 0)
+        entry->owner_id = thread->owner_id;
+    if (entry->owner_id != thread->owner_id) {
+        PyErr_Format(PyExc_ValueError, "%R was returned by the callback of owner %lld", entry,
+                     (long long)thread->owner_id);
+        return RAISE;
+    }
     if (td_check_compatible(view->code, entry->code) < 0 || td_state_append(view->code, entry) < 0)
         return RAISE;
     int holds = entry_holds(entry, view, thread, &choice->bound);
@@ -148,16 +155,23 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
     return ask(view, thread, choice);
 }
 
-static __attribute__((noinline)) PyObject *run_chosen(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
+char td_run_it;
+
+/* TD_RUN_IT, or the result of the call. */
+static __attribute__((noinline)) PyObject *prepare(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
 {
     TdFrame view;
     Choice choice;
-    Verdict verdict = td_frame_open(frame, &view) < 0 ? RAISE : choose(&view, thread, &choice);
+    if (td_frame_open(frame, &view) < 0) {
+        td_frame_discard(tstate, frame);
+        return NULL;
+    }
+    Verdict verdict = choose(&view, thread, &choice);
     if (TD_LIKELY(verdict == ENTRY))
-        return td_run_entry(tstate, frame, &view, choice.entry, choice.bound);
+        return td_enter_entry(tstate, frame, &view, choice.entry, choice.bound);
     td_frame_close(&view);
     if (verdict == AS_IS)
-        return td_run_frame(tstate, frame, 0);
+        return TD_RUN_IT;
     td_frame_discard(tstate, frame);
     return NULL;
 }
@@ -184,5 +198,6 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
         thread->awaited = NULL;
         return td_run_frame(tstate, frame, 0);
     }
-    return run_chosen(tstate, frame, thread);
+    PyObject *result = prepare(tstate, frame, thread);
+    return result == TD_RUN_IT ? td_run_frame(tstate, frame, 0) : result;
 }

@@ -106,8 +106,13 @@ static inline TdSetting td_thread_swap(TdThread *thread, TdSetting setting)
 
 PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing);
 
-/* Run the entry's code in the frame's place; steals entry and bound, closes the view. */
-PyObject *td_run_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, TdEntry *entry, PyObject *bound);
+/* See that the entry's code runs in the frame's place; steals entry and bound, closes the view. Returns TD_RUN_IT when
+ * the frame is ready to be run, else the result: the frame itself is run by td_eval_frame alone, as a tail call, so that
+ * deep recursion finds little of ours on the C stack. */
+PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, TdEntry *entry, PyObject *bound);
+
+extern char td_run_it;
+#define TD_RUN_IT ((PyObject *)&td_run_it)
 
 /* ---- callables ---------------------------------------------------------------------------------------------------- */
 

@@ -92,23 +92,28 @@ static PyObject *run_elsewhere(const TdFrame *view, PyCodeObject *code, PyObject
     return result;
 }
 
-PyObject *td_run_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, TdEntry *entry, PyObject *bound)
+PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, TdEntry *entry, PyObject *bound)
 {
     Py_ssize_t slot = entry->bound_slot;
     entry->hits++;
     if (slot < 0)
         Py_CLEAR(bound);
+    if (entry->code == view->code && bound == NULL) {
+        Py_DECREF(entry);
+        td_frame_close(view);
+        return TD_RUN_IT;
+    }
     if (TD_LIKELY(td_frame_swap(tstate, frame, entry->code, entry->nargs))) {
         if (bound != NULL)
             td_frame_store(frame, slot, bound);
         Py_DECREF(entry);
-        return td_run_frame(tstate, frame, 0);
+        return TD_RUN_IT;
     }
     if (!td_frame_discardable(frame)) {
         Py_XDECREF(bound);
         Py_DECREF(entry);
         td_frame_close(view);
-        return td_run_frame(tstate, frame, 0);
+        return TD_RUN_IT;
     }
     PyCodeObject *code = (PyCodeObject *)Py_NewRef((PyObject *)entry->code);
     Py_DECREF(entry);
