@@ -140,7 +140,6 @@ def test_exceptions_through_both(hook: Any) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
-@pytest.mark.skipif("TORCHDYNAMO_HOOK_ONLY" in os.environ, reason="needs the whole package")
 def test_torch_compile_before_inside_and_around() -> None:
     import torch
 
