@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType
@@ -14,6 +15,8 @@ from torchdynamo.capture.source import Guard, Source
 
 # Where a path starts -> how the list of guards calls that.
 ROOTS = {"local": "local", "globals": "global", "builtins": "builtin", "closure": "free", "module": "module"}
+
+CONTINUATION = re.compile(r"<code object (__resume_at_\w+) at [^>]*>")  # as dis shows it; its name says enough
 
 
 def print_frame(
@@ -37,7 +40,8 @@ def graph_table(name: str, gm: torch.fx.GraphModule) -> str:
 def bytecode(which: str, code: CodeType) -> str:
     """A code object as `dis` prints it, under where it comes from."""
     heading = f"{which} BYTECODE {code.co_name} {Path(code.co_filename).name} {code.co_firstlineno}"
-    return f"{heading}\n{dis.Bytecode(code).dis()}"
+    listing = CONTINUATION.sub(r"\1", dis.Bytecode(code).dis())
+    return f"{heading}\n{listing}"
 
 
 def guard_list(guards: Iterable[Guard]) -> str:
