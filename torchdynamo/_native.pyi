@@ -1,6 +1,6 @@
 """What the extension offers. The C files are in hook/csrc."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -92,4 +92,36 @@ def clear_all() -> None: ...
 def drop_owner(owner_id: int, /) -> None: ...
 
 class GuardProgram:
-    def __new__(cls, nodes: object, checks: object, bound: object) -> Self: ...
+    guards: Any
+    def __new__(
+        cls,
+        code: CodeType,
+        nodes: tuple[tuple[str, int, object], ...],
+        checks: tuple[tuple[int, str, object], ...],
+        bound: tuple[int, ...],
+    ) -> Self: ...
+    @property
+    def failed(self) -> tuple[int, int]: ...
+    def check(
+        self,
+        locals: Mapping[str, Any],
+        globals: dict[str, Any],
+        builtins: dict[str, Any],
+        closure: Mapping[str, CellType] = ...,
+    ) -> bool: ...
+    def fetch(
+        self,
+        locals: Mapping[str, Any],
+        globals: dict[str, Any],
+        builtins: dict[str, Any],
+        closure: Mapping[str, CellType] = ...,
+    ) -> tuple[Any, ...] | None: ...
+    def repeat(
+        self,
+        rounds: int,
+        locals: Mapping[str, Any],
+        globals: dict[str, Any],
+        builtins: dict[str, Any],
+        closure: Mapping[str, CellType] = ...,
+    ) -> int: ...
+    def describe(self) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[int, ...]]: ...
