@@ -22,6 +22,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+import setuptools
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -47,6 +48,14 @@ def check_python() -> None:
         )
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         refuse("free-threaded Python is not supported", "Use the ordinary build of the same version.")
+
+
+def check_setuptools() -> None:
+    if int(setuptools.__version__.partition(".")[0]) < 77:
+        refuse(
+            f"setuptools {setuptools.__version__} is too old to read pyproject.toml",
+            "Upgrade it: `pip install --upgrade setuptools wheel ninja`.",
+        )
 
 
 def check_compiler(variable: str, what: str) -> None:
@@ -126,6 +135,7 @@ def full() -> tuple[Extension, type[build_ext]]:
 
 def main() -> None:
     check_python()
+    check_setuptools()
     check_compiler("CC", "C")
     if not HOOK_ONLY:
         check_compiler("CXX", "C++")
