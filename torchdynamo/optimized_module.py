@@ -4,6 +4,9 @@ The wrapper is an instance of a subclass of the module's own class, and shares t
 buffers, submodules, hooks, `training` and every other attribute are the original's, read and written through either.
 So `isinstance`, `state_dict`, `train`, `to`, `len`, `dir` and whatever methods the class has need no forwarding, and
 methods that return `self` return the wrapper. Only calling it, pickling and copying are different.
+
+`__call__` is a slot that holds a native callable: calling the wrapper costs what calling the module costs, and no frame
+of ours stands in a traceback.
 """
 
 from __future__ import annotations
@@ -27,20 +30,20 @@ class OptimizedModule(torch.nn.Module):
     __slots__ = ()
     _orig_mod: torch.nn.Module
     _original_class: type[torch.nn.Module]
-    _compiled_call: Any
+    __call__: Any
     _remake: Callable[[Any], Any]
 
     @staticmethod
     def wrap(module: torch.nn.Module, callback: Any, remake: Callable[[Any], Any]) -> OptimizedModule:
         """The module with `callback` on while it is called. One that is compiled already is compiled anew."""
         original = module
-        while isinstance(original, OptimizedModule) and original._compiled_call.callback:
+        while isinstance(original, OptimizedModule) and original.__call__.callback:
             original = original._orig_mod
         self = object.__new__(subclass_of(type(original)))
         for name, value in (
             ("__dict__", original.__dict__),
             ("_orig_mod", original),
-            ("_compiled_call", Compiled(original.__call__, callback)),
+            ("__call__", Compiled(original.__call__, callback)),
             ("_remake", remake),
         ):
             object.__setattr__(self, name, value)
@@ -53,11 +56,8 @@ class OptimizedModule(torch.nn.Module):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """The classes made here are nobody's subclass to register."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._compiled_call(*args, **kwargs)
-
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return Compiled(self._orig_mod.forward, self._compiled_call.callback)(*args, **kwargs)
+        return Compiled(self._orig_mod.forward, self.__call__.callback)(*args, **kwargs)
 
     def _get_name(self) -> str:
         return f"OptimizedModule[{type(self._orig_mod).__name__}]"
@@ -72,7 +72,7 @@ class OptimizedModule(torch.nn.Module):
         return self._like(copy.deepcopy(self._orig_mod, memo))
 
     def _like(self, module: torch.nn.Module) -> OptimizedModule:
-        return OptimizedModule.wrap(module, self._compiled_call.callback, self._remake)
+        return OptimizedModule.wrap(module, self.__call__.callback, self._remake)
 
 
 def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
@@ -80,7 +80,7 @@ def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
     made = _CLASSES.get(id(cls))
     if made is None:
         namespace = {
-            "__slots__": ("_orig_mod", "_compiled_call", "_remake"),
+            "__slots__": ("_orig_mod", "__call__", "_remake"),
             "__module__": cls.__module__,
             "__qualname__": cls.__qualname__,
             "__doc__": cls.__doc__,

@@ -7,6 +7,7 @@ import gc
 import io
 import pickle
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,7 +161,7 @@ def test_every_wrapper_pickles_and_copies(wrap: Any) -> None:
     compiled = wrap(Net())
     for copied in (pickle.loads(pickle.dumps(compiled)), copy.deepcopy(compiled), copy.copy(compiled)):
         assert isinstance(copied, OptimizedModule)
-        assert bool(copied._compiled_call.callback) == bool(compiled._compiled_call.callback)
+        assert bool(copied.__call__.callback) == bool(compiled.__call__.callback)
         assert torch.equal(copied(X), compiled(X))
 
 
@@ -212,3 +213,15 @@ def test_a_deleted_module_frees_its_parameters(cls: type[torch.nn.Module]) -> No
     del compiled
     gc.collect()
     assert weight() is None
+
+
+class Failing(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise KeyError("mine")
+
+
+def test_no_frame_of_ours_stands_in_a_traceback() -> None:
+    with pytest.raises(KeyError) as caught:
+        torchdynamo.compile(Failing(), backend="eager")(X)
+    ours = Path(torchdynamo.__file__).parent
+    assert not [entry.path for entry in caught.traceback if ours in Path(entry.path).parents]
