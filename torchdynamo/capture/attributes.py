@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import model
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
@@ -93,6 +94,10 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
     found = guarded_lookup(vm, cls, name)
     entity = vm.entity(obj)
     if found is not MISSING and type(found) is not types.FunctionType and hasattr(type(found), "__get__"):
+        if issubclass(cls, tuple):
+            item: Value | None = model.MODELS[tuple, "<field>"](vm, obj, name, found)
+            if item is not None:
+                return item
         if hasattr(type(found), "__set__"):
             return data_descriptor(vm, obj, cls, name, found)
     value = read_instance(vm, entity, name)
@@ -156,7 +161,10 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
         try:
             real = found.__get__(entity.real, cls)
         except AttributeError:
-            raise Break("unsupported attribute", name=name, type=cls.__name__) from None
+            if kind is not types.MemberDescriptorType:
+                raise Break("unsupported attribute", name=name, type=cls.__name__) from None
+            vm.guard(Source("attr", entity.source, name), "UNBOUND")
+            return None
         return wrap(vm, real, Source("attr", entity.source, name))
     getter = Source("class_attr", class_source(kind), "__get__")
     method = class_lookup(kind, "__get__")
@@ -205,7 +213,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         return module_getattr(vm, real, source, name)
     if isinstance(real, type):
         return class_getattr(vm, real, name)
-    if cls in CONSTANTS or cls in (tuple, slice, frozenset):
+    if cls in CONSTANTS or cls in PURE_TYPES:
         found = class_lookup(cls, name)
         if type(found) in PLAIN_METHODS:
             return vm.bound_method(obj, Known(found), name)
@@ -326,7 +334,8 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
     if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
         raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
-    entity.attrs.pop(name, None)
+    if entity.attrs.get(name) is ABSENT:
+        del entity.attrs[name]  # set again after it was deleted, it comes last
     entity.attrs[name] = value
 
 

@@ -1,8 +1,7 @@
-"""How a call is decided: a model, a polyfill, a torch operator, a pure function of constants, inlining, else a break."""
+"""How a call is decided: a model, a polyfill, a torch operator, a pure function, inlining, else a break."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
@@ -72,6 +71,9 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         return interop.call_compiled(vm, fn, args, kwargs)
     if kind is types.MethodType:
         return call(vm, constant(vm, obj.__func__), [constant(vm, obj.__self__), *args], kwargs)
+    row = model.MODELS.get((kind, "__call__"))
+    if row is not None and kind is not types.BuiltinFunctionType:
+        return row(vm, fn, *args, **kwargs)
     if policy.is_pure(obj):
         return run_pure(vm, obj, args, kwargs)
     raise Break("unknown call", name=getattr(obj, "__qualname__", repr(obj)))
@@ -254,9 +256,3 @@ def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Val
 
 
 ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
-
-
-@model.models(functools._lru_cache_wrapper, "__call__")
-def call_cached(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
-    """A cache of constants is asked as eager would ask it; anything else runs outside."""
-    return run_pure(vm, vm.entity(self).real, list(args), dict(kwargs))

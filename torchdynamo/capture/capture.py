@@ -63,7 +63,12 @@ class Capture(NamedTuple):
 
     @property
     def guards(self) -> list[Guard]:
-        return list(self.machine.guards.values())
+        apart = [
+            Guard(sources[0], "DISTINCT", tuple(sources))
+            for sources in map(list, self.machine.told_apart.values())
+            if len(sources) > 1
+        ]
+        return [*self.machine.guards.values(), *apart]
 
     @property
     def changed(self) -> list[Entity]:

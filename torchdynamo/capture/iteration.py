@@ -54,15 +54,16 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
             return row(vm, value)
         found = base.__dict__.get("__iter__")
         if found is not None:
-            if type(found) is not types.FunctionType:
+            if type(found) is types.FunctionType:
+                return iterate(vm, vm.special(value, "__iter__"))
+            if base.__flags__ & model.HEAP_TYPE:
                 break
-            return iterate(vm, vm.special(value, "__iter__"))
     if "__next__" in dir(cls):
         return from_next(vm, value)
-    if any("__getitem__" in base.__dict__ for base in cls.__mro__):
-        return from_getitem(vm, value)
     if any("__iter__" in base.__dict__ for base in cls.__mro__):
         raise Break("unknown iterator", type=cls.__name__)
+    if any("__getitem__" in base.__dict__ for base in cls.__mro__):
+        return from_getitem(vm, value)
     raise vm.error(TypeError, f"{cls.__name__!r} object is not iterable")
 
 

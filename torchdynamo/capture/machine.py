@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -53,6 +53,7 @@ class Machine(Trace):
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
         self.path: list[int] = []
+        self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.entry_state: dict[Any, tuple[Any, ...]] = {}
         self.exit_state: dict[Any, tuple[Any, ...]] = {}
 
@@ -203,18 +204,34 @@ class Machine(Trace):
                 raise self.error(TypeError, *error.args) from None
             return value.obj  # type: ignore[union-attr]
         if value.__class__ is Graphed:
-            real = self.input_objects.get(value.node)  # type: ignore[union-attr]
-            return Ref(id(real) if real is not None else value.node)  # type: ignore[union-attr]
+            return Ref(self.identity(value))
         if value.__class__ is Object:
             cls = value.pytype
-            if cls is tuple:
+            if issubclass(cls, tuple) and cls.__hash__ is tuple.__hash__:
                 return tuple(self.hkey(item) for item in self.iterate(value))
+            if cls is int:
+                return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
             if cls.__hash__ is object.__hash__ or cls.__hash__ is torch.nn.Module.__hash__:
-                real = self.entity(value).real  # type: ignore[arg-type]
-                return Ref(id(real) if real is not MISSING else ("fresh", value.ref))  # type: ignore[union-attr]
+                return Ref(self.identity(value))
             if cls.__hash__ is None:
                 raise self.error(TypeError, f"unhashable type: {cls.__name__!r}")
         raise Break("unsupported key", type=value.pytype.__name__)
+
+    def identity(self, value: Value) -> Any:
+        """What is the same exactly for the same object. Objects told apart by it must stay different ones."""
+        if value.__class__ is Known:
+            obj = value.obj  # type: ignore[union-attr]
+            return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)  # as `is` sees constants
+        if value.__class__ is Graphed:
+            real = self.input_objects.get(value.node, MISSING)  # type: ignore[union-attr]
+        else:
+            real = self.entity(value).real  # type: ignore[arg-type]
+        if real is MISSING:
+            return ("fresh", value.ref) if value.__class__ is Object else ("fake", id(value.fake))  # type: ignore[union-attr]
+        source = wrapping.source_of(self, value)
+        if source is not None:
+            self.told_apart.setdefault(value.pytype, {})[source] = None
+        return id(real)
 
     # -- functions, cells, globals --------------------------------------------------------------------------------
     def make_function(self, code: types.CodeType, space: Globals, given: dict[str, Value]) -> Object:
@@ -297,16 +314,25 @@ class Machine(Trace):
             entity.items = iteration.Steps(self.resume(value), None)
         return entity.items  # type: ignore[no-any-return]
 
-    def resume(self, value: Object) -> Iterator[Value]:
+    def resume(self, value: Object) -> Generator[Value, Value, None]:
         frame: Frame = self.entity(value).note
         while True:
             frame.yielded = False
-            result = self.run(frame)
+            try:
+                result = self.run(frame)
+            except Raised as raised:
+                if issubclass(raised.value.pytype, StopIteration):
+                    raise self.error(RuntimeError, "generator raised StopIteration") from None
+                raise
             if not frame.yielded:
                 self.entity(value).attrs["return"] = result
                 return
-            yield result
-            frame.stack.append(NONE)
+            try:
+                sent = yield result
+                frame.stack.append(NONE if sent is None else sent)
+            except Raised as thrown:  # at the `yield`, where it may be caught
+                frame.pc -= 1
+                interpreter.unwind(self, frame, thrown)
 
     def advance_or_return(self, value: Value) -> tuple[Value | None, Value]:
         """One step of `yield from`: the item, or None and the value of `return`."""

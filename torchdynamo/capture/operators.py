@@ -75,14 +75,21 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     if type(found) is types.FunctionType:
         guarded_lookup(vm, cls, name)
         return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
-    if obj.__class__ is Known:
-        return vm.run_pure(found, [obj, *args], {})
-    if slot[1][0] is object:
+    if slot[1][0] is object and (obj.__class__ is not Known or name in ("__eq__", "__ne__")):
         return None
+    if obj.__class__ is Known:
+        if cls in PURE_TYPES and any(is_foreign(arg) for arg in args):
+            return Known(NotImplemented)
+        return vm.run_pure(found, [obj, *args], {})
     plain = vm.concrete(obj) if cls in PURE_TYPES else None
     if plain is not None and all(vm.concrete(arg) is not None for arg in args):
         return vm.run_pure(found, [obj, *args], {})
     raise Break("unsupported method", name=name, type=cls.__name__)
+
+
+def is_foreign(value: Value) -> bool:
+    """An object that the operators of Python's own numbers and strings leave to its class."""
+    return value.__class__ is Object and not any(base in PURE_TYPES for base in value.pytype.__mro__)
 
 
 def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 import types
 from typing import Any
 
@@ -16,6 +17,7 @@ PURE_TYPES: frozenset[type] = frozenset(
     {
         *(bool, int, float, complex, str, bytes, type(None), range, tuple, slice, frozenset),
         *(torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
+        *(re.Pattern, re.Match),
     }
 )
 PURE_BUILTINS = frozenset(
@@ -91,13 +93,12 @@ def is_pure(fn: Any) -> bool:
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type):
         return owner in PURE_TYPES or owner in (dict, math.__class__)
-    return reads_torch_state(fn)
+    return False
 
 
 def reads_torch_state(fn: Any) -> bool:
-    """`torch._C.is_grad_enabled` and its kind: they read what the guard on global state compares."""
-    name = fn.__name__
-    owner = getattr(fn, "__self__", None)
-    module = getattr(fn, "__module__", None) or getattr(owner, "__name__", None) or ""
-    in_torch = module.startswith("torch") or "pybind11" in type(owner).__name__
-    return in_torch and name.startswith(STATE_WORDS)
+    """`torch._C.is_grad_enabled` and its kind, by their names: C functions that look at a flag of the process."""
+    return type(fn) in STATE_TYPES and fn.__name__.startswith(STATE_WORDS)
+
+
+STATE_TYPES = (types.BuiltinFunctionType, type(torch._C._get_tracing_state))

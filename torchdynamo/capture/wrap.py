@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
+import typing
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,8 +63,19 @@ def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
+# What annotations are made of: they never change.
+TYPING = (
+    type(typing.List[int]),  # noqa: UP006
+    type(typing.Union[int, str]),  # noqa: UP007
+    type(typing.Any),
+    typing.TypeVar,
+    type(typing.Union),
+)
+
+
 @model.enters(enum.Enum, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)
 @model.enters(types.MethodDescriptorType, types.WrapperDescriptorType, torch.finfo, torch.iinfo)
+@model.enters(types.UnionType, types.GenericAlias, *TYPING)
 def enter_singleton(vm: Machine, obj: Any, source: Source) -> Value:
     """There is one of each."""
     vm.guard(source, "ID_MATCH", obj)

@@ -14,6 +14,7 @@ from torchdynamo.capture import attributes
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
 from torchdynamo.capture.wrap import constant
@@ -129,11 +130,6 @@ def callable_(vm: Machine, obj: Value) -> Value:
     return boolean(find_slot(obj.pytype, "__call__")[0] != "missing")
 
 
-@function(id)
-def id_(vm: Machine, obj: Value) -> Value:
-    raise Break("unknown call", name="id")
-
-
 @function(hash)
 def hash_(vm: Machine, obj: Value) -> Value:
     if obj.__class__ is Known:
@@ -155,7 +151,7 @@ def next_(vm: Machine, iterator: Value, *default: Value) -> Value:
         return item
     if default:
         return default[0]
-    raise vm.error(StopIteration)
+    raise stop(vm, iterator)
 
 
 # -- iterators --------------------------------------------------------------------------------------------------------

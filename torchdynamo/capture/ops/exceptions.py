@@ -8,8 +8,7 @@ from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -71,5 +70,5 @@ def with_enter(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -> 
 def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     """Call `__exit__` with the exception that is being handled."""
     exc, exit_ = frame.stack[-1], frame.stack[-4]
-    traceback = Opaque(types.TracebackType, Source("local", None, "<traceback>"))
+    traceback = vm.new(types.TracebackType)
     return vm.call(exit_, [Known(exc.pytype), exc, traceback], {})

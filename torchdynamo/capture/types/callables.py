@@ -11,7 +11,7 @@ from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value
+from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Opaque, Value
 from torchdynamo.capture.wrap import class_source, constant, wrap
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def bind_function(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Va
     return vm.bound_method(obj, self, "")
 
 
-FUNCTION_NAMES = {"__name__", "__qualname__", "__doc__", "__module__"}
+FUNCTION_NAMES = ("__name__", "__qualname__", "__doc__", "__module__")
+FUNCTION_PARTS = {"__defaults__": "defaults", "__kwdefaults__": "kwdefaults", "__closure__": "closure"}
 
 
 def made_name(field: str) -> Any:
@@ -47,8 +48,55 @@ def made_name(field: str) -> Any:
     return row
 
 
+def made_part(field: str, given: str) -> Any:
+    def row(vm: Machine, self: Value) -> Value:
+        if self.__class__ is Known:
+            real, source = self.obj, self.source  # type: ignore[union-attr]
+            part = getattr(real, field)
+            return wrap(vm, part, Source("attr", source, field)) if source is not None else constant(vm, part)
+        found: Value = vm.entity(self).note.given.get(given, NONE)  # type: ignore[arg-type]
+        return found
+
+    return row
+
+
 for _field in FUNCTION_NAMES:
     models(types.FunctionType, "." + _field)(made_name(_field))
+for _field, _given in FUNCTION_PARTS.items():
+    models(types.FunctionType, "." + _field)(made_part(_field, _given))
+
+
+@models(types.FunctionType, ".__code__")
+def function_code(vm: Machine, self: Value) -> Value:
+    """The guard on a function is a guard on its code."""
+    if self.__class__ is Known:
+        return Known(self.obj.__code__)  # type: ignore[union-attr]
+    return Known(vm.entity(self).note.parts.code)  # type: ignore[arg-type]
+
+
+@models(types.FunctionType, ".__annotations__")
+def function_annotations(vm: Machine, self: Value) -> Value:
+    if self.__class__ is Known:
+        real, source = self.obj, self.source  # type: ignore[union-attr]
+        if source is None:
+            return constant(vm, real.__annotations__)
+        return wrap(vm, real.__annotations__, Source("attr", source, "__annotations__"))
+    entity = vm.entity(self)  # type: ignore[arg-type]
+    if "__annotations__" not in entity.attrs:
+        flat = list(vm.iterate(entity.note.given["annotations"])) if "annotations" in entity.note.given else []
+        entity.loaded["__annotations__"] = vm.make_dict(dict(zip(flat[::2], flat[1::2])))
+        entity.attrs["__annotations__"] = entity.loaded["__annotations__"]
+    return entity.attrs["__annotations__"]
+
+
+@models(types.FunctionType, "__setattr__")
+def set_function_attribute(vm: Machine, self: Value, name: Known, value: Value) -> Value:
+    """A function made in the frame takes a name and anything of its own; what it runs stays."""
+    if self.__class__ is not Object or name.obj in ("__code__", *FUNCTION_PARTS):
+        raise Break("unsupported attribute write", name=name.obj, type="function")
+    entity = vm.entity(self)  # type: ignore[arg-type]
+    entity.attrs[name.obj] = value
+    return NONE
 
 
 @rebuilds(types.FunctionType)
@@ -58,6 +106,12 @@ def rebuild_function(emit: Emitter, entity: Entity) -> None:
         emit.value(part)
     emit.const(made.parts.code)
     emit.op("MAKE_FUNCTION", tuple(made.given))
+    for name, value in entity.attrs.items():
+        if value is not ABSENT and value is not entity.loaded.get(name):
+            emit.op("COPY", 1)
+            emit.value(value)
+            emit.op("SWAP", 2)
+            emit.op("STORE_ATTR", name)
 
 
 @models(types.MethodType, "__call__")
@@ -65,6 +119,16 @@ def rebuild_function(emit: Emitter, entity: Entity) -> None:
 def call_method(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
     owner, fn = parts_of(vm, self)
     return vm.call(fn, [owner, *args], dict(kwargs))
+
+
+@models(types.MethodType, "__new__")
+def new_method(vm: Machine, cls: Known, fn: Value, owner: Value) -> Value:
+    return vm.new(types.MethodType, __self__=owner, __func__=fn)
+
+
+@models(types.MethodType, "__init__")
+def init_method(vm: Machine, self: Object, *args: Value) -> Value:
+    return NONE
 
 
 def parts_of(vm: Machine, self: Object) -> tuple[Value, Value]:

@@ -76,9 +76,14 @@ def instance_items(vm: Machine, owner: Object) -> Items:
         own = attributes.instance_dict(entity.real) or {}
         vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
         names = dict.fromkeys(own)
-    names.update(dict.fromkeys(entity.attrs))
+    names.update(dict.fromkeys(name for name in entity.attrs if not kept_elsewhere(owner.pytype, name)))
     found = {name: attributes.read_instance(vm, entity, name) for name in names}
     return {name: (Known(name), value) for name, value in found.items() if value is not None}
+
+
+def kept_elsewhere(cls: type, name: str) -> bool:
+    """A slot, or what C keeps in the object itself, is not in its `__dict__`."""
+    return type(attributes.class_lookup(cls, name)) in (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
@@ -86,7 +91,9 @@ def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
     entity = vm.entity(value)
     hkey = vm.hkey(key)
     if entity.note.__class__ is OfInstance:
-        return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey) if type(hkey) is str else None
+        if type(hkey) is not str or kept_elsewhere(entity.note.owner.pytype, hkey):
+            return None
+        return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey)
     items = items_of(vm, value)
     found = items.get(hkey)
     if found is None:
@@ -265,10 +272,27 @@ def move_to_end(vm: Machine, self: Object, key: Value, last: Value = Known(True)
     found = remove(vm, self, key)
     if found is None:
         raise vm.error(KeyError, vm.concrete(key))
-    if not vm.truth(last):
-        raise Break("unsupported method", name="move_to_end(last=False)", type="OrderedDict")
     store(vm, self, key, found)
+    if not vm.truth(last):
+        items = items_of(vm, self)
+        moved = {vm.hkey(key): items.pop(vm.hkey(key))}
+        vm.entity(self).items = {**moved, **items}
     return NONE
+
+
+@models(collections.OrderedDict, "__eq__")
+def equal_in_order(vm: Machine, self: Object, other: Value) -> Value:
+    """Order counts between two that keep it."""
+    same = equal(vm, self, other)
+    if same.obj is not True or not issubclass(other.pytype, collections.OrderedDict):  # type: ignore[union-attr]
+        return same
+    return boolean(list(items_of(vm, self)) == list(items_of(vm, other)))  # type: ignore[arg-type]
+
+
+@models(dict, "__ne__")
+def different(vm: Machine, self: Object, other: Value) -> Value:
+    same = vm.special(self, "__eq__", other)
+    return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
 
 
 @models(dict, "clear")
@@ -385,6 +409,18 @@ def view_contains(vm: Machine, self: Object, item: Value) -> Value:
     return boolean(any(vm.truth(vm.binary("==", item, other)) for other in view_items(vm, self)))
 
 
+def view_set(vm: Machine, value: Value) -> Value:
+    """The view's items, or any other iterable's, as a set."""
+    return vm.new(set, {vm.hkey(item): item for item in vm.iterate(value)})
+
+
+def view_operator(name: str) -> Any:
+    def row(vm: Machine, self: Object, other: Value) -> Value:
+        return vm.special(view_set(vm, self), name, view_set(vm, other))
+
+    return row
+
+
 def rebuild_view(emit: Emitter, entity: Entity) -> None:
     kind, box = entity.note
     emit.value(box)
@@ -392,12 +428,15 @@ def rebuild_view(emit: Emitter, entity: Entity) -> None:
     emit.op("CALL", (0, ()))
 
 
+VIEW_OPERATORS = ("__and__", "__or__", "__xor__", "__sub__", "__eq__", "__ne__", "__le__", "__ge__", "isdisjoint")
 for _kind in VIEWS:
     models(dict, _kind)(view(_kind))
     for _type in (VIEWS[_kind], ORDERED_VIEWS[_kind]):
         iterates(_type)(view_items)
         models(_type, "__len__")(view_length)
         models(_type, "__contains__")(view_contains)
+        for _operator in VIEW_OPERATORS if _kind != "values" else ():
+            models(_type, _operator)(view_operator(_operator))
         rebuilds(_type)(rebuild_view)
 
 
@@ -413,9 +452,29 @@ def rebuild_dict(emit: Emitter, entity: Entity) -> None:
         push_items(emit, entity)
         emit.op("CALL", (2, ()))
         return
+    if issubclass(entity.pytype, collections.OrderedDict):
+        emit.function(make_ordered)
+        emit.const(entity.pytype)
+        push_items(emit, entity)
+        emit.op("CALL", (2, ()))
+        return
     push_items(emit, entity)
     if entity.pytype is not dict:
         emit.instance(entity, "update")
+
+
+def make_ordered(cls: type, items: dict[Any, Any]) -> Any:
+    """An OrderedDict of the class, past its `__init__`."""
+    made = collections.OrderedDict.__new__(cls)
+    fill_ordered(made, items)
+    return made
+
+
+def fill_ordered(box: Any, items: dict[Any, Any]) -> None:
+    """New contents for an OrderedDict. What dict's own methods write to one has no place in its order."""
+    collections.OrderedDict.clear(box)
+    for key, item in items.items():
+        collections.OrderedDict.__setitem__(box, key, item)
 
 
 def push_items(emit: Emitter, entity: Entity) -> None:
@@ -428,6 +487,13 @@ def push_items(emit: Emitter, entity: Entity) -> None:
 @replays(dict)
 def replay_dict(emit: Emitter, entity: Entity) -> None:
     """The new contents are made first: they may be fetched from the old."""
+    if issubclass(entity.pytype, collections.OrderedDict):
+        emit.function(fill_ordered)
+        emit.local(entity)
+        push_items(emit, entity)
+        emit.op("CALL", (2, ()))
+        emit.op("POP")
+        return
     push_items(emit, entity)
     for method, count in (("clear", 0), ("update", 1)):
         emit.function(getattr(dict, method))

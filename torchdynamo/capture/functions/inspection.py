@@ -1,0 +1,142 @@
+"""What libraries ask of functions and classes: signatures, subclasses, wrapped functions."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import types
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture import call as calls
+from torchdynamo.capture.attributes import class_lookup
+from torchdynamo.capture.model import function, models, polyfill
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.types.mapping import lookup
+from torchdynamo.capture.value import TRUE, Known, Object, Value
+from torchdynamo.capture.wrap import class_source, constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+EMPTY = Known(inspect.Parameter.empty)
+KINDS = {
+    "first": inspect.Parameter.POSITIONAL_ONLY,
+    "plain": inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    "args": inspect.Parameter.VAR_POSITIONAL,
+    "named": inspect.Parameter.KEYWORD_ONLY,
+    "kwargs": inspect.Parameter.VAR_KEYWORD,
+}
+
+
+@polyfill(inspect.unwrap)
+def unwrap(func, *, stop=None):  # type: ignore[no-untyped-def]
+    """Follow `__wrapped__` to the end."""
+    met = [func]
+    while hasattr(func, "__wrapped__") and (stop is None or not stop(func)):
+        func = func.__wrapped__
+        if any(func is other for other in met):
+            raise ValueError(f"wrapper loop when unwrapping {met[0]!r}")
+        met.append(func)
+    return func
+
+
+@function(inspect.signature)
+def signature(vm: Machine, fn: Value, *, follow_wrapped: Value = TRUE, **kwargs: Value) -> Value:
+    """That of a plain function or method is put together here; all else goes the library's own way."""
+    inner = fn
+    skip = 0
+    if fn.__class__ is Object and fn.pytype is types.MethodType:
+        inner, skip = vm.getattr(fn, "__func__"), 1
+    if not kwargs and vm.truth(follow_wrapped) and is_plain(vm, inner):
+        names = parameters(vm, inner)
+        if not skip or (
+            names and vm.known(vm.getattr(names[0][1], "_kind"), "kind") in (KINDS["first"], KINDS["plain"])
+        ):
+            return make_signature(vm, inner, names[skip:])
+    return calls.inline(vm, Known(inspect.signature), [fn], {"follow_wrapped": follow_wrapped, **kwargs})
+
+
+def is_plain(vm: Machine, fn: Value) -> bool:
+    """A function that stands for itself."""
+    marks = ("__wrapped__", "__signature__", "_partialmethod", "__partialmethod__", "__text_signature__")
+    return fn.pytype is types.FunctionType and all(vm.has_attribute(fn, name) is None for name in marks)
+
+
+def parameters(vm: Machine, fn: Value) -> list[tuple[str, Object]]:
+    """The parameters in order, each made as the library makes it."""
+    code: types.CodeType = vm.known(vm.getattr(fn, "__code__"), "code")
+    count, named = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    kinds = ["first"] * code.co_posonlyargcount + ["plain"] * (count - code.co_posonlyargcount)
+    order = list(names[:count])
+    extra = count + named
+    if code.co_flags & inspect.CO_VARARGS:
+        order.append(names[extra])
+        kinds.append("args")
+        extra += 1
+    order += names[count : count + named]
+    kinds += ["named"] * named
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        order.append(names[extra])
+        kinds.append("kwargs")
+    defaults = defaults_of(vm, fn, names[:count])
+    annotations = vm.as_object(vm.getattr(fn, "__annotations__"))
+    return [
+        (
+            name,
+            vm.new(
+                inspect.Parameter,
+                _name=Known(name),
+                _kind=Known(KINDS[kind]),
+                _default=defaults.get(name, EMPTY),
+                _annotation=lookup(vm, annotations, Known(name)) or EMPTY,
+            ),
+        )
+        for name, kind in zip(order, kinds)
+    ]
+
+
+def defaults_of(vm: Machine, fn: Value, names: tuple[str, ...]) -> dict[str, Value]:
+    given, named = vm.getattr(fn, "__defaults__"), vm.getattr(fn, "__kwdefaults__")
+    found: dict[str, Value] = {}
+    if not (given.__class__ is Known and given.obj is None):  # type: ignore[union-attr]
+        values = list(vm.iterate(given))
+        found.update(zip(names[len(names) - len(values) :], values))
+    if named.__class__ is Object:
+        found.update({vm.known(key, "name"): value for key, value in vm.dict_items(named)})
+    return found
+
+
+def make_signature(vm: Machine, fn: Value, names: list[tuple[str, Object]]) -> Value:
+    annotations = vm.as_object(vm.getattr(fn, "__annotations__"))
+    box = vm.call(Known(ORDERED), [], {})
+    for name, parameter in names:
+        vm.setitem(box, Known(name), parameter)
+    proxy = vm.new(types.MappingProxyType, note=box)
+    back = lookup(vm, annotations, Known("return")) or EMPTY
+    return vm.new(inspect.Signature, _parameters=proxy, _return_annotation=back)
+
+
+ORDERED = type(inspect.Signature([])._parameters.copy())  # type: ignore[attr-defined]
+
+
+@models(type, "__subclasses__")
+def subclasses(vm: Machine, cls: Value) -> Value:
+    """Classes that exist now; a new one is a new fact."""
+    real: type = vm.known(cls, "class")
+    found = type.__subclasses__(real)
+    vm.guard(class_source(real), "SUBCLASSES", tuple(found))
+    return constant(vm, found)
+
+
+@models(type, "mro")
+def mro(vm: Machine, cls: Value) -> Value:
+    return constant(vm, list(vm.known(cls, "class").__mro__))
+
+
+@function(enum.EnumMeta.__call__)
+def enum_call(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    """Looking up a member by its value."""
+    if len(args) != 1 or kwargs or class_lookup(cls.obj, "_missing_") is not enum.Enum.__dict__["_missing_"]:
+        raise Break("unknown call", name=cls.obj.__name__)
+    return vm.run_pure(cls.obj, list(args), {})

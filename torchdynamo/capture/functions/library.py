@@ -1,0 +1,70 @@
+"""Functions of the standard library that are what their arguments make of them: regular expressions, namedtuple."""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.attributes import HEAP_TYPE, class_lookup
+from torchdynamo.capture.model import enters, function, models
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+def run_for_real(fn: Any) -> None:
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        return vm.run_pure(fn, list(args), dict(kwargs))
+
+    function(fn)(row)
+
+
+for _fn in (re.compile, re.match, re.fullmatch, re.search, re.sub, re.split, re.findall, re.escape, sys.intern):
+    run_for_real(_fn)
+
+
+@enters(re.Pattern, re.Match)
+def enter_pattern(vm: Machine, obj: Any, source: Source) -> Value:
+    """They never change."""
+    vm.guard(source, "ID_MATCH", obj)
+    return Known(obj, source)
+
+
+@function(collections.namedtuple)
+def namedtuple(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    """A class of constants; it belongs to the module whose code asks for it."""
+    named = {name: vm.concretely(arg) for name, arg in kwargs.items()}
+    named.setdefault("module", vm.frames[-1].globals.real.get("__name__"))
+    try:
+        return constant(vm, collections.namedtuple(*map(vm.concretely, args), **named))  # type: ignore[misc]
+    except (ValueError, TypeError) as error:
+        raise vm.error(type(error), *error.args) from None
+
+
+PICKLING = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+@models(object, "__reduce_ex__")
+def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
+    """How copy.copy takes a plain object apart: its class, and its `__dict__`."""
+    cls = self.pytype
+    plain = all(base.__flags__ & HEAP_TYPE and "__slots__" not in base.__dict__ for base in cls.__mro__[:-1])
+    own = [
+        name
+        for name in PICKLING
+        if class_lookup(cls, name) is not object.__dict__.get(name, class_lookup(object, name))
+    ]
+    if self.__class__ is not Object or not plain or own or vm.concretely(protocol) < 2:
+        raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
+    state: Value = vm.instance_dict(self)  # type: ignore[arg-type]
+    if not vm.truth(state):
+        state = NONE
+    made = vm.make_tuple([Known(cls)])
+    return vm.make_tuple([Known(copyreg.__newobj__), made, state, NONE, NONE])  # type: ignore[attr-defined]

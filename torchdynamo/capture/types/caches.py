@@ -1,0 +1,90 @@
+"""functools.lru_cache and cached_property."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.model import models
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.value import Graphed, Known, Object, Value
+from torchdynamo.capture.wrap import constant, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+CACHED = functools._lru_cache_wrapper
+
+
+@models(CACHED, "__call__")
+def call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    """The real cache is asked, as eager would ask it, where it would be asked for the very same objects.
+
+    For arguments that only exist in this frame no answer can be in it yet: then the function itself is followed.
+    """
+    entity = vm.entity(self)
+    if entity.real is MISSING:
+        raise Break("unknown call", name="lru_cache")
+    given = [*args, *kwargs.values()]
+    if any(made_here(vm, value) for value in given):
+        assert entity.source is not None
+        inner = wrap(vm, entity.real.__wrapped__, Source("attr", entity.source, "__wrapped__"))
+        return vm.call(inner, list(args), dict(kwargs))
+    real = [same_object(vm, value) for value in args]
+    named = {name: same_object(vm, value) for name, value in kwargs.items()}
+    try:
+        kept = entity.real(*real, **named)
+    except Exception as error:  # the user's function raises
+        raise vm.error(type(error), *error.args) from None
+    if type(kept) in (list, dict, set):  # one object for all callers
+        return wrap(vm, kept, Source("pinned", None, Pinned(kept)))
+    return constant(vm, kept)
+
+
+def made_here(vm: Machine, value: Value) -> bool:
+    """Something without an equal outside of this frame."""
+    if value.__class__ is Graphed:
+        return value.source is None  # type: ignore[union-attr]
+    if value.__class__ is not Object or not by_identity(value.pytype):
+        return value.__class__ is Object and value.pytype is tuple and any(made_here(vm, x) for x in vm.iterate(value))
+    return vm.entity(value).fresh  # type: ignore[arg-type]
+
+
+def by_identity(cls: type) -> bool:
+    return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+
+
+def same_object(vm: Machine, value: Value) -> Any:
+    """The argument as the real cache would see it."""
+    if value.__class__ is Object and by_identity(value.pytype):
+        entity = vm.entity(value)  # type: ignore[arg-type]
+        assert entity.source is not None
+        if entity.changed:
+            raise Break("unknown call", name="lru_cache")
+        if entity.source.how != "pinned":
+            vm.guard(entity.source, "ID_MATCH", entity.real)
+        return entity.real
+    return vm.concretely(value)
+
+
+@models(CACHED, "__get__")
+def bind(vm: Machine, self: Value, obj: Value, cls: Value) -> Value:
+    return vm.new(types.MethodType, __self__=obj, __func__=self)
+
+
+@models(CACHED, "cache_clear")
+def cache_clear(vm: Machine, self: Value) -> Value:
+    raise Break("side effect not replayable", what="cache_clear()")
+
+
+@models(functools.cached_property, "__get__")
+def cached_property(vm: Machine, self: Object, obj: Value, cls: Known) -> Value:
+    """Nothing is in the instance's `__dict__` yet, or this would not be asked."""
+    if obj.__class__ is not Object:
+        return self
+    value = vm.call(vm.getattr(self, "func"), [obj], {})
+    vm.entity(obj).attrs[vm.known(vm.getattr(self, "attrname"), "name")] = value  # type: ignore[arg-type]
+    return value

@@ -1,0 +1,271 @@
+"""collections.deque: a list that can be changed at both ends, and may drop what is too much."""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays
+from torchdynamo.capture.operators import same_or_equal
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.wrap import wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+DEQUE = collections.deque
+ONE = Known(1)
+
+
+def items_of(vm: Machine, value: Object) -> list[Value]:
+    """The items as they are now; those nothing has read yet are Opaque."""
+    entity = vm.entity(value)
+    if entity.items is None:
+        entity.items = []
+        if entity.real is not MISSING:
+            assert entity.source is not None
+            real = list(DEQUE.__iter__(entity.real))
+            vm.guard(entity.source, "LENGTH", len(real))
+            entity.items = [Opaque(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
+    items: list[Value] = entity.items
+    return items
+
+
+def read(vm: Machine, items: list[Value], index: int) -> Value:
+    """An item, looked at."""
+    item = items[index]
+    if item.__class__ is Opaque:
+        item = items[index] = vm.look(item)  # type: ignore[arg-type]
+    return item
+
+
+def limit(vm: Machine, value: Object) -> int | None:
+    """The most items it may hold."""
+    entity = vm.entity(value)
+    if entity.real is MISSING:
+        return entity.note  # type: ignore[no-any-return]
+    assert entity.source is not None
+    found: int | None = vm.known(wrap(vm, entity.real.maxlen, Source("attr", entity.source, "maxlen")), "maxlen")
+    return found
+
+
+def write(vm: Machine, value: Object) -> list[Value]:
+    """The items, to be changed in place."""
+    items = items_of(vm, value)
+    vm.entity(value).touched = True
+    return items
+
+
+def position(vm: Machine, items: list[Value], key: Value) -> int:
+    """An index as Python has it."""
+    try:
+        return range(len(items))[operator.index(vm.concretely(key))]
+    except IndexError:
+        raise vm.error(IndexError, "deque index out of range") from None
+    except TypeError:
+        raise vm.error(TypeError, "sequence index must be integer, not " + repr(key.pytype.__name__)) from None
+
+
+@iterates(DEQUE)
+def iterate(vm: Machine, value: Object) -> Iterator[Value]:
+    """From left to right; changing it meanwhile is an error, as in Python."""
+    items = items_of(vm, value)
+    size = len(items)
+    for index in range(size):
+        if len(items) != size:
+            raise vm.error(RuntimeError, "deque mutated during iteration")
+        yield read(vm, items, index)
+
+
+@models(DEQUE, "__new__")
+def new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    return vm.new(cls.obj, [])
+
+
+@models(DEQUE, "__init__")
+def init(vm: Machine, self: Object, items: Value | None = None, maxlen: Value = NONE) -> Value:
+    vm.entity(self).note = vm.known(maxlen, "maxlen")
+    if items is not None:
+        extend(vm, self, items)
+    return NONE
+
+
+@models(DEQUE, ".maxlen")
+def maxlen(vm: Machine, self: Object) -> Value:
+    return Known(limit(vm, self))
+
+
+@models(DEQUE, "append")
+def append(vm: Machine, self: Object, item: Value) -> Value:
+    most, items = limit(vm, self), write(vm, self)
+    items.append(item)
+    if most is not None and len(items) > most:
+        del items[0]
+    return NONE
+
+
+@models(DEQUE, "appendleft")
+def appendleft(vm: Machine, self: Object, item: Value) -> Value:
+    most, items = limit(vm, self), write(vm, self)
+    items.insert(0, item)
+    if most is not None and len(items) > most:
+        del items[-1]
+    return NONE
+
+
+@models(DEQUE, "extend")
+def extend(vm: Machine, self: Object, items: Value) -> Value:
+    for item in list(vm.iterate(items)):
+        append(vm, self, item)
+    return NONE
+
+
+@models(DEQUE, "__iadd__")
+def iadd(vm: Machine, self: Object, items: Value) -> Value:
+    extend(vm, self, items)
+    return self
+
+
+@models(DEQUE, "extendleft")
+def extendleft(vm: Machine, self: Object, items: Value) -> Value:
+    for item in list(vm.iterate(items)):
+        appendleft(vm, self, item)
+    return NONE
+
+
+def taker(end: int) -> None:
+    def row(vm: Machine, self: Object) -> Value:
+        items = write(vm, self)
+        if not items:
+            raise vm.error(IndexError, "pop from an empty deque")
+        item = read(vm, items, end)
+        del items[end]
+        return item
+
+    models(DEQUE, "pop" if end else "popleft")(row)
+
+
+taker(0)
+taker(-1)
+
+
+@models(DEQUE, "clear")
+def clear(vm: Machine, self: Object) -> Value:
+    write(vm, self).clear()
+    return NONE
+
+
+@models(DEQUE, "reverse")
+def reverse(vm: Machine, self: Object) -> Value:
+    write(vm, self).reverse()
+    return NONE
+
+
+@models(DEQUE, "rotate")
+def rotate(vm: Machine, self: Object, steps: Value = ONE) -> Value:
+    items, count = write(vm, self), vm.known(steps, "count")
+    if items:
+        at = -operator.index(count) % len(items)
+        items[:] = items[at:] + items[:at]
+    return NONE
+
+
+@models(DEQUE, "copy", "__copy__")
+def copy(vm: Machine, self: Object) -> Value:
+    return vm.new(self.pytype, list(items_of(vm, self)), note=limit(vm, self))
+
+
+@models(DEQUE, "__len__")
+def length(vm: Machine, self: Object) -> Value:
+    return Known(len(items_of(vm, self)))
+
+
+@models(DEQUE, "__getitem__")
+def getitem(vm: Machine, self: Object, key: Value) -> Value:
+    items = items_of(vm, self)
+    return read(vm, items, position(vm, items, key))
+
+
+@models(DEQUE, "__setitem__")
+def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
+    items = write(vm, self)
+    items[position(vm, items, key)] = value
+    return NONE
+
+
+@models(DEQUE, "__delitem__")
+def delitem(vm: Machine, self: Object, key: Value) -> Value:
+    items = write(vm, self)
+    del items[position(vm, items, key)]
+    return NONE
+
+
+@models(DEQUE, "__contains__")
+def contains(vm: Machine, self: Object, item: Value) -> Value:
+    return boolean(any(same_or_equal(vm, item, other) for other in iterate(vm, self)))
+
+
+@models(DEQUE, "remove")
+def remove(vm: Machine, self: Object, item: Value) -> Value:
+    for at, other in enumerate(iterate(vm, self)):
+        if same_or_equal(vm, item, other):
+            del write(vm, self)[at]
+            return NONE
+    raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+
+
+@models(DEQUE, "count")
+def count(vm: Machine, self: Object, item: Value) -> Value:
+    return Known(sum(same_or_equal(vm, item, other) for other in iterate(vm, self)))
+
+
+@models(DEQUE, "__eq__")
+def equal(vm: Machine, self: Object, other: Value) -> Value:
+    if not issubclass(other.pytype, DEQUE) or other.__class__ is not Object:
+        return Known(NotImplemented)
+    left, right = list(iterate(vm, self)), list(iterate(vm, other))
+    return boolean(len(left) == len(right) and all(map(lambda a, b: same_or_equal(vm, a, b), left, right)))
+
+
+@models(DEQUE, "__reversed__")
+def backwards(vm: Machine, self: Object) -> Value:
+    return vm.iterator(vm.new(list, list(iterate(vm, self))[::-1]))
+
+
+@rebuilds(DEQUE)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    """With its limit; a subclass's `__init__` has been run symbolically."""
+    emit.function(make)
+    emit.const(entity.pytype)
+    for item in entity.items or ():
+        emit.value(item)
+    emit.op("BUILD", ("list", len(entity.items or ())))
+    emit.const(entity.note)
+    emit.op("CALL", (3, ()))
+
+
+def make(cls: type, items: list[object], most: int | None) -> object:
+    """A deque of the class, past its `__init__`."""
+    made = DEQUE.__new__(cls)
+    DEQUE.__init__(made, items, most)
+    return made
+
+
+@replays(DEQUE)
+def replay(emit: Emitter, entity: Entity) -> None:
+    """The new contents are made first: they may be fetched from the old."""
+    for item in entity.items:
+        emit.value(item)
+    emit.op("BUILD", ("list", len(entity.items)))
+    for method, given in ((DEQUE.clear, 0), (DEQUE.extend, 1)):
+        emit.function(method)
+        emit.local(entity)
+        if given:
+            emit.op("COPY", 4)
+        emit.op("CALL", (given + 1, ()))
+        emit.op("POP")
+    emit.op("POP")

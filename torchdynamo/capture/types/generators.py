@@ -1,0 +1,115 @@
+"""Generators made in the frame: stepped, sent to, thrown into and closed like Python's."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.iteration import Steps
+from torchdynamo.capture.model import models
+from torchdynamo.capture.signals import Break, Raised
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+GENERATOR = types.GeneratorType
+
+
+def steps_of(vm: Machine, self: Object) -> Steps:
+    """Its steps; one that existed before the frame cannot be followed."""
+    if vm.entity(self).note is None:
+        raise Break("unknown iterator", type="generator")
+    return vm.generator(self)  # type: ignore[return-value]
+
+
+def body(steps: Steps) -> Generator[Value, Value, None]:
+    """The host's generator under the steps."""
+    inner: Any = steps.inner
+    return inner  # type: ignore[no-any-return]
+
+
+def stop(vm: Machine, self: Value) -> Raised:
+    """StopIteration, with what a generator returned."""
+    result = vm.entity(vm.as_object(self)).attrs.pop("return", NONE)
+    if result.__class__ is Known and result.obj is None:  # type: ignore[union-attr]
+        return vm.error(StopIteration)
+    raised = vm.error(StopIteration)
+    vm.entity(raised.value).items = [result]
+    return raised
+
+
+@models(GENERATOR, "__next__")
+def next_(vm: Machine, self: Object) -> Value:
+    item = next(steps_of(vm, self), None)
+    if item is None:
+        raise stop(vm, self)
+    return item
+
+
+@models(GENERATOR, "__iter__")
+def iter_(vm: Machine, self: Object) -> Value:
+    return self
+
+
+@models(GENERATOR, "send")
+def send(vm: Machine, self: Object, value: Value) -> Value:
+    steps = steps_of(vm, self)
+    if steps.count == 0:
+        if value.__class__ is not Known or value.obj is not None:  # type: ignore[union-attr]
+            raise vm.error(TypeError, "can't send non-None value to a just-started generator")
+        return next_(vm, self)
+    try:
+        return body(steps).send(value)
+    except StopIteration:
+        raise stop(vm, self) from None
+
+
+@models(GENERATOR, "throw")
+def throw(vm: Machine, self: Object, *parts: Value) -> Value:
+    """The exception appears where the generator waits; one that has not begun ends."""
+    steps = steps_of(vm, self)
+    exc = thrown(vm, parts)
+    if steps.count == 0:
+        body(steps).close()
+        raise Raised(exc)
+    try:
+        return body(steps).throw(Raised(exc))
+    except StopIteration:
+        raise stop(vm, self) from None
+
+
+def thrown(vm: Machine, parts: tuple[Value, ...]) -> Object:
+    """The exception of `throw(exception)` or of the older `throw(class, exception or argument, traceback)`."""
+    first = parts[0]
+    if first.__class__ is Object:
+        return first  # type: ignore[return-value]
+    second = parts[1] if len(parts) > 1 else NONE
+    if second.__class__ is Object and issubclass(second.pytype, vm.known(first, "class")):
+        return second  # type: ignore[return-value]
+    given = [] if second.__class__ is Known and second.obj is None else [second]  # type: ignore[union-attr]
+    return vm.as_object(vm.call(first, given, {}))
+
+
+@models(GENERATOR, "close")
+def close(vm: Machine, self: Object) -> Value:
+    steps = steps_of(vm, self)
+    if steps.count == 0:
+        body(steps).close()
+        return NONE
+    try:
+        body(steps).throw(vm.error(GeneratorExit))
+    except StopIteration:
+        return NONE
+    except Raised as raised:
+        if issubclass(raised.value.pytype, GeneratorExit):
+            return NONE
+        raise
+    raise vm.error(RuntimeError, "generator ignored GeneratorExit")
+
+
+@models(StopIteration, ".value")
+def stop_value(vm: Machine, self: Object) -> Value:
+    items = vm.entity(self).items
+    return items[0] if items else NONE

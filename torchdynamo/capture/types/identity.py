@@ -1,0 +1,73 @@
+"""`id(x)`: a number nobody can know before it runs, but that is the same exactly for the same object.
+
+It may be a key, be compared and be kept; what makes a number of it ends the graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+class IdOf(NamedTuple):
+    """The note of an int that is some object's id."""
+
+    owner: Value
+
+
+@function(id)
+def id_(vm: Machine, obj: Value) -> Value:
+    """A number that only identity tells."""
+    if obj.__class__ is Object or obj.__class__ is Known or obj.__class__ is Graphed:
+        return vm.new(int, note=IdOf(obj))
+    raise Break("unknown call", name="id")
+
+
+def is_id(vm: Machine, value: Value) -> bool:
+    return value.__class__ is Object and vm.entity(value).note.__class__ is IdOf  # type: ignore[arg-type]
+
+
+@models(int, "__eq__")
+def equal(vm: Machine, self: Value, other: Value) -> Value:
+    if is_id(vm, self) and is_id(vm, other):
+        return boolean(vm.identical(vm.entity(self).note.owner, vm.entity(other).note.owner))  # type: ignore[arg-type]
+    if is_id(vm, self) or is_id(vm, other):
+        raise Break("unknown call", name="id")
+    if not issubclass(other.pytype, int):
+        return Known(NotImplemented)
+    return vm.run_pure(int.__eq__, [self, other], {})
+
+
+@models(int, "__ne__")
+def different(vm: Machine, self: Value, other: Value) -> Value:
+    same = equal(vm, self, other)
+    return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
+
+
+@models(int, "__bool__")
+def truth(vm: Machine, self: Value) -> Value:
+    return boolean(True) if is_id(vm, self) else vm.run_pure(int.__bool__, [self], {})
+
+
+@models(int, "<hash key>")
+def hash_key(vm: Machine, self: Object) -> Value:
+    if not is_id(vm, self):
+        raise Break("unsupported key", type=self.pytype.__name__)
+    owner: Value = vm.entity(self).note.owner
+    return owner
+
+
+@rebuilds(int)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    if entity.note.__class__ is not IdOf:
+        raise Restart(entity.born - 1)
+    emit.function(id)
+    emit.value(entity.note.owner)
+    emit.op("CALL", (1, ()))
