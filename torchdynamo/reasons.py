@@ -122,6 +122,18 @@ _BREAKS = (
         "Remove the mark, or call {name} before or after the compiled function.",
     ),
     Reason(
+        "autograd function",
+        "{name} has a backward of its own",
+        "{name} is an autograd.Function on tensors that need gradients, and its backward cannot be captured yet.",
+        "Call {name}.apply outside the compiled function, or run under torch.no_grad() where no gradients are needed.",
+    ),
+    Reason(
+        "activation checkpoint",
+        "checkpoint of {name}",
+        "{name} is to be run again in the backward instead of keeping what it computes, which a graph cannot say yet.",
+        "Put the checkpoint around the compiled function instead of inside.",
+    ),
+    Reason(
         "skipped function",
         "{name} is skipped",
         "{name} is marked not to be compiled itself (torchdynamo.skip), so it is called instead of followed.",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from torchdynamo.capture import model
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.policy import PURE_TYPES
@@ -16,6 +18,7 @@ from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, wrap
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
+INSTANCE_METHOD = type(torch._C._InferenceMode.__dict__["__enter__"])  # pybind11's methods are of this type
 PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
@@ -184,6 +187,8 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any) -> Value
     source = Source("class_attr", class_source(cls), name)
     if kind in PLAIN_METHODS:
         return vm.bound_method(obj, Known(found, source), name)
+    if kind is INSTANCE_METHOD:
+        return vm.bound_method(obj, Known(found.__func__), name)
     if kind is staticmethod:
         return wrap(vm, found.__func__, Source("attr", source, "__func__"))
     if kind is classmethod:
@@ -336,7 +341,15 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
     if entity.attrs.get(name) is ABSENT:
         del entity.attrs[name]  # set again after it was deleted, it comes last
+    if value is ABSENT and kind is not types.MemberDescriptorType and not existed(entity, name):
+        entity.attrs.pop(name, None)
+        return
     entity.attrs[name] = value
+
+
+def existed(entity: Entity, name: str) -> bool:
+    """Whether the instance had the attribute at entry."""
+    return entity.real is not MISSING and name in (instance_dict(entity.real) or ())
 
 
 def delattr_(vm: Machine, obj: Value, name: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch._compile
 import torch.compiler
 
 from torchdynamo import marks
@@ -68,6 +69,15 @@ def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]
     return vm.emit("call_function", fn.obj, args, kwargs)
 
 
+def what_was_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Inside a capture, what torch.compile was given stands for what it gave back."""
+    return vm.call(vm.getattr(fn, "_torchdynamo_orig_callable"), args, kwargs)
+
+
+# PyTorch marks parts of itself without importing torch._dynamo: all such functions share this code.
+LAZILY_DISABLED = torch._compile._disable_dynamo(lambda: None).__code__
+
+
 def constant_true(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return TRUE
 
@@ -115,6 +125,10 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
     """What has been said about this function to torch.compile; None if nothing."""
     own = fn.__dict__
     if own and own.get("_torchdynamo_disable"):
+        return disabled
+    if own and own.get("_torchdynamo_wrapper_id") == id(fn) and "_torchdynamo_orig_callable" in own:
+        return what_was_compiled
+    if fn.__code__ is LAZILY_DISABLED:
         return disabled
     module = fn.__module__ or ""
     if module.startswith("torch._dynamo"):

@@ -98,7 +98,6 @@ def is_pure(fn: Any) -> bool:
 
 def reads_torch_state(fn: Any) -> bool:
     """`torch._C.is_grad_enabled` and its kind, by their names: C functions that look at a flag of the process."""
-    return type(fn) in STATE_TYPES and fn.__name__.startswith(STATE_WORDS)
-
-
-STATE_TYPES = (types.BuiltinFunctionType, type(torch._C._get_tracing_state))
+    if type(fn) is not types.BuiltinFunctionType or fn.__self__ is None or isinstance(fn.__self__, type):
+        return False  # operators of torch have no owner
+    return fn.__name__.startswith(STATE_WORDS)

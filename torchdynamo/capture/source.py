@@ -63,6 +63,8 @@ ACCESSORS: dict[str, Accessor] = {
     ),
     "type": Accessor(lambda obj, _: type(obj), lambda base, _: f"type({base})"),
     "class_attr": Accessor(_class_attr, lambda base, name: f"{base}.{name}"),
+    # only of C callables that do nothing but look: a weakref, `torch._C._get_cudnn_enabled`
+    "call": Accessor(lambda fn, args: fn(*args), lambda base, args: f"{base}({', '.join(map(repr, args))})"),
 }
 ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"})
 

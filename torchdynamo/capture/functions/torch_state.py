@@ -1,4 +1,8 @@
-"""Process state that programs switch: grad mode, autocast. Set for real while capturing, and in the graph."""
+"""Process state that programs switch: grad mode, autocast, flags. Set for real while capturing, and in the graph.
+
+Reading it answers at once. What the guard on global state compares needs no guard of its own; any other flag that was
+read gets one, which asks again before each call.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +13,60 @@ import torch
 import torch.amp
 
 from torchdynamo.capture.model import function
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Known, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
+C = torch._C
+
 # setter -> how to read what it sets, from the setter's own arguments
 SETTERS: dict[Any, Callable[..., tuple[Any, ...]]] = {
-    torch._C._set_grad_enabled: lambda enabled: (torch.is_grad_enabled(),),
+    C._set_grad_enabled: lambda enabled: (torch.is_grad_enabled(),),
     torch.set_autocast_enabled: lambda device, enabled: (device, torch.is_autocast_enabled(device)),
     torch.set_autocast_dtype: lambda device, dtype: (device, torch.get_autocast_dtype(device)),
     torch.set_autocast_cache_enabled: lambda enabled: (torch.is_autocast_cache_enabled(),),
+    C._set_fp32_precision_setter: lambda backend, op, _: (backend, op, C._get_fp32_precision_getter(backend, op)),
 }
+# Flags of one value that choose among kernels: setter -> getter.
+FLAGS: dict[Any, Callable[[], Any]] = {
+    C._set_sdp_use_flash: C._get_flash_sdp_enabled,
+    C._set_sdp_use_mem_efficient: C._get_mem_efficient_sdp_enabled,
+    C._set_sdp_use_math: C._get_math_sdp_enabled,
+    C._set_sdp_use_cudnn: C._get_cudnn_sdp_enabled,
+    C._set_sdp_use_overrideable: C._get_overrideable_sdp_enabled,
+    C._set_cudnn_enabled: C._get_cudnn_enabled,
+    C._set_cudnn_benchmark: C._get_cudnn_benchmark,
+    C._set_cudnn_deterministic: C._get_cudnn_deterministic,
+    C._set_cudnn_allow_tf32: C._get_cudnn_allow_tf32,
+    C._set_cudnn_depthwise_kernel: C._get_cudnn_depthwise_kernel,
+    C._set_mkldnn_enabled: C._get_mkldnn_enabled,
+    C._set_mkldnn_deterministic: C._get_mkldnn_deterministic,
+    C._set_onednn_allow_tf32: C._get_onednn_allow_tf32,
+    C._set_cublas_allow_tf32: C._get_cublas_allow_tf32,
+}
+
+
+def one_flag(read: Callable[[], Any]) -> Callable[..., tuple[Any, ...]]:
+    return lambda value: (read(),)
+
+
+SETTERS.update({fn: one_flag(read) for fn, read in FLAGS.items()})
 
 
 def setter(fn: Any, read: Callable[..., tuple[Any, ...]]) -> None:
     def row(vm: Machine, *args: Value) -> Value:
         real = [vm.concretely(arg) for arg in args]
         before = read(*real)
+        if before[-1] is None:  # never set yet: there would be no way back
+            raise Break("builtin with effects", name=fn.__name__)
+        try:
+            fn(*real)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise vm.error(type(error), *error.args) from None
         vm.restore.setdefault((fn, before[:-1]), lambda: fn(*before))
         vm.entry_state.setdefault((fn, before[:-1]), before)
-        fn(*real)
         vm.state_node(fn, tuple(real))
         vm.exit_state[fn, before[:-1]] = tuple(real)
         return NONE
@@ -55,7 +92,23 @@ def decrement_nesting(vm: Machine) -> Value:
     return Known(depth)
 
 
-@function(torch.clear_autocast_cache, torch._C._log_api_usage_once)
+@function(torch.clear_autocast_cache, C._log_api_usage_once)
 def nothing(vm: Machine, *args: Value) -> Value:
     """The cache is only a cache; the log is not the program's."""
     return NONE
+
+
+def unfollowed(name: str) -> Any:
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        raise Break("builtin with effects", name=name)
+
+    return row
+
+
+# State that outlives the call, or that stand-ins cannot have: switched between graphs, for real.
+OUTSIDE = (
+    *(torch.set_default_dtype, torch.set_default_device, torch.manual_seed, torch.seed, torch.set_rng_state),
+    *(torch.get_rng_state, torch.initial_seed, torch.use_deterministic_algorithms, torch.set_num_threads),
+)
+for _fn in OUTSIDE:
+    function(_fn)(unfollowed(f"torch.{_fn.__name__}"))

@@ -10,7 +10,7 @@ from torchdynamo.capture import attributes, model
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source, instance_attr
-from torchdynamo.capture.value import Graphed, Known, Value
+from torchdynamo.capture.value import TRUE, Graphed, Known, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
 
 if TYPE_CHECKING:
@@ -156,3 +156,11 @@ def tensor_iter(vm: Machine, self: Value) -> Value:
 @models(BASE, "__hash__")
 def tensor_hash(vm: Machine, self: Value) -> Value:
     raise Break("unsupported method", name="__hash__", type="Tensor")
+
+
+@models(BASE, "requires_grad_")
+def requires_grad(vm: Machine, self: Value, wanted: Value = TRUE) -> Value:
+    """Only what changes nothing: a graph cannot make a leaf."""
+    if self.__class__ is not Graphed or self.fake.requires_grad is not vm.concretely(wanted):
+        raise Break("unsupported method", name="requires_grad_", type="Tensor")
+    return self

@@ -1,0 +1,34 @@
+"""Every row of the tables is one graph that agrees with eager bit for bit, or breaks by name."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch_cases_functions
+import torch_cases_modules
+import torch_cases_tensors
+from torch_alike import Alike
+from torch_cases import CASES, Case
+from torch_running import captured_call
+
+from torchdynamo.capture.signals import Break
+
+TABLES = (torch_cases_functions, torch_cases_modules, torch_cases_tensors)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_agrees_with_eager(case: Case) -> None:
+    with torch.set_grad_enabled(case.grad):
+        if case.breaks is not None:
+            with pytest.raises(Break) as caught:
+                captured_call(case.fn, copy.deepcopy(case.args))
+            assert caught.value.reason == case.breaks
+            return
+        mine, theirs = copy.deepcopy(case.args), copy.deepcopy(case.args)
+        state = torch.get_rng_state()
+        wanted = case.fn(*theirs)
+        torch.set_rng_state(state)
+        got = captured_call(case.fn, mine)
+        Alike()((wanted, theirs), (got, mine))

@@ -1,0 +1,103 @@
+"""What torch wraps functions in: TorchScript, checkpointing, profiler labels, inference mode."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.jit
+import torch.profiler
+import torch.utils.checkpoint
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from torchdynamo.capture.model import function, models
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import instance_attr
+from torchdynamo.capture.value import FALSE, NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+ORIGINAL = "_torchdynamo_inline"  # where torch.jit leaves the Python function it compiled
+
+
+@models(torch.jit.ScriptFunction, "__call__")
+def call_scripted(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    """A scripted function is its Python original; a traced one is not: it has lost its branches."""
+    entity = vm.entity(self)
+    own = entity.real.__dict__
+    original = own.get(ORIGINAL)
+    if type(original) is not types.FunctionType or own.get("__name__") != "ScriptFunction":
+        raise Break("unknown call", name="a traced function")
+    assert entity.source is not None
+    return vm.call(vm.wrap(original, instance_attr(entity.source, ORIGINAL)), list(args), dict(kwargs))
+
+
+CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug early_stop preserve_rng_state".split())
+
+
+@function(torch.utils.checkpoint.checkpoint)
+def checkpoint(vm: Machine, fn: Value, *args: Value, **kwargs: Value) -> Value:
+    """Without grad mode nothing is kept for a backward: it is a call."""
+    if torch.is_grad_enabled() or "context_fn" in kwargs:
+        raise Break("activation checkpoint", name=getattr(getattr(fn, "obj", None), "__qualname__", "a function"))
+    return vm.call(fn, list(args), {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS})
+
+
+def label(cls: type) -> None:
+    """A profiler's label around operators: the profiler sees the graph instead."""
+
+    def nothing(vm: Machine, self: Value, *args: Value) -> Value:
+        return FALSE
+
+    def enter(vm: Machine, self: Value) -> Value:
+        return self
+
+    function(cls.__dict__["__enter__"])(enter)
+    function(cls.__dict__["__exit__"])(nothing)
+
+
+label(torch.autograd.profiler.record_function)
+
+
+# -- inference mode ---------------------------------------------------------------------------------------------------
+RAII = torch._C._InferenceMode
+
+
+@models(RAII, "__new__")
+def new_inference_mode(vm: Machine, cls: Known, mode: Value) -> Value:
+    return vm.new(cls.obj, note=vm.known(mode, "mode"))
+
+
+@models(RAII, "__init__")
+def init_inference_mode(vm: Machine, self: Value, mode: Value) -> Value:
+    return NONE
+
+
+@function(RAII.__dict__["__enter__"].__func__)
+def enter_inference_mode(vm: Machine, self: Object) -> Value:
+    """The graph holds the mode as a node; a break inside goes back to before it, for it cannot be made again."""
+    entity = vm.entity(self)
+    node, guard = vm.builder.call("call_function", _enter_inference_mode, (entity.note,), {}, vm.position())
+    entity.items = node, guard
+    vm.restore[id(guard)] = lambda: _exit_inference_mode(guard)
+    return NONE
+
+
+@function(RAII.__dict__["__exit__"].__func__)
+def exit_inference_mode(vm: Machine, self: Object, *error: Value) -> Value:
+    node, guard = vm.entity(self).items
+    del vm.restore[id(guard)]
+    vm.builder.call("call_function", _exit_inference_mode, (node,), {}, vm.position())
+    return NONE
+
+
+def unfollowed(name: str) -> Any:
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        raise Break("unknown call", name=name)
+
+    return row
+
+
+function(torch.compile)(unfollowed("torch.compile"))
