@@ -226,7 +226,7 @@ def compile_captured(
     vm = captured.machine
     if vm.ops == 0:
         return None, [], [], None
-    inputs = sorted(vm.inputs, key=lambda value: not is_plain_local(value.source, captured.code))
+    inputs = sorted(vm.inputs, key=lambda value: place_of(value.source, captured.code))
     gm = builder.finish(draft.outputs, [value.node for value in inputs])
     remaining = set(gm.graph.find_nodes(op="placeholder"))
     used = [value for value in inputs if value.node in remaining]
@@ -238,6 +238,13 @@ def compile_captured(
     fn = compile_graph(gm, examples, compiler.backend, name, fullgraph=compiler.fullgraph)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
     return graph, arguments, bound, gm  # type: ignore[return-value]
+
+
+def place_of(source: Source | None, code: CodeType) -> int:
+    """Inputs of a graph: the frame's arguments first, in their order, then what comes bound."""
+    if source is None or not is_plain_local(source, code):
+        return len(code.co_varnames)
+    return code.co_varnames.index(source.arg)
 
 
 def is_plain_local(source: Source | None, code: CodeType) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import CodeType
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from torchdynamo import _native
+from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.capture import Why
 from torchdynamo.capture.source import Guard
 
@@ -21,7 +21,7 @@ class CompiledEntry(NamedTuple):
     name: str
 
 
-_misses: WeakKeyDictionary[CodeType, dict[int, int]] = WeakKeyDictionary()
+_misses: PerCode[dict[int, int]] = PerCode()
 
 
 def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
@@ -33,6 +33,8 @@ def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
 
 def count_misses(code: CodeType, owner_id: int) -> int:
     """Count a call that found no entry and may not make one; how many there have been."""
-    counts = _misses.setdefault(code, {})
+    counts = _misses.get(code)
+    if counts is None:
+        _misses.set(code, counts := {})
     counts[owner_id] = counts.get(owner_id, 0) + 1
     return counts[owner_id]

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 GRAPH_CONSTANTS = CONSTANTS | {slice}
+# Python's number types stand for dtypes where an operator takes one.
+NUMBERS: dict[Any, torch.dtype] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
 EMPTY: dict[str, Any] = {}
 
 
@@ -44,6 +51,8 @@ def to_node(vm: Machine, value: Value) -> Any:
             return obj
         if isinstance(obj, (int, float, str)) and not isinstance(obj, type):
             return type(obj).__mro__[-2](obj) if type(obj).__mro__[-2] in CONSTANTS else plain_number(obj)
+        if type(obj) is type and obj in NUMBERS:
+            return NUMBERS[obj]
         if type(obj) is tuple:
             return tuple(to_node(vm, constant(vm, item)) for item in obj)
         raise Break("unsupported argument", what=repr(obj), type=type(obj).__name__)

@@ -42,7 +42,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
             return answer
     row = model.FUNCTIONS.get(id(obj))
     if row is not None:
-        return row(vm, *args, **kwargs)
+        return apply(vm, row, obj, args, kwargs)
     again = model.POLYFILLS.get(id(obj))
     if again is not None:
         return inline(vm, Known(again), args, kwargs)
@@ -79,6 +79,16 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     raise Break("unknown call", name=getattr(obj, "__qualname__", repr(obj)))
 
 
+def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a model; one that does not take such arguments says nothing about them."""
+    try:
+        return row(vm, *args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise Break("unknown call", name=getattr(fn, "__qualname__", repr(fn))) from None
+        raise
+
+
 def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a function made in the frame, a bound method, or an instance whose class says `__call__`."""
     cls = fn.pytype
@@ -99,7 +109,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
         raise vm.error(TypeError, f"unbound method {owner.__name__}.{name}() needs an argument")
     slot = model.find_slot(owner, name)
     if slot[0] == "model":
-        return slot[1](vm, *args, **kwargs)  # type: ignore[no-any-return]
+        return apply(vm, slot[1], obj, args, kwargs)
     if policy.is_tensor_method(obj):
         return vm.emit("call_method", name, args, kwargs)
     if args[0].__class__ is Known and type(args[0].obj) in policy.PURE_TYPES:  # type: ignore[union-attr]
@@ -225,8 +235,16 @@ def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Val
         return call(
             vm, Known(meta_call, Source("class_attr", class_source(type(cls)), "__call__")), [Known(cls), *args], kwargs
         )
+    return construct(vm, cls, args, kwargs)
+
+
+def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`type.__call__`."""
     if cls.__flags__ & ABSTRACT and getattr(cls, "__abstractmethods__", None):
-        raise Break("unsupported type", type=cls.__name__)
+        try:
+            object.__new__(cls)
+        except TypeError as error:
+            raise vm.error(TypeError, *error.args) from None
     maker = model.find_slot(cls, "__new__")
     if maker[0] == "model":
         obj: Value = maker[1](vm, Known(cls), *args, **kwargs)

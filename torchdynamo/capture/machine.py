@@ -35,6 +35,24 @@ class Ref:
         return hash(self.what)
 
 
+class Keyed:
+    """The hash key of an object whose class says in Python what it equals."""
+
+    __slots__ = ("hash", "value", "vm")
+
+    def __init__(self, vm: Machine, value: Value, hash: int) -> None:
+        self.vm = vm
+        self.value = value
+        self.hash = hash
+
+    def __eq__(self, other: object) -> bool:
+        against = other.value if isinstance(other, Keyed) else wrapping.constant(self.vm, other)
+        return operators.same_or_equal(self.vm, self.value, against)
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+
 class Made(NamedTuple):
     """A function the frame made: what the instruction was given, and the function taken apart."""
 
@@ -193,7 +211,7 @@ class Machine(Trace):
         convert = {"s": str, "r": repr, "a": ascii}.get(conversion)
         if convert is not None:
             value = calls.call(self, Known(convert), [value], {})
-        return calls.call(self, Known(format), [value, spec or Known("")], {})
+        return calls.call(self, Known(format), [value] if spec is None else [value, spec], {})
 
     def hkey(self, value: Value) -> Any:
         """What stands for a value as a dictionary key: equal keys for equal values."""
@@ -213,6 +231,8 @@ class Machine(Trace):
                 return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
             if cls.__hash__ is object.__hash__ or cls.__hash__ is torch.nn.Module.__hash__:
                 return Ref(self.identity(value))
+            if type(cls.__hash__) is types.FunctionType:
+                return Keyed(self, value, self.known(self.special(value, "__hash__"), "hash"))
             if cls.__hash__ is None:
                 raise self.error(TypeError, f"unhashable type: {cls.__name__!r}")
         raise Break("unsupported key", type=value.pytype.__name__)

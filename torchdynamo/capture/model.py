@@ -48,6 +48,9 @@ class Emitter(Protocol):
     def local(self, entity: Entity) -> None:
         """Push the entity itself, which exists by now."""
 
+    def keep(self, entity: Entity) -> None:
+        """What is on top is the entity: whoever refers to it from now on gets this."""
+
     def instance(self, entity: Entity, fill: str) -> None:
         """The plain container on top becomes an empty instance of the entity's class, filled by that method."""
 

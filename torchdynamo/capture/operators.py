@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import model
-from torchdynamo.capture.attributes import guarded_lookup
+from torchdynamo.capture.attributes import class_lookup, guarded_lookup
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
@@ -78,7 +78,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     if slot[1][0] is object and (obj.__class__ is not Known or name in ("__eq__", "__ne__")):
         return None
     if obj.__class__ is Known:
-        if cls in PURE_TYPES and any(is_foreign(arg) for arg in args):
+        if cls in PURE_TYPES and name != "__mod__" and any(is_foreign(arg) for arg in args):
             return Known(NotImplemented)
         return vm.run_pure(found, [obj, *args], {})
     plain = vm.concrete(obj) if cls in PURE_TYPES else None
@@ -99,6 +99,8 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
         if a.__class__ is Object and vm.overrides(a, op):
             pass
+        elif a.pytype in (str, bytes):
+            raise Break("data-dependent value", name="format")
         else:
             return vm.emit("call_function", fn, [a, b], {})
     if a.__class__ is Known and b.__class__ is Known:
@@ -241,12 +243,17 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
 
 def class_getitem(vm: Machine, cls: type, key: Value) -> Value:
     """`Cls[key]`: the metaclass's `__getitem__`, or a generic alias."""
-    if key.__class__ is Known:
-        try:
-            return constant(vm, cls[key.obj])  # type: ignore[index,union-attr]
-        except Exception as error:  # the user's expression raises
-            raise vm.error(type(error), *error.args) from None
-    raise Break("unsupported method", name="__class_getitem__", type=cls.__name__)
+    for written in (
+        class_lookup(type(cls), "__getitem__"),
+        getattr(class_lookup(cls, "__class_getitem__"), "__func__", None),
+    ):
+        if type(written) is types.FunctionType and written.__module__ not in ("enum", "typing"):
+            return vm.call(Known(written), [Known(cls), key], {})
+    given = vm.concretely(key)
+    try:
+        return constant(vm, cls[given])  # type: ignore[index]
+    except Exception as error:  # the user's expression raises
+        raise vm.error(type(error), *error.args) from None
 
 
 def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:

@@ -75,7 +75,9 @@ def contents(capture: Capture, entity: Entity) -> str:
     items = entity.items
     if isinstance(items, dict):
         pairs = [item if isinstance(item, tuple) else (None, item) for item in items.values()]
-        inside = [f"{value_text(capture, k)}: {value_text(capture, v)}" if k else value_text(capture, v) for k, v in pairs]
+        inside = [
+            f"{value_text(capture, k)}: {value_text(capture, v)}" if k else value_text(capture, v) for k, v in pairs
+        ]
         return "{" + ", ".join(inside) + "}"
     if isinstance(items, list):
         inside = [value_text(capture, item) for item in items]

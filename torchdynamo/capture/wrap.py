@@ -82,6 +82,18 @@ def enter_singleton(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
+PYBIND_OBJECT = next(base for base in type(torch._C._SDPBackend.MATH).__mro__ if base.__name__ == "pybind11_object")
+
+
+@model.enters(PYBIND_OBJECT)
+def enter_pybind(vm: Machine, obj: Any, source: Source) -> Value:
+    """A member of an enumeration made in C++ is a constant."""
+    if hasattr(type(obj), "__members__"):
+        return enter_singleton(vm, obj, source)
+    vm.guard(source, "TYPE_MATCH", type(obj))
+    return vm.heap.adopt(obj, source)
+
+
 @model.enters(types.BuiltinFunctionType)
 def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
     """A C function; one that is bound to an instance is an object like any other."""

@@ -6,11 +6,11 @@ import inspect
 import itertools
 from types import CodeType
 from typing import Any, NamedTuple
-from weakref import ref
 
 from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
+from torchdynamo.bytecode.percode import PerCode
 
 # Code that says these names can tell which frame it runs in.
 SELF_INSPECTING = frozenset({"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "stack", "globals"})
@@ -24,17 +24,16 @@ class Origin(NamedTuple):
     prologue: int
 
 
-_origins: dict[int, tuple[ref[CodeType], Origin]] = {}
+_origins: PerCode[Origin] = PerCode()
 
 
 def origin(code: CodeType) -> Origin:
     """The user's code behind a continuation; any other code is its own."""
-    found = _origins.get(id(code))
-    return found[1] if found is not None else Origin(code, 0)
+    return _origins.get(code) or Origin(code, 0)
 
 
 def is_continuation(code: CodeType) -> bool:
-    return id(code) in _origins
+    return _origins.get(code) is not None
 
 
 def inspects_itself(code: CodeType) -> bool:
@@ -54,12 +53,7 @@ def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tupl
     known: dict[Any, CodeType] = decode(source).analyses.setdefault("continuations", {})
     if key not in known:
         made = known[key] = make(source, index, names, stack)
-        _origins[id(made)] = (
-            ref(made, lambda _, number=id(made): _origins.pop(number, None)),
-            Origin(  # type: ignore[misc]
-                source, len(prologue_of(names, stack))
-            ),
-        )
+        _origins.set(made, Origin(source, len(prologue_of(names, stack))))
     return known[key]
 
 

@@ -13,6 +13,7 @@ import torch
 from torchdynamo.capture import attributes
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function
+from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
@@ -134,14 +135,25 @@ def callable_(vm: Machine, obj: Value) -> Value:
 def hash_(vm: Machine, obj: Value) -> Value:
     if obj.__class__ is Known:
         return vm.run_pure(hash, [obj], {})
+    if obj.__class__ is Object and type(obj.pytype.__hash__) is types.FunctionType:
+        return vm.special(obj, "__hash__")
     raise Break("unknown call", name="hash")
 
 
 @function(iter)
 def iter_(vm: Machine, obj: Value, *sentinel: Value) -> Value:
     if sentinel:
-        raise Break("unknown call", name="iter with a sentinel")
+        return make_iterator(vm, until(vm, obj, sentinel[0]), None, type(iter(int, 1)))
     return vm.iterator(obj)
+
+
+def until(vm: Machine, fn: Value, sentinel: Value) -> Iterator[Value]:
+    """What calling gives, up to the sentinel."""
+    while True:
+        item = vm.call(fn, [], {})
+        if same_or_equal(vm, item, sentinel):
+            return
+        yield item
 
 
 @function(next)
@@ -253,14 +265,23 @@ extreme(max, ">")
 
 
 # -- numbers, strings -------------------------------------------------------------------------------------------------
+def said_by(cls: type, method: str) -> str:
+    """`object.__format__` is `str()`, and `object.__str__` is `repr()`."""
+    for name, behind in (("__format__", "__str__"), ("__str__", "__repr__")):
+        if method == name and find_slot(cls, name) == ("python", (object, object.__dict__[name])):
+            method = behind
+    return method
+
+
 def converter(cls: type, method: str) -> None:
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
         if args and args[0].__class__ is Graphed:
             raise Break("data-dependent value", name=cls.__name__)
         if args and args[0].__class__ is Object and not kwargs:
-            slot = find_slot(args[0].pytype, method)
+            name = said_by(args[0].pytype, method) if len(args) == 1 else method
+            slot = find_slot(args[0].pytype, name)
             if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
-                return vm.special(args[0], method)
+                return vm.special(args[0], name, *(args[1:] if name == "__format__" else ()))
         return vm.run_pure(cls, list(args), dict(kwargs))
 
     function(cls)(row)

@@ -129,6 +129,12 @@ def subclasses(vm: Machine, cls: Value) -> Value:
     return constant(vm, found)
 
 
+@models(type, "__call__")
+def type_call(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    """What a metaclass's `__call__` passes on to."""
+    return calls.construct(vm, cls.obj, list(args), dict(kwargs))
+
+
 @models(type, "mro")
 def mro(vm: Machine, cls: Value) -> Value:
     return constant(vm, list(vm.known(cls, "class").__mro__))

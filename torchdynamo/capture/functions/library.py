@@ -68,3 +68,14 @@ def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
         state = NONE
     made = vm.make_tuple([Known(cls)])
     return vm.make_tuple([Known(copyreg.__newobj__), made, state, NONE, NONE])  # type: ignore[attr-defined]
+
+
+def joiner(cls: Any) -> None:
+    def row(vm: Machine, self: Value, items: Value) -> Value:
+        return vm.run_pure(cls.join, [self, vm.new(list, list(vm.iterate(items)))], {})
+
+    models(cls, "join")(row)
+
+
+joiner(str)
+joiner(bytes)

@@ -7,6 +7,7 @@ import collections
 import functools
 import heapq
 import logging
+import math
 
 from torchdynamo.capture.model import polyfill
 
@@ -52,3 +53,11 @@ def nlargest(n, iterable, key=None):
 @polyfill(heapq.nsmallest)
 def nsmallest(n, iterable, key=None):
     return sorted(iterable, key=key)[: max(n, 0)]
+
+
+@polyfill(math.prod)
+def prod(iterable, /, *, start=1):
+    total = start
+    for item in iterable:
+        total = total * item
+    return total

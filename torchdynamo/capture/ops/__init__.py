@@ -7,9 +7,21 @@ from torchdynamo.capture.ops import (
     control,
     exceptions,
     functions,
+    matching,
     operators,
     stack,
     variables,
 )
 
-__all__ = ["attributes", "calls", "containers", "control", "exceptions", "functions", "operators", "stack", "variables"]
+__all__ = [
+    "attributes",
+    "calls",
+    "containers",
+    "control",
+    "exceptions",
+    "functions",
+    "matching",
+    "operators",
+    "stack",
+    "variables",
+]

@@ -26,6 +26,8 @@ def call_function(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> V
 
 @models(types.FunctionType, "__get__")
 def bind_function(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
+    if obj.__class__ is Known and obj.obj is None:  # type: ignore[union-attr]
+        return self
     return vm.bound_method(obj, self, "")
 
 
@@ -114,8 +116,23 @@ def rebuild_function(emit: Emitter, entity: Entity) -> None:
             emit.op("STORE_ATTR", name)
 
 
+@rebuilds(types.CellType)
+def rebuild_cell(emit: Emitter, entity: Entity) -> None:
+    """A variable of a function that was followed, for the functions that share it."""
+    emit.function(types.CellType)
+    emit.op("CALL", (0, ()))
+    value = entity.attrs.get("cell_contents", ABSENT)
+    if value is not ABSENT:
+        emit.keep(entity)  # before its contents, which may lead back to it
+        emit.op("COPY", 1)
+        emit.value(value)
+        emit.op("SWAP", 2)
+        emit.op("STORE_ATTR", "cell_contents")
+
+
 @models(types.MethodType, "__call__")
 @models(types.BuiltinMethodType, "__call__")
+@models(types.MethodWrapperType, "__call__")
 def call_method(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
     owner, fn = parts_of(vm, self)
     return vm.call(fn, [owner, *args], dict(kwargs))

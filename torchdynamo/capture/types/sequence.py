@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays
+from torchdynamo.capture.model import Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
@@ -66,6 +66,8 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
 
 def index_of(vm: Machine, key: Value) -> Any:
     """An index or slice as Python has it."""
+    if key.__class__ is Object and find_slot(key.pytype, "__index__")[0] == "python":
+        key = vm.special(key, "__index__")
     return vm.concretely(key)
 
 

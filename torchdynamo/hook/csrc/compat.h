@@ -349,7 +349,7 @@ static inline PyObject *td_instance_dict(PyObject *obj)
     PyTypeObject *type = Py_TYPE(obj);
 #if PY_VERSION_HEX >= 0x030B0000
     if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
-        uintptr_t dict = *(uintptr_t *)((char *)obj + MANAGED_DICT_OFFSET);
+        uintptr_t dict = *(uintptr_t *)((char *)obj - 3 * sizeof(PyObject *));
         return dict & 1 ? NULL : (PyObject *)dict; /* 3.12: the low bit says that it is not a dict */
     }
 #endif
@@ -359,6 +359,20 @@ static inline PyObject *td_instance_dict(PyObject *obj)
         return NULL;
     PyObject **slot = _PyObject_GetDictPtr(obj);
     return slot == NULL ? NULL : *slot;
+}
+
+/* What a weakref refers to (borrowed), or None. */
+static inline PyObject *td_weak_target(PyObject *weak)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *target;
+    if (PyWeakref_GetRef(weak, &target) != 1)
+        return Py_None;
+    Py_DECREF(target); /* somebody else has it: weakrefs are cleared before their object goes */
+    return target;
+#else
+    return PyWeakref_GET_OBJECT(weak);
+#endif
 }
 
 /* A collection would run finalizers, so what allocates while guards are checked is done with it off. From 3.12 on

@@ -1,27 +1,222 @@
-/* The type GuardProgram: guards of one entry, lowered to native steps (stub while it is being written). */
-#include "native.h"
+/* The type GuardProgram: what Python sees of a guard program, and how the hook asks it. */
+#include "guards.h"
 
 PyTypeObject *TdGuardProgram_Type = NULL;
 
-static PyType_Slot program_slots[] = {{0, NULL}};
+static int slots_of(PyCodeObject *code)
+{
+    return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0)
+           + ((code->co_flags & CO_VARKEYWORDS) != 0);
+}
+
+static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"code", "nodes", "checks", "bound", NULL};
+    PyObject *code, *nodes, *checks, *bound;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!:GuardProgram", names, &PyCode_Type, &code, &PyTuple_Type,
+                                     &nodes, &PyTuple_Type, &checks, &PyTuple_Type, &bound))
+        return NULL;
+    TdProgram *program = (TdProgram *)type->tp_alloc(type, 0);
+    if (program == NULL)
+        return NULL;
+    program->code = (PyCodeObject *)Py_NewRef(code);
+    program->n_slots = slots_of(program->code);
+    program->failed_node = program->failed_check = -1;
+    program->guards = Py_NewRef(Py_None);
+    program->spec = PyTuple_Pack(3, nodes, checks, bound);
+    if (program->spec == NULL || td_program_build(program, nodes, checks, bound) < 0) {
+        Py_DECREF(program);
+        return NULL;
+    }
+    return (PyObject *)program;
+}
+
+static int program_traverse(TdProgram *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->code);
+    Py_VISIT(self->spec);
+    Py_VISIT(self->guards);
+    int stop = td_steps_visit(&self->steps, visit, arg);
+    return stop ? stop : td_steps_visit(&self->late, visit, arg);
+}
+
+/* Steps are freed with the program only: a check may be under way. */
+static int program_clear(TdProgram *self)
+{
+    Py_CLEAR(self->guards);
+    return 0;
+}
+
+static void program_dealloc(TdProgram *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    program_clear(self);
+    td_steps_clear(&self->steps);
+    td_steps_clear(&self->late);
+    PyMem_Free(self->values);
+    PyMem_Free(self->bound);
+    Py_CLEAR(self->spec);
+    Py_CLEAR(self->code);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* ---- Asked from Python ------------------------------------------------------------------------------------------- */
+
+static PyObject *closure_from(TdProgram *self, PyObject *cells)
+{
+    PyObject *names = PyObject_GetAttrString((PyObject *)self->code, "co_freevars");
+    if (names == NULL)
+        return NULL;
+    PyObject *closure = PyTuple_New(PyTuple_GET_SIZE(names));
+    for (Py_ssize_t i = 0; closure != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *cell = cells == Py_None ? NULL : PyObject_GetItem(cells, PyTuple_GET_ITEM(names, i));
+        if (cell == NULL) {
+            PyErr_Clear();
+            cell = Py_NewRef(Py_None);
+        }
+        PyTuple_SET_ITEM(closure, i, cell);
+    }
+    Py_DECREF(names);
+    return closure;
+}
+
+static PyObject **slots_from(TdProgram *self, PyObject *locals)
+{
+    PyObject *names = PyObject_GetAttrString((PyObject *)self->code, "co_varnames");
+    PyObject **slots = names == NULL ? NULL : PyMem_Calloc(self->n_slots + 1, sizeof(PyObject *));
+    for (int i = 0; slots != NULL && i < self->n_slots; i++)
+        slots[i] = PyDict_GetItemWithError(locals, PyTuple_GET_ITEM(names, i));
+    Py_XDECREF(names);
+    if (slots == NULL && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return slots;
+}
+
+/* fetch(locals, globals, builtins, closure={}) -> the bound tuple, or None: as the hook would ask it. */
+static PyObject *program_fetch(TdProgram *self, PyObject *args)
+{
+    PyObject *locals, *globals, *builtins, *cells = Py_None, *bound = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!O!|O:fetch", &PyDict_Type, &locals, &PyDict_Type, &globals, &PyDict_Type,
+                          &builtins, &cells))
+        return NULL;
+    PyObject *closure = closure_from(self, cells);
+    PyObject **slots = closure == NULL ? NULL : slots_from(self, locals);
+    int answer = slots == NULL ? -1 : td_program_run(self, slots, globals, builtins, closure, &bound);
+    PyMem_Free(slots);
+    Py_XDECREF(closure);
+    if (answer < 0)
+        return NULL;
+    if (answer == 0)
+        Py_RETURN_NONE;
+    return bound != NULL ? bound : PyTuple_New(0);
+}
+
+static PyObject *program_check(TdProgram *self, PyObject *args)
+{
+    PyObject *bound = program_fetch(self, args);
+    if (bound == NULL)
+        return NULL;
+    int holds = bound != Py_None;
+    Py_DECREF(bound);
+    return PyBool_FromLong(holds);
+}
+
+/* time(rounds, locals, globals, builtins, closure={}) -> seconds for that many checks: for benchmarks. */
+static PyObject *program_repeat(TdProgram *self, PyObject *args)
+{
+    Py_ssize_t rounds, held = 0;
+    PyObject *locals, *globals, *builtins, *cells = Py_None;
+    if (!PyArg_ParseTuple(args, "nO!O!O!|O:repeat", &rounds, &PyDict_Type, &locals, &PyDict_Type, &globals,
+                          &PyDict_Type, &builtins, &cells))
+        return NULL;
+    PyObject *closure = closure_from(self, cells);
+    PyObject **slots = closure == NULL ? NULL : slots_from(self, locals);
+    for (Py_ssize_t i = 0; slots != NULL && i < rounds; i++) {
+        PyObject *bound = NULL;
+        held += td_program_run(self, slots, globals, builtins, closure, &bound) == 1;
+        Py_XDECREF(bound);
+    }
+    PyMem_Free(slots);
+    Py_XDECREF(closure);
+    return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(held);
+}
+
+static PyObject *program_describe(TdProgram *self, PyObject *ignored) { return Py_NewRef(self->spec); }
+
+static PyObject *program_failed(TdProgram *self, void *closure)
+{
+    return Py_BuildValue("(ii)", self->failed_node, self->failed_check);
+}
+
+static PyObject *program_get_guards(TdProgram *self, void *closure)
+{
+    return Py_NewRef(self->guards != NULL ? self->guards : Py_None);
+}
+
+static int program_set_guards(TdProgram *self, PyObject *value, void *closure)
+{
+    PyObject *old = self->guards;
+    self->guards = Py_XNewRef(value);
+    Py_XDECREF(old);
+    return 0;
+}
+
+static PyMethodDef program_methods[] = {
+    {"check", (PyCFunction)program_check, METH_VARARGS,
+     "check(locals, globals, builtins, closure={}) -> bool: do all guards hold for such a frame?"},
+    {"fetch", (PyCFunction)program_fetch, METH_VARARGS,
+     "fetch(locals, globals, builtins, closure={}) -> the bound tuple, or None where a guard fails."},
+    {"repeat", (PyCFunction)program_repeat, METH_VARARGS,
+     "repeat(rounds, locals, globals, builtins, closure={}) -> how many of the checks held; for timing."},
+    {"describe", (PyCFunction)program_describe, METH_NOARGS, "describe() -> (nodes, checks, bound) as it was made of."},
+    {NULL},
+};
+
+static PyGetSetDef program_attributes[] = {
+    {"guards", (getter)program_get_guards, (setter)program_set_guards, "What Python wants to keep with it.", NULL},
+    {"failed", (getter)program_failed, NULL, "(node, check) where the last check that failed did; check -1: no such object.",
+     NULL},
+    {NULL},
+};
+
+static PyType_Slot program_slots[] = {
+    {Py_tp_new, program_new},
+    {Py_tp_dealloc, program_dealloc},
+    {Py_tp_traverse, program_traverse},
+    {Py_tp_clear, program_clear},
+    {Py_tp_methods, program_methods},
+    {Py_tp_getset, program_attributes},
+    {Py_tp_doc, "GuardProgram(code, nodes, checks, bound): the guards of one entry, checked natively."},
+    {0, NULL},
+};
 
 static PyType_Spec program_spec = {
     .name = "torchdynamo._native.GuardProgram",
-    .basicsize = sizeof(PyObject),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .basicsize = sizeof(TdProgram),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = program_slots,
 };
 
+/* ---- Asked by the hook ------------------------------------------------------------------------------------------- */
+
 int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound)
 {
-    (void)program;
-    (void)frame;
-    *bound = NULL;
-    return 1;
+    PyObject *closure = frame->func == NULL ? NULL : PyFunction_GET_CLOSURE(frame->func);
+    return td_program_run((TdProgram *)program, frame->localsplus, frame->globals, frame->builtins, closure, bound);
 }
 
 int td_guards_init(PyObject *module)
 {
+    PyObject *collections = PyImport_ImportModule("collections");
+    if (collections == NULL)
+        return -1;
+    td_deque_type = (PyTypeObject *)PyObject_GetAttrString(collections, "deque");
+    Py_DECREF(collections);
+    if (td_deque_type == NULL)
+        return -1;
     TdGuardProgram_Type = (PyTypeObject *)PyType_FromSpec(&program_spec);
     if (TdGuardProgram_Type == NULL)
         return -1;

@@ -1,0 +1,49 @@
+"""A just-in-time compiler for unmodified PyTorch programs.
+
+    @torchdynamo.compile
+    def f(x, y): ...
+
+See `compile`, `optimize`, `run`, `disable` and `explain`.
+"""
+
+from __future__ import annotations
+
+from torchdynamo import config, eval_frame, exc, optimizations
+from torchdynamo.api import (
+    allow_in_graph,
+    assume_constant_result,
+    compile,
+    disable,
+    disallow_in_graph,
+    explain,
+    optimize,
+    reset,
+    run,
+    skip,
+)
+from torchdynamo.backends import list_backends, register_backend
+from torchdynamo.marks import graph_break, is_compiling
+from torchdynamo.optimized_module import OptimizedModule
+
+__version__ = "0.1.0"
+__all__ = [
+    "OptimizedModule",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "config",
+    "disable",
+    "disallow_in_graph",
+    "eval_frame",
+    "exc",
+    "explain",
+    "graph_break",
+    "is_compiling",
+    "list_backends",
+    "optimizations",
+    "optimize",
+    "register_backend",
+    "reset",
+    "run",
+    "skip",
+]

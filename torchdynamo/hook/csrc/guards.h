@@ -1,0 +1,143 @@
+/* A guard program: the guards of one entry as a flat list of steps.
+ *
+ * Every source is a node; `values` holds what each node was last seen to be, as raw pointers that are only followed
+ * after the node's parent was checked in the same call. Nodes come parents first. What hangs below a dict by key, or
+ * below a class by attribute, is not walked but witnessed: a `TdBind` remembers the tag under which all its keys led
+ * to `values` and all checks that cannot change while the tag stands were true. While a check runs no Python code
+ * runs and nothing is collected, so the pointers stay good. */
+#ifndef TORCHDYNAMO_GUARDS_H
+#define TORCHDYNAMO_GUARDS_H
+#include "compat.h"
+#include "tensor.h"
+
+typedef enum {
+    /* fetch: set the value of `node` from that of `base` */
+    STEP_LOCAL,
+    STEP_GLOBALS,
+    STEP_BUILTINS,
+    STEP_CLOSURE,
+    STEP_DICT,
+    STEP_ITEM,
+    STEP_ATTR,
+    STEP_CONTENTS,
+    STEP_TYPE,
+    /* witness: see that what hangs below `node` is bound as it was */
+    STEP_BIND_DICT,
+    STEP_BIND_CLASS,
+    /* check the value of `node` */
+    CHECK_STATE,
+    CHECK_TYPE,
+    CHECK_IS,
+    CHECK_IS_WEAK,
+    CHECK_CODE,
+    CHECK_EQUAL,
+    CHECK_TENSOR,
+    CHECK_LENGTH,
+    CHECK_SET,
+    CHECK_UNBOUND_LOCAL,
+    CHECK_UNBOUND_CELL,
+    CHECK_UNBOUND_ATTR,
+    /* check a dict, or a class */
+    CHECK_KEYS,
+    CHECK_ORDER,
+    CHECK_HAS_KEY,
+    CHECK_NO_KEY,
+    CHECK_LOOKUP,
+    CHECK_LOOKUP_WEAK,
+    CHECK_LOOKUP_ABSENT,
+    /* check several nodes, when all are fetched */
+    CHECK_SAME,
+    CHECK_DISTINCT,
+    CHECK_APART
+} TdOp;
+
+/* A thing to be found in a dict or set: a constant, found by equality, or an object, found by identity. */
+typedef struct {
+    PyObject *obj; /* owned; for ITEM_WEAK a weakref */
+    Py_hash_t hash;
+    enum { ITEM_EQUAL, ITEM_IS, ITEM_WEAK } how;
+    int node; /* where the value found goes, or -1 */
+} TdItem;
+
+typedef struct {
+    int count;
+    TdItem items[];
+} TdItems;
+
+struct TdBind;
+
+typedef struct {
+    TdOp op;
+    int node;
+    int base;          /* the node a fetch reads from; the other node of CHECK_SAME */
+    int check;         /* which of the caller's checks this is; -1: a fetch */
+    Py_ssize_t number; /* slot, position or length */
+    PyObject *obj;     /* owned */
+    union {
+        TdItems *items;
+        TdTensorMeta *tensor;
+        TdState *state;
+        int *nodes; /* `number` of them */
+        struct TdBind *bind;
+    } u;
+} TdStep;
+
+typedef struct {
+    int count, room;
+    TdStep *steps;
+} TdSteps;
+
+typedef struct TdBind {
+    PyObject *box; /* raw: the dict or class last seen */
+    uint64_t tag;  /* its tag then; 0: none */
+    TdItems *keys;
+    TdSteps checks; /* what holds as long as the tag does */
+} TdBind;
+
+typedef struct {
+    PyObject_HEAD
+    int n_nodes, n_bound, n_temps;
+    int n_slots;        /* fast locals that are arguments */
+    PyObject **values;  /* raw, one for each node; constants owned through `nodes` */
+    int *bound;         /* nodes whose values the code is given */
+    TdSteps steps;      /* in order: fetches, witnesses, checks */
+    TdSteps late;       /* checks of several nodes */
+    int failed_node;    /* where the last check that failed did, for messages */
+    int failed_check;
+    PyObject *spec;     /* (nodes, checks, bound) as given, for describe() */
+    PyObject *guards;   /* what Python wants to remember with it */
+    PyCodeObject *code;
+} TdProgram;
+
+/* guards_build.c */
+int td_program_build(TdProgram *program, PyObject *nodes, PyObject *checks, PyObject *bound);
+
+/* guards_steps.c: NULL or -1 with an error set when it cannot */
+TdStep *td_step_add(TdSteps *steps, TdOp op, int node);
+TdItems *td_items_new(int count);
+TdItems *td_items_from(PyObject *tuple);
+int td_item_set(TdItem *item, PyObject *obj, int node);
+void td_steps_clear(TdSteps *steps);
+int td_steps_visit(TdSteps *steps, visitproc visit, void *arg);
+
+/* guards_run.c: 1 holds, 0 does not, -1 error */
+int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
+                   PyObject *closure, PyObject **bound);
+
+/* guards_match.c: none of these runs Python code or sets an error */
+int td_is_constant(PyObject *obj);
+int td_constant_equal(PyObject *constant, PyObject *obj); /* same exact types all through, and equal; floats by bits */
+int td_item_is(const TdItem *item, PyObject *obj);
+PyObject *td_dict_find(PyObject *dict, const TdItem *key); /* borrowed, or NULL */
+int td_dict_keys_are(PyObject *dict, const TdItems *keys); /* in order of insertion */
+int td_ordered_keys_are(PyObject *dict, const TdItems *keys);
+int td_set_is(PyObject *set, const TdItems *items);
+Py_ssize_t td_length(PyObject *obj); /* -1: nothing we can measure */
+PyObject *td_item_at(PyObject *obj, Py_ssize_t index); /* borrowed, or NULL */
+int td_attr_unbound(PyObject *obj, PyObject *name);
+/* A C attribute (slot, member, getset) of the object: borrowed, or a new reference also put in *temp; or NULL. */
+PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
+
+extern PyTypeObject *td_deque_type;
+
+#endif

@@ -1,0 +1,230 @@
+/* Checking: one pass over the steps, in which no Python code runs. */
+#include "guards.h"
+#include <alloca.h>
+
+typedef struct {
+    PyObject *const *slots;
+    PyObject *globals, *builtins, *closure;
+    PyObject **temps; /* objects made for this check alone */
+    int n_temps;
+} Frame;
+
+static int distinct(TdProgram *program, const TdStep *step)
+{
+    PyObject **values = program->values;
+    const int *nodes = step->u.nodes;
+    Py_ssize_t count = step->number;
+    if (count <= 16) {
+        for (Py_ssize_t i = 1; i < count; i++)
+            for (Py_ssize_t j = 0; j < i; j++)
+                if (values[nodes[i]] == values[nodes[j]])
+                    return 0;
+        return 1;
+    }
+    /* Open addressing in a table at least twice as large. */
+    size_t size = 64;
+    while (size < (size_t)count * 2)
+        size *= 2;
+    PyObject **table = PyMem_Calloc(size, sizeof(PyObject *));
+    int answer = table != NULL;
+    for (Py_ssize_t i = 0; answer && i < count; i++) {
+        PyObject *value = values[nodes[i]];
+        size_t at = ((uintptr_t)value >> 4) * 0x9E3779B97F4A7C15ull >> 20 & (size - 1);
+        while (table[at] != NULL && table[at] != value)
+            at = (at + 1) & (size - 1);
+        answer = table[at] == NULL;
+        table[at] = value;
+    }
+    PyMem_Free(table);
+    return answer;
+}
+
+static int apart(TdProgram *program, const TdStep *step)
+{
+    PyObject **tensors = PyMem_Malloc((step->number + 1) * sizeof(PyObject *));
+    if (tensors == NULL)
+        return 0;
+    for (Py_ssize_t i = 0; i < step->number; i++)
+        tensors[i] = program->values[step->u.nodes[i]];
+    int answer = td_tensors_apart(tensors, step->number);
+    PyMem_Free(tensors);
+    return answer;
+}
+
+/* One check; fetches and witnesses are not for here. */
+static inline int holds(TdProgram *program, const TdStep *step)
+{
+    PyObject *value = step->node < 0 ? NULL : program->values[step->node];
+    switch (step->op) {
+    case CHECK_STATE:
+        return td_state_holds(step->u.state);
+    case CHECK_TYPE:
+        return (PyObject *)Py_TYPE(value) == step->obj;
+    case CHECK_IS:
+        return value == step->obj;
+    case CHECK_IS_WEAK:
+        return value == td_weak_target(step->obj);
+    case CHECK_CODE:
+        return PyFunction_Check(value) && PyFunction_GET_CODE(value) == step->obj;
+    case CHECK_EQUAL:
+        return td_constant_equal(step->obj, value);
+    case CHECK_TENSOR:
+        return td_tensor_matches(step->u.tensor, value);
+    case CHECK_LENGTH:
+        return td_length(value) == step->number;
+    case CHECK_SET:
+        return td_set_is(value, step->u.items);
+    case CHECK_UNBOUND_CELL:
+        return PyCell_Check(value) && PyCell_GET(value) == NULL;
+    case CHECK_UNBOUND_ATTR:
+        return td_attr_unbound(value, step->obj);
+    case CHECK_KEYS:
+        return PyODict_Check(value) || td_dict_keys_are(value, step->u.items);
+    case CHECK_ORDER:
+        return !PyODict_Check(value) || td_ordered_keys_are(value, step->u.items);
+    case CHECK_HAS_KEY:
+        return td_dict_find(value, step->u.items->items) != NULL;
+    case CHECK_NO_KEY:
+        return td_dict_find(value, step->u.items->items) == NULL;
+    case CHECK_LOOKUP:
+        return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == step->obj;
+    case CHECK_LOOKUP_WEAK:
+        return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == td_weak_target(step->obj);
+    case CHECK_LOOKUP_ABSENT:
+        return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == NULL;
+    case CHECK_SAME:
+        return value == program->values[step->base];
+    case CHECK_DISTINCT:
+        return distinct(program, step);
+    case CHECK_APART:
+        return apart(program, step);
+    default:
+        return 0;
+    }
+}
+
+static int failed(TdProgram *program, const TdStep *step)
+{
+    program->failed_node = step->node;
+    program->failed_check = step->check;
+    return 0;
+}
+
+/* The witness moved, or there is none: look every key up again, and see that all that rests on it still holds. */
+static int rebind(TdProgram *program, const TdStep *step, PyObject *box)
+{
+    TdBind *bind = step->u.bind;
+    int of_class = step->op == STEP_BIND_CLASS;
+    bind->box = NULL;
+    for (int i = 0; i < bind->keys->count; i++) {
+        const TdItem *key = &bind->keys->items[i];
+        PyObject *value = of_class ? _PyType_Lookup((PyTypeObject *)box, key->obj) : td_dict_find(box, key);
+        if (value == NULL) {
+            program->failed_node = key->node;
+            program->failed_check = -1;
+            return 0;
+        }
+        program->values[key->node] = value;
+    }
+    for (int i = 0; i < bind->checks.count; i++)
+        if (!holds(program, &bind->checks.steps[i]))
+            return failed(program, &bind->checks.steps[i]);
+    bind->tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
+    bind->box = bind->tag != 0 ? box : NULL;
+    return 1;
+}
+
+static inline PyObject *instance_dict(PyObject *obj)
+{
+    PyObject *dict = td_instance_dict(obj);
+    if (TD_UNLIKELY(dict == NULL)) {
+        int was_on = td_gc_pause();
+        dict = PyObject_GenericGetDict(obj, NULL);
+        td_gc_resume(was_on);
+        if (dict == NULL)
+            PyErr_Clear();
+        Py_XDECREF(dict); /* the instance has it now */
+    }
+    return dict;
+}
+
+static inline PyObject *fetch(const TdStep *step, PyObject *base, Frame *frame)
+{
+    switch (step->op) {
+    case STEP_LOCAL:
+        return frame->slots[step->number];
+    case STEP_GLOBALS:
+        return frame->globals;
+    case STEP_BUILTINS:
+        return frame->builtins;
+    case STEP_CLOSURE:
+        return frame->closure == NULL ? NULL : PyTuple_GET_ITEM(frame->closure, step->number);
+    case STEP_DICT:
+        return instance_dict(base);
+    case STEP_ITEM:
+        return td_item_at(base, step->number);
+    case STEP_ATTR:
+        return td_attr(base, step->obj, &frame->temps[frame->n_temps++]);
+    case STEP_CONTENTS:
+        return PyCell_Check(base) ? PyCell_GET(base) : NULL;
+    default: /* STEP_TYPE */
+        return (PyObject *)Py_TYPE(base);
+    }
+}
+
+static int walk(TdProgram *program, Frame *frame)
+{
+    PyObject **values = program->values;
+    const TdStep *step = program->steps.steps, *end = step + program->steps.count;
+    for (; step < end; step++) {
+        if (step->op < STEP_BIND_DICT) {
+            PyObject *value = fetch(step, step->base < 0 ? NULL : values[step->base], frame);
+            if (value == NULL)
+                return failed(program, step);
+            values[step->node] = value;
+        }
+        else if (step->op > STEP_BIND_CLASS) {
+            if (!holds(program, step))
+                return failed(program, step);
+        }
+        else {
+            PyObject *box = values[step->node];
+            const TdBind *bind = step->u.bind;
+            int of_class = step->op == STEP_BIND_CLASS;
+            if (of_class ? !PyType_Check(box) : !PyDict_Check(box))
+                return failed(program, step);
+            uint64_t tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
+            if (TD_UNLIKELY(box != bind->box || tag != bind->tag) && !rebind(program, step, box))
+                return 0;
+        }
+    }
+    for (int i = 0; i < program->late.count; i++)
+        if (!holds(program, &program->late.steps[i]))
+            return failed(program, &program->late.steps[i]);
+    return 1;
+}
+
+static PyObject *collect(TdProgram *program)
+{
+    int was_on = td_gc_pause();
+    PyObject *bound = PyTuple_New(program->n_bound);
+    td_gc_resume(was_on);
+    for (int i = 0; bound != NULL && i < program->n_bound; i++)
+        PyTuple_SET_ITEM(bound, i, Py_NewRef(program->values[program->bound[i]]));
+    return bound;
+}
+
+int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
+                   PyObject *closure, PyObject **bound)
+{
+    Frame frame = {slots, globals, builtins, closure, NULL, 0};
+    if (program->n_temps > 0)
+        frame.temps = memset(alloca(program->n_temps * sizeof(PyObject *)), 0, program->n_temps * sizeof(PyObject *));
+    *bound = NULL;
+    int answer = walk(program, &frame);
+    if (answer && program->n_bound > 0 && (*bound = collect(program)) == NULL)
+        answer = -1;
+    for (int i = 0; i < frame.n_temps; i++)
+        Py_XDECREF(frame.temps[i]);
+    return answer;
+}

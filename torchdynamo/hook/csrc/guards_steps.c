@@ -1,0 +1,120 @@
+/* Lists of steps and of items: making, freeing and visiting what they own. */
+#include "guards.h"
+
+/* ---- Lists of steps ---------------------------------------------------------------------------------------------- */
+
+TdStep *td_step_add(TdSteps *steps, TdOp op, int node)
+{
+    if (steps->count == steps->room) {
+        int room = steps->room ? 2 * steps->room : 4;
+        TdStep *grown = PyMem_Realloc(steps->steps, room * sizeof(TdStep));
+        if (grown == NULL) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        steps->steps = grown;
+        steps->room = room;
+    }
+    TdStep *step = &steps->steps[steps->count++];
+    memset(step, 0, sizeof(TdStep));
+    step->op = op;
+    step->node = node;
+    step->base = step->check = -1;
+    return step;
+}
+
+static void items_free(TdItems *items)
+{
+    for (int i = 0; items != NULL && i < items->count; i++)
+        Py_CLEAR(items->items[i].obj);
+    PyMem_Free(items);
+}
+
+void td_steps_clear(TdSteps *steps)
+{
+    for (int i = 0; i < steps->count; i++) {
+        TdStep *step = &steps->steps[i];
+        Py_CLEAR(step->obj);
+        if (step->op == CHECK_TENSOR)
+            td_tensor_meta_free(step->u.tensor);
+        else if (step->op == CHECK_STATE)
+            td_state_free(step->u.state);
+        else if (step->op == STEP_BIND_DICT || step->op == STEP_BIND_CLASS) {
+            if (step->u.bind != NULL) {
+                items_free(step->u.bind->keys);
+                td_steps_clear(&step->u.bind->checks);
+            }
+            PyMem_Free(step->u.bind);
+        }
+        else if (step->op == CHECK_DISTINCT || step->op == CHECK_APART)
+            PyMem_Free(step->u.nodes);
+        else
+            items_free(step->u.items);
+    }
+    PyMem_Free(steps->steps);
+    memset(steps, 0, sizeof(TdSteps));
+}
+
+static int items_visit(TdItems *items, visitproc visit, void *arg)
+{
+    for (int i = 0; items != NULL && i < items->count; i++)
+        Py_VISIT(items->items[i].obj);
+    return 0;
+}
+
+static int has_items(TdOp op) { return op >= CHECK_SET && op != CHECK_SAME && op != CHECK_DISTINCT && op != CHECK_APART; }
+
+int td_steps_visit(TdSteps *steps, visitproc visit, void *arg)
+{
+    int stop = 0;
+    for (int i = 0; i < steps->count && !stop; i++) {
+        TdStep *step = &steps->steps[i];
+        Py_VISIT(step->obj);
+        if (step->op == STEP_BIND_DICT || step->op == STEP_BIND_CLASS) {
+            stop = step->u.bind == NULL ? 0 : items_visit(step->u.bind->keys, visit, arg);
+            if (!stop && step->u.bind != NULL)
+                stop = td_steps_visit(&step->u.bind->checks, visit, arg);
+        }
+        else if (has_items(step->op))
+            stop = items_visit(step->u.items, visit, arg);
+    }
+    return stop;
+}
+
+/* ---- Items ------------------------------------------------------------------------------------------------------- */
+
+TdItems *td_items_new(int count)
+{
+    TdItems *items = PyMem_Calloc(1, sizeof(TdItems) + count * sizeof(TdItem));
+    if (items == NULL)
+        PyErr_NoMemory();
+    else
+        items->count = count;
+    return items;
+}
+
+/* A constant is found by equality, a weakref's object and all else by identity. */
+int td_item_set(TdItem *item, PyObject *obj, int node)
+{
+    item->node = node;
+    item->how = td_is_constant(obj) ? ITEM_EQUAL : PyWeakref_CheckRefExact(obj) ? ITEM_WEAK : ITEM_IS;
+    if (item->how == ITEM_EQUAL && (item->hash = PyObject_Hash(obj)) == -1)
+        return -1;
+    item->obj = Py_NewRef(obj);
+    return 0;
+}
+
+TdItems *td_items_from(PyObject *tuple)
+{
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of keys or elements");
+        return NULL;
+    }
+    TdItems *items = td_items_new((int)PyTuple_GET_SIZE(tuple));
+    for (int i = 0; items != NULL && i < items->count; i++)
+        if (td_item_set(&items->items[i], PyTuple_GET_ITEM(tuple, i), -1) < 0) {
+            items_free(items);
+            return NULL;
+        }
+    return items;
+}

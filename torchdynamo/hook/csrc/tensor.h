@@ -1,0 +1,59 @@
+/* What tensor.cpp does for the guards, in plain C: nothing of torch shows here. */
+#ifndef TORCHDYNAMO_TENSOR_H
+#define TORCHDYNAMO_TENSOR_H
+#include "native.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct TdTensorMeta TdTensorMeta;
+typedef struct TdState TdState;
+
+#ifndef TD_HOOK_ONLY
+
+/* From the tuple `_native.tensor_meta(t)` gives (None in sizes or strides: any). NULL with an error set if it is none. */
+TdTensorMeta *td_tensor_meta_new(PyObject *spec);
+void td_tensor_meta_free(TdTensorMeta *meta);
+int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj);
+
+/* From (bytes, modes) as `_native.global_state()` gives. */
+TdState *td_state_new(PyObject *spec);
+void td_state_free(TdState *state);
+int td_state_holds(const TdState *state);
+
+int td_is_tensor(PyObject *obj);
+/* A tensor's C attribute: a new reference, or NULL (no error set) where there is none that can be read safely. */
+PyObject *td_tensor_attr(PyObject *tensor, PyObject *name);
+/* 1 when the first, which is written to, shares no byte of storage with the others. */
+int td_tensors_apart(PyObject *const *tensors, Py_ssize_t count);
+/* torch.device, whose objects are equal by value; comparing two runs no Python. */
+int td_is_device(PyObject *obj);
+
+#else /* built without torch: no tensors exist */
+
+static inline TdTensorMeta *td_tensor_meta_new(PyObject *spec)
+{
+    PyErr_SetString(PyExc_RuntimeError, "built without torch");
+    return NULL;
+}
+static inline void td_tensor_meta_free(TdTensorMeta *meta) {}
+static inline int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return 0; }
+static inline TdState *td_state_new(PyObject *spec)
+{
+    PyErr_SetString(PyExc_RuntimeError, "built without torch");
+    return NULL;
+}
+static inline void td_state_free(TdState *state) {}
+static inline int td_state_holds(const TdState *state) { return 0; }
+static inline int td_is_tensor(PyObject *obj) { return 0; }
+static inline PyObject *td_tensor_attr(PyObject *tensor, PyObject *name) { return NULL; }
+static inline int td_tensors_apart(PyObject *const *tensors, Py_ssize_t count) { return 0; }
+static inline int td_is_device(PyObject *obj) { return 0; }
+
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif
