@@ -20,7 +20,7 @@ import torch
 from following import check
 
 # Each function says things the long way on purpose: what is written here is what is captured.
-# ruff: noqa: B010, B012, SIM102, C406, C408, C416, PIE800, PIE804, PLE0643, RUF017, RUF005, UP030, UP031, RET504
+# ruff: noqa: B010, B012, C406, C408, C416, PIE800, PIE804, PLE0643, RUF017, UP030, UP031, RET504
 
 X = torch.arange(4.0)
 CASES: list[Any] = []

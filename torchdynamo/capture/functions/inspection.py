@@ -11,9 +11,10 @@ from torchdynamo.capture import call as calls
 from torchdynamo.capture.attributes import class_lookup
 from torchdynamo.capture.model import function, models, polyfill
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.mapping import lookup
 from torchdynamo.capture.value import TRUE, Known, Object, Value
-from torchdynamo.capture.wrap import class_source, constant
+from torchdynamo.capture.wrap import constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -125,8 +126,9 @@ def subclasses(vm: Machine, cls: Value) -> Value:
     """Classes that exist now; a new one is a new fact."""
     real: type = vm.known(cls, "class")
     found = type.__subclasses__(real)
-    vm.guard(class_source(real), "SUBCLASSES", tuple(found))
-    return constant(vm, found)
+    asked = Source("call", Source("pinned", None, Pinned(real.__subclasses__)), ())
+    vm.guard(asked, "LENGTH", len(found))
+    return vm.new(list, [wrap(vm, one, Source("item", asked, at)) for at, one in enumerate(found)])
 
 
 @models(type, "__call__")
