@@ -370,7 +370,8 @@ def copies(x, d):
     deep["b"].x = 7
     other = copy.copy(d["b"])
     other.x = 1
-    return shallow, deep, other, copy.copy([1, x])
+    kinds = {"s": {1, 2}, "o": OrderedDict(k=[1]), "d": defaultdict(list, a=[2])}
+    return shallow, deep, other, copy.copy([1, x]), copy.deepcopy(kinds), copy.copy({1})
 
 
 # -- contexts and exceptions -----------------------------------------------------------------------------------------
@@ -647,6 +648,14 @@ def containers(x):
         [1, 2, 3][::-1],
         collections.ChainMap({"a": 1}, {"b": x})["b"],
     )
+
+
+@case(X, types.SimpleNamespace(a=1))
+def namespaces(x, given):
+    given.b = x
+    made = types.SimpleNamespace(a=given.a, b=x)
+    made.c = 3
+    return made.a + made.c, made.b + 1, made, os.path.join("a", "b"), frozenset([1, 2]) | {3}, {3} | frozenset([1])
 
 
 @pytest.mark.parametrize(("fn", "args"), CASES)

@@ -89,7 +89,9 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
 
 def is_foreign(value: Value) -> bool:
     """An object that the operators of Python's own numbers and strings leave to its class."""
-    return value.__class__ is Object and not any(base in PURE_TYPES for base in value.pytype.__mro__)
+    return value.__class__ is Object and all(
+        base.__flags__ & model.HEAP_TYPE or base in (object, list, dict) for base in value.pytype.__mro__
+    )
 
 
 def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import copyreg
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.attributes import HEAP_TYPE, class_lookup
-from torchdynamo.capture.model import enters, function, models
+from torchdynamo.capture.model import enters, for_type, function, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value
@@ -48,6 +49,34 @@ def namedtuple(vm: Machine, *args: Value, **kwargs: Value) -> Value:
         raise vm.error(type(error), *error.args) from None
 
 
+@function(os.fspath)
+def fspath(vm: Machine, path: Value) -> Value:
+    """A string is its own path."""
+    if issubclass(path.pytype, (str, bytes)):
+        return path
+    return vm.special(path, "__fspath__")
+
+
+def reduce_set(vm: Machine, self: Object) -> Value:
+    """How copy.deepcopy takes these containers apart."""
+    if self.pytype is not set:
+        raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
+    return vm.make_tuple([Known(self.pytype), vm.make_tuple([vm.new(list, list(vm.iterate(self)))]), NONE])
+
+
+def reduce_dict(vm: Machine, self: Object) -> Value:
+    if self.pytype not in (collections.OrderedDict, collections.defaultdict):
+        raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
+    given = [vm.getattr(self, "default_factory")] if self.pytype is collections.defaultdict else []
+    items = vm.iterator(vm.call_method(self, "items"))
+    return vm.make_tuple([Known(self.pytype), vm.make_tuple(given), NONE, NONE, items])
+
+
+TAKEN_APART: dict[type, Any] = {
+    set: reduce_set,
+    collections.OrderedDict: reduce_dict,
+    collections.defaultdict: reduce_dict,
+}
 PICKLING = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
@@ -55,6 +84,9 @@ PICKLING = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
     """How copy.copy takes a plain object apart: its class, and its `__dict__`."""
     cls = self.pytype
+    row = for_type(TAKEN_APART, cls)
+    if row is not None:
+        return row(vm, self)
     plain = all(base.__flags__ & HEAP_TYPE and "__slots__" not in base.__dict__ for base in cls.__mro__[:-1])
     own = [
         name

@@ -7,8 +7,8 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture import attributes
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import function, models
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value, boolean
@@ -145,3 +145,23 @@ def exc_info(vm: Machine) -> Value:
 @models(BaseException, ".__context__")
 def exception_context(vm: Machine, self: Object) -> Value:
     raise Break("unsupported attribute", name="__context__", type=self.pytype.__name__)
+
+
+@models(types.SimpleNamespace, "__new__")
+def namespace_new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    return vm.new(cls.obj)
+
+
+@models(types.SimpleNamespace, "__init__")
+def namespace_init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    if args:
+        raise Break("unsupported type", type="SimpleNamespace")
+    vm.entity(self).attrs.update(kwargs)
+    return NONE
+
+
+@rebuilds(types.SimpleNamespace)
+def rebuild_namespace(emit: Emitter, entity: Entity) -> None:
+    emit.function(types.SimpleNamespace.__new__)
+    emit.const(entity.pytype)
+    emit.op("CALL", (1, ()))
