@@ -197,14 +197,19 @@ def flags(x):
 
 
 @case(X)
+def flag_of_a_module(x):
+    return x + 1 if torch.backends.cudnn.allow_tf32 else x - 1
+
+
+@case(X)
 def backends(x):
     with torch.backends.cudnn.flags(enabled=False):
         return x + torch.backends.cudnn.enabled
 
 
 @case(X, breaks="builtin with effects")
-def seeds(x):
-    torch.manual_seed(0)
+def default_dtype(x):
+    torch.set_default_dtype(torch.float64)
     return x + 1
 
 
@@ -261,8 +266,12 @@ def tree_mapped(x):
 
 @case(X)
 def device_context(x):
-    with torch.device("cpu"):
-        return torch.ones(4) + x
+    with torch.device("meta"):
+        y = torch.ones(4)
+        with torch.device("cpu"):
+            z = torch.zeros(4) + x + torch.arange(4)
+        w = torch.full((2,), 3.0), torch.ones(2, device="cpu")
+    return z, y.device, w[0].device, w[1], torch.ones(2).device
 
 
 @case(X, breaks="unknown call")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from torch.utils._device import _device_constructors
 
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Symbol, Value
@@ -28,6 +29,8 @@ EMPTY: dict[str, Any] = {}
 
 def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Put an operator into the graph, and give its result."""
+    if vm.devices:
+        kwargs = on_device(vm, target, kwargs)
     node_args = tuple([to_node(vm, arg) for arg in args])
     node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
     node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
@@ -38,6 +41,14 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
                 return arg
             vm.fakes[id(arg.fake)] = arg  # type: ignore[assignment,union-attr]
     return from_example(vm, node, example)
+
+
+def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, Value]:
+    """`with torch.device(d):` functions that make tensors and are given no device make them on `d`."""
+    given = kwargs.get("device", NONE)
+    if target in _device_constructors() and given.__class__ is Known and given.obj is None:
+        return {**kwargs, "device": Known(vm.devices[-1])}
+    return kwargs
 
 
 def to_node(vm: Machine, value: Value) -> Any:

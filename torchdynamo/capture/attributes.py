@@ -232,6 +232,11 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
             if name in own:
                 return wrap(vm, own[name], instance_attr(source, name))
             vm.guard(Source("dict", source), "NO_KEY", name)
+    written = class_lookup(cls, name)
+    if type(written) in PLAIN_METHODS:
+        return vm.bound_method(obj, Known(written), name)
+    if type(written) is property and written.fget is not None:
+        return vm.call(Known(written.fget), [obj], {})
     try:
         found = getattr(real, name)
     except AttributeError as error:
@@ -251,13 +256,23 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if source is None or sys.modules.get(module.__name__) is module:
         source = Source("module", None, module.__name__)
     own = module.__dict__
+    found = class_lookup(type(module), name)
+    if is_written(found) and hasattr(type(found), "__set__"):
+        return describe(vm, Known(module, source), type(module), name, found)
     if name in own:
         return wrap(vm, own[name], instance_attr(source, name))
     vm.guard(Source("dict", source), "NO_KEY", name)
+    if is_written(found):
+        return describe(vm, Known(module, source), type(module), name, found)
     try:
         return constant(vm, getattr(module, name))
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None
+
+
+def is_written(found: Any) -> bool:
+    """A method or descriptor somebody wrote in Python: subclasses of the module type have them (torch.backends)."""
+    return type(found) is types.FunctionType or type(class_lookup(type(found), "__get__")) is types.FunctionType
 
 
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:

@@ -71,6 +71,7 @@ class Machine(Trace):
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
         self.path: list[int] = []
+        self.devices: list[torch.device] = []  # `with torch.device(...)` the frame is in
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.entry_state: dict[Any, tuple[Any, ...]] = {}
         self.exit_state: dict[Any, tuple[Any, ...]] = {}

@@ -1,0 +1,34 @@
+"""torch.device as a context. What it does to the functions that make tensors is in arguments.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from torchdynamo.capture.model import models
+from torchdynamo.capture.value import NONE, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+ENTER = torch.device.__enter__  # type: ignore[attr-defined]
+
+
+@models(torch.device, "__enter__")
+def enter(vm: Machine, self: Value) -> Value:
+    """Open from here on; a break inside leaves it open for real."""
+    device = vm.known(self, "device")
+    vm.devices.append(device)
+    key = ENTER, len(vm.devices)
+    vm.entry_state[key] = ()
+    vm.exit_state[key] = (device,)
+    return self
+
+
+@models(torch.device, "__exit__")
+def leave(vm: Machine, self: Value, *error: Value) -> Value:
+    key = ENTER, len(vm.devices)
+    vm.devices.pop()
+    del vm.entry_state[key], vm.exit_state[key]
+    return NONE
