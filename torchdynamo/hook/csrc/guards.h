@@ -21,6 +21,7 @@ typedef enum {
     STEP_ATTR,
     STEP_CONTENTS,
     STEP_TYPE,
+    STEP_CALL,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
     STEP_BIND_CLASS,
@@ -137,6 +138,7 @@ PyObject *td_item_at(PyObject *obj, Py_ssize_t index); /* borrowed, or NULL */
 int td_attr_unbound(PyObject *obj, PyObject *name);
 /* A C attribute (slot, member, getset) of the object: borrowed, or a new reference also put in *temp; or NULL. */
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
+PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);
 
 extern PyTypeObject *td_deque_type;
 

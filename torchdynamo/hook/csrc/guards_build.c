@@ -1,7 +1,7 @@
 /* From lists of nodes and checks to steps: names become slots, dicts and classes become witnesses. */
 #include "guards.h"
 
-static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type"};
+static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call"};
 
 static const struct {
     const char *name;
@@ -106,6 +106,12 @@ static int add_fetch(Builder *b, int node, const char *how, PyObject *arg)
         Py_INCREF(arg);
         PyUnicode_InternInPlace(&arg);
         step->obj = arg;
+        b->program->n_temps++;
+    }
+    if (op == STEP_CALL) {
+        if (!PyTuple_CheckExact(arg))
+            return fault("not a tuple of arguments", arg);
+        step->obj = Py_NewRef(arg);
         b->program->n_temps++;
     }
     return 0;

@@ -226,6 +226,19 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
     return NULL;
 }
 
+/* Only what is written in C and does nothing but look: a weak reference, or a builtin that reads a flag. */
+PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
+{
+    if (!PyWeakref_CheckRefExact(fn) && !PyCFunction_Check(fn))
+        return NULL;
+    int was_on = td_gc_pause();
+    *temp = PyObject_Call(fn, args, NULL);
+    td_gc_resume(was_on);
+    if (*temp == NULL)
+        PyErr_Clear();
+    return *temp;
+}
+
 int td_attr_unbound(PyObject *obj, PyObject *name)
 {
     PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);

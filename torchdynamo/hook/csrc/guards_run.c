@@ -167,6 +167,8 @@ static inline PyObject *fetch(const TdStep *step, PyObject *base, Frame *frame)
         return td_attr(base, step->obj, &frame->temps[frame->n_temps++]);
     case STEP_CONTENTS:
         return PyCell_Check(base) ? PyCell_GET(base) : NULL;
+    case STEP_CALL:
+        return td_call(base, step->obj, &frame->temps[frame->n_temps++]);
     default: /* STEP_TYPE */
         return (PyObject *)Py_TYPE(base);
     }
