@@ -67,7 +67,7 @@ def compiler_for(backend: Any, **settings: Any) -> Compiler:
         return Compiler(backend, **settings)
     if found is None:
         found = _loose[key] = Compiler(backend, **settings)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def reset() -> None:

@@ -54,7 +54,7 @@ class RandomState:
 
     def __init__(self) -> None:
         self.cpu = torch.get_rng_state()
-        self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
     def restore(self) -> None:
         """Set them back."""

@@ -37,7 +37,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
     vm.ops += 1
     for arg in (*args, *kwargs.values()):
         if arg.__class__ is Graphed:
-            if arg.fake is example:  # type: ignore[union-attr]
+            if arg.fake is example:
                 return arg
             vm.fakes[id(arg.fake)] = arg  # type: ignore[assignment,union-attr]
     return from_example(vm, node, example)
@@ -120,14 +120,14 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
 def concretely(vm: Machine, value: Value) -> Any:
     """The value as a Python object: a constant, or a container of constants (a copy: for reading only)."""
     if value.__class__ is Known:
-        return value.obj  # type: ignore[union-attr]
+        return value.obj
     if value.__class__ is Object:
         cls = value.pytype
         maker = COPIES.get(cls)
         if maker is not None:
             return maker(vm, value)
         if issubclass(cls, BaseException):
-            return cls(*(concretely(vm, item) for item in vm.entity(value).items or ()))  # type: ignore[arg-type]
+            return cls(*(concretely(vm, item) for item in vm.entity(value).items or ()))
         if issubclass(cls, tuple):
             items = [concretely(vm, item) for item in vm.iterate(value)]
             return cls(items) if cls.__new__ is tuple.__new__ else cls(*items)

@@ -62,7 +62,7 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     cls = obj.pytype
     own = model.find_slot(cls, "__getattribute__")
     if own[0] == "model":
-        return own[1](vm, obj, name)  # type: ignore[no-any-return]
+        return own[1](vm, obj, name)
     if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
         return vm.call(
             Known(own[1][1], Source("class_attr", class_source(cls), "__getattribute__")), [obj, Known(name)], {}
@@ -72,7 +72,7 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
         return value
     fallback = model.find_slot(cls, "__getattr__")
     if fallback[0] == "model":
-        return fallback[1](vm, obj, name)  # type: ignore[no-any-return]
+        return fallback[1](vm, obj, name)
     if fallback[0] == "python":
         guarded_lookup(vm, cls, "__getattr__")
         return vm.call(
@@ -328,7 +328,7 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
         guarded_lookup(vm, cls, "__setattr__")
         vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__setattr__")), [obj, Known(name), value], {})
     else:
-        generic_setattr(vm, obj, name, value)  # type: ignore[arg-type]
+        generic_setattr(vm, obj, name, value)
 
 
 def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
@@ -375,7 +375,7 @@ def delattr_(vm: Machine, obj: Value, name: str) -> None:
     if own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
         vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})
     else:
-        generic_setattr(vm, obj, name, ABSENT)  # type: ignore[arg-type]
+        generic_setattr(vm, obj, name, ABSENT)
 
 
 def has_attribute(vm: Machine, obj: Value, name: str) -> Value | None:

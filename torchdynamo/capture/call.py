@@ -27,9 +27,9 @@ DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Cl
 def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`fn(*args, **kwargs)`."""
     if fn.__class__ is Known:
-        return call_known(vm, fn, args, kwargs)  # type: ignore[arg-type]
+        return call_known(vm, fn, args, kwargs)
     if fn.__class__ is Object:
-        return call_object(vm, fn, args, kwargs)  # type: ignore[arg-type]
+        return call_object(vm, fn, args, kwargs)
     raise Break("unknown call", name=repr(fn))
 
 
@@ -94,7 +94,7 @@ def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Va
     cls = fn.pytype
     slot = model.find_slot(cls, "__call__")
     if slot[0] == "model":
-        return slot[1](vm, fn, *args, **kwargs)  # type: ignore[no-any-return]
+        return slot[1](vm, fn, *args, **kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
         found = guarded_lookup(vm, cls, "__call__")
         return call(vm, Known(found, Source("class_attr", class_source(cls), "__call__")), [fn, *args], kwargs)
@@ -112,7 +112,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
         return apply(vm, slot[1], obj, args, kwargs)
     if policy.is_tensor_method(obj):
         return vm.emit("call_method", name, args, kwargs)
-    if args[0].__class__ is Known and type(args[0].obj) in policy.PURE_TYPES:  # type: ignore[union-attr]
+    if args[0].__class__ is Known and type(args[0].obj) in policy.PURE_TYPES:
         return run_pure(vm, obj, args, kwargs)
     plain = vm.concrete(args[0]) if args[0].__class__ is Object and owner in policy.PURE_TYPES else None
     if plain is not None:

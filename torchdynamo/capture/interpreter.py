@@ -105,7 +105,7 @@ def run_until_raise(vm: Machine, frame: Frame) -> Value:
             if result is None:
                 pc += 1
             elif result is FINISHED:
-                return frame.result  # type: ignore[no-any-return]
+                return frame.result
             else:
                 pc = result
         else:

@@ -37,17 +37,17 @@ class Steps:
 def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     """The values `for item in value` would give, as the program goes on mutating what it iterates."""
     if value.__class__ is Known:
-        return known_items(vm, value)  # type: ignore[arg-type]
+        return known_items(vm, value)
     if value.__class__ is Graphed:
-        return tensor_items(vm, value)  # type: ignore[arg-type]
+        return tensor_items(vm, value)
     if value.__class__ is not Object:
         raise Break("unknown iterator", type=value.pytype.__name__)
     cls = value.pytype
-    entity = vm.entity(value)  # type: ignore[arg-type]
+    entity = vm.entity(value)
     if entity.items.__class__ is Steps:
-        return entity.items  # type: ignore[no-any-return]
+        return entity.items
     if cls is types.GeneratorType and entity.note is not None:
-        return vm.generator(value)  # type: ignore[arg-type]
+        return vm.generator(value)
     for base in cls.__mro__:
         row = model.ITERATE.get(base)
         if row is not None:
@@ -111,7 +111,7 @@ def from_getitem(vm: Machine, value: Value) -> Iterator[Value]:
 def iterator(vm: Machine, value: Value) -> Value:
     """`iter(value)` as a value: an iterator already is its own."""
     if value.__class__ is Object:
-        entity = vm.entity(value)  # type: ignore[arg-type]
+        entity = vm.entity(value)
         if entity.items.__class__ is Steps or value.pytype is types.GeneratorType:
             return value
         if model.for_type(model.ITERATE, value.pytype) is None:
@@ -141,11 +141,11 @@ def advance(vm: Machine, value: Value) -> Value | None:
     """`next(value)`, or None at the end."""
     if value.__class__ is not Object:
         raise Break("unknown iterator", type=value.pytype.__name__)
-    entity = vm.entity(value)  # type: ignore[arg-type]
+    entity = vm.entity(value)
     if entity.items.__class__ is Steps:
         return next(entity.items, None)
     if value.pytype is types.GeneratorType and entity.note is not None:
-        return next(vm.generator(value), None)  # type: ignore[arg-type]
+        return next(vm.generator(value), None)
     found = model.find_slot(value.pytype, "__next__")
     if found[0] == "python" and type(found[1][1]) is types.FunctionType:
         return next(from_next(vm, value), None)

@@ -150,7 +150,7 @@ class Machine(Trace):
             if type(found) not in attributes.PLAIN_METHODS:
                 return None
             attributes.guarded_lookup(self, cls, name)
-            if attributes.read_instance(self, self.entity(obj), name) is not None:  # type: ignore[arg-type]
+            if attributes.read_instance(self, self.entity(obj), name) is not None:
                 return None
             return Known(found, Source("class_attr", wrapping.class_source(cls), name))
         if obj.__class__ is Graphed or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
@@ -218,10 +218,10 @@ class Machine(Trace):
         """What stands for a value as a dictionary key: equal keys for equal values."""
         if value.__class__ is Known:
             try:
-                hash(value.obj)  # type: ignore[union-attr]
+                hash(value.obj)
             except TypeError as error:
                 raise self.error(TypeError, *error.args) from None
-            return value.obj  # type: ignore[union-attr]
+            return value.obj
         if value.__class__ is Graphed:
             return Ref(self.identity(value))
         if value.__class__ is Object:
@@ -241,10 +241,10 @@ class Machine(Trace):
     def identity(self, value: Value) -> Any:
         """What is the same exactly for the same object. Objects told apart by it must stay different ones."""
         if value.__class__ is Known:
-            obj = value.obj  # type: ignore[union-attr]
+            obj = value.obj
             return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)  # as `is` sees constants
         if value.__class__ is Graphed:
-            real = self.input_objects.get(value.node, MISSING)  # type: ignore[union-attr]
+            real = self.input_objects.get(value.node, MISSING)
         else:
             real = self.entity(value).real  # type: ignore[arg-type]
         if real is MISSING:
@@ -299,7 +299,7 @@ class Machine(Trace):
                     return None
                 value = entity.loaded["cell_contents"] = self.wrap(real, Source("contents", entity.source))
         if value.__class__ is Opaque:
-            value = entity.attrs["cell_contents"] = self.look(value)  # type: ignore[arg-type]
+            value = entity.attrs["cell_contents"] = self.look(value)
         return None if value is ABSENT else value
 
     def cell_set(self, cell: Object, value: Value) -> None:
@@ -333,7 +333,7 @@ class Machine(Trace):
         entity = self.entity(value)
         if entity.items is None:
             entity.items = iteration.Steps(self.resume(value), None)
-        return entity.items  # type: ignore[no-any-return]
+        return entity.items
 
     def resume(self, value: Object) -> Generator[Value, Value, None]:
         frame: Frame = self.entity(value).note
@@ -405,6 +405,6 @@ class Machine(Trace):
         module = sys.modules.get(full)
         if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
             raise Break("import in frame", name=full)
-        if names.__class__ is Known and not names.obj:  # type: ignore[union-attr]
+        if names.__class__ is Known and not names.obj:
             module = sys.modules[full.partition(".")[0]] if not level else module
         return Known(module, Source("module", None, module.__name__) if module.__name__ in sys.modules else None)

@@ -68,7 +68,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     cls = obj.pytype
     slot = model.find_slot(cls, name)
     if slot[0] == "model":
-        return slot[1](vm, obj, *args)  # type: ignore[no-any-return]
+        return slot[1](vm, obj, *args)
     if slot[0] == "missing" or slot[1][1] is None:
         return None
     found = slot[1][1]
@@ -106,7 +106,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         else:
             return vm.emit("call_function", fn, [a, b], {})
     if a.__class__ is Known and b.__class__ is Known:
-        return known_binary(vm, fn, a, b)  # type: ignore[arg-type]
+        return known_binary(vm, fn, a, b)
     if inplace:
         result = special(vm, a, inplace[1], b)
         if result is not None and not is_not_implemented(result):
@@ -136,7 +136,7 @@ def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known)
 
 
 def is_not_implemented(value: Value) -> bool:
-    return value.__class__ is Known and value.obj is NotImplemented  # type: ignore[union-attr]
+    return value.__class__ is Known and value.obj is NotImplemented
 
 
 def unary(vm: Machine, op: str, a: Value) -> Value:
@@ -170,20 +170,20 @@ def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
 def identical(vm: Machine, a: Value, b: Value) -> bool:
     """`a is b`."""
     if a.__class__ is Known and b.__class__ is Known:
-        return a.obj is b.obj or (  # type: ignore[union-attr]
-            type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj  # type: ignore[union-attr]
+        return a.obj is b.obj or (
+            type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj
         )
     if a.__class__ is Object and b.__class__ is Object:
-        if a.ref == b.ref:  # type: ignore[union-attr]
+        if a.ref == b.ref:
             return True
-        first, second = vm.entity(a).source, vm.entity(b).source  # type: ignore[arg-type]
+        first, second = vm.entity(a).source, vm.entity(b).source
         if first is not None and second is not None:
             vm.guard(first, "DISTINCT", (first, second))
         return False
     if a.__class__ is Graphed and b.__class__ is Graphed:
-        if a.fake is b.fake:  # type: ignore[union-attr]
+        if a.fake is b.fake:
             return True
-        if a.source is not None and b.source is not None:  # type: ignore[union-attr]
+        if a.source is not None and b.source is not None:
             vm.guard(a.source, "DISTINCT", (a.source, b.source))  # type: ignore[union-attr,arg-type]
         return False
     return False
@@ -192,7 +192,7 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
 def truth(vm: Machine, value: Value) -> bool:
     """`bool(value)`."""
     if value.__class__ is Known:
-        return bool(value.obj)  # type: ignore[union-attr]
+        return bool(value.obj)
     if value.__class__ in IN_GRAPH:
         raise Break("data-dependent branch", type="TensorVariable")
     answer = special(vm, value, "__bool__")
@@ -214,7 +214,7 @@ def length(vm: Machine, value: Value) -> Value:
 def contains(vm: Machine, box: Value, item: Value) -> bool:
     """`item in box`."""
     if box.__class__ is Known and item.__class__ is Known:
-        return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))  # type: ignore[arg-type]
+        return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))
     if box.__class__ is Graphed:
         raise Break("data-dependent branch", type="TensorVariable")
     answer = special(vm, box, "__contains__", item)
@@ -233,7 +233,7 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
     if box.__class__ in IN_GRAPH or (key.__class__ in IN_GRAPH and box.__class__ is not Object):
         return vm.emit("call_function", operator.getitem, [box, key], {})
     if box.__class__ is Known:
-        obj = box.obj  # type: ignore[union-attr]
+        obj = box.obj
         if isinstance(obj, type):
             return class_getitem(vm, obj, key)
         return vm.run_pure(operator.getitem, [box, key], {})

@@ -64,7 +64,7 @@ def exit_lines(capture: Capture) -> list[str]:
     leave = capture.exit
     if leave.__class__.__name__ == "Return":
         return [f"return {value_text(capture, leave.value)}"]  # type: ignore[union-attr]
-    lines = [f"break before instruction {leave.index}"]  # type: ignore[union-attr]
+    lines = [f"break before instruction {leave.index}"]
     lines += [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]  # type: ignore[union-attr]
     stack = ", ".join(value_text(capture, value) for value in leave.stack)  # type: ignore[union-attr]
     return [*lines, f"stack: {stack}"]

@@ -84,7 +84,7 @@ class Trace:
     def known(self, value: Value, what: str) -> Any:
         """The object of a value that has to be a constant here."""
         if value.__class__ is Known:
-            return value.obj  # type: ignore[union-attr]
+            return value.obj
         raise Break("unsupported argument", what=what, type=value.pytype.__name__)
 
 

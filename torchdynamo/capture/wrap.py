@@ -156,14 +156,14 @@ def constant(vm: Machine, obj: Any) -> Value:
 def as_object(vm: Machine, value: Value) -> Object:
     """The value as a reference into the heap."""
     if value.__class__ is Object:
-        return value  # type: ignore[return-value]
+        return value
     raise Break("unsupported type", type=value.pytype.__name__)
 
 
 def source_of(vm: Machine, value: Value) -> Source | None:
     """Where the value lived at entry, if it did."""
     if value.__class__ is Object:
-        return vm.entity(value).source  # type: ignore[arg-type]
+        return vm.entity(value).source
     return getattr(value, "source", None)
 
 

@@ -53,7 +53,7 @@ def draft(capture: Capture) -> Draft:
     continuations: list[CodeType] = []
     skipped: list[CodeType] = []
     if capture.exit.__class__ is BreakExit:
-        emit.position = decoded.instructions[capture.exit.index].position  # type: ignore[union-attr]
+        emit.position = decoded.instructions[capture.exit.index].position
     else:
         emit.position = None
     effects.root_cells(emit, capture)

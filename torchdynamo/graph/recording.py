@@ -78,7 +78,7 @@ def _effect(op: Any) -> _Effect | None:
 def _mode_class() -> type[FakeTensorMode]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    class RecordingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+    class RecordingMode(FakeTensorMode):
         record: Record
 
         def __torch_dispatch__(

@@ -79,7 +79,7 @@ class Recording:
         self.addresses = [inputs[i].data_ptr() for i in self.staying]
         device = self.inputs[0].device
         with torch.cuda.device(device), torch.no_grad():
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(_WARM_UPS):

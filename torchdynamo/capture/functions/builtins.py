@@ -35,14 +35,14 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
     if type(wanted) is tuple:
         return any(instance_of(vm, obj, one) for one in wanted)
     if obj.__class__ is Known and not isinstance(wanted, types.UnionType):
-        return isinstance(obj.obj, wanted)  # type: ignore[union-attr]
+        return isinstance(obj.obj, wanted)
     if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
         return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
     if obj.__class__ is Graphed:
-        return isinstance(obj.fake, wanted) if wanted is not torch.nn.Parameter else issubclass(obj.pytype, wanted)  # type: ignore[union-attr]
+        return isinstance(obj.fake, wanted) if wanted is not torch.nn.Parameter else issubclass(obj.pytype, wanted)
     check = attributes.class_lookup(type(wanted), "__instancecheck__")
     if type(check) is types.FunctionType and obj.__class__ is Object and not is_abc(type(wanted)):
-        real = vm.entity(obj).real  # type: ignore[arg-type]
+        real = vm.entity(obj).real
         if issubclass(type(wanted), type(torch.nn.Parameter)) or real is attributes.MISSING:
             return issubclass(obj.pytype, wanted)
         raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
@@ -127,7 +127,7 @@ for _name in ("locals", "globals", "dir"):
 @function(callable)
 def callable_(vm: Machine, obj: Value) -> Value:
     if obj.__class__ is Known:
-        return boolean(callable(obj.obj))  # type: ignore[union-attr]
+        return boolean(callable(obj.obj))
     return boolean(find_slot(obj.pytype, "__call__")[0] != "missing")
 
 
@@ -201,7 +201,7 @@ def mapped(vm: Machine, fn: Value, *iterables: Value) -> Iterator[Value]:
 
 def filtered(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
     source = vm.iterate(items)
-    plain = fn.__class__ is Known and fn.obj is None  # type: ignore[union-attr]
+    plain = fn.__class__ is Known and fn.obj is None
     return (item for item in source if vm.truth(item if plain else vm.call(fn, [item], {})))
 
 
@@ -249,7 +249,7 @@ def extreme(fn: Any, op: str) -> None:
             if default is not None:
                 return default
             raise vm.error(ValueError, f"{fn.__name__}() arg is an empty sequence")
-        plain = key.__class__ is Known and key.obj is None  # type: ignore[union-attr]
+        plain = key.__class__ is Known and key.obj is None
         best, best_key = values[0], values[0] if plain else vm.call(key, [values[0]], {})
         for item in values[1:]:
             each = item if plain else vm.call(key, [item], {})

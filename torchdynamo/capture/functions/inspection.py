@@ -100,7 +100,7 @@ def parameters(vm: Machine, fn: Value) -> list[tuple[str, Object]]:
 def defaults_of(vm: Machine, fn: Value, names: tuple[str, ...]) -> dict[str, Value]:
     given, named = vm.getattr(fn, "__defaults__"), vm.getattr(fn, "__kwdefaults__")
     found: dict[str, Value] = {}
-    if not (given.__class__ is Known and given.obj is None):  # type: ignore[union-attr]
+    if not (given.__class__ is Known and given.obj is None):
         values = list(vm.iterate(given))
         found.update(zip(names[len(names) - len(values) :], values))
     if named.__class__ is Object:

@@ -18,7 +18,7 @@ ZERO, ONE, TWO = Known(0), Known(1), Known(2)
 
 
 def is_none(value: Value) -> bool:
-    return value.__class__ is Known and value.obj is None  # type: ignore[union-attr]
+    return value.__class__ is Known and value.obj is None
 
 
 def chained(vm: Machine, *iterables: Value) -> Iterator[Value]:

@@ -44,7 +44,7 @@ def namedtuple(vm: Machine, *args: Value, **kwargs: Value) -> Value:
     named = {name: vm.concretely(arg) for name, arg in kwargs.items()}
     named.setdefault("module", vm.frames[-1].globals.real.get("__name__"))
     try:
-        return constant(vm, collections.namedtuple(*map(vm.concretely, args), **named))  # type: ignore[misc]
+        return constant(vm, collections.namedtuple(*map(vm.concretely, args), **named))
     except (ValueError, TypeError) as error:
         raise vm.error(type(error), *error.args) from None
 
@@ -95,7 +95,7 @@ def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
     ]
     if self.__class__ is not Object or not plain or own or vm.concretely(protocol) < 2:
         raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
-    state: Value = vm.instance_dict(self)  # type: ignore[arg-type]
+    state: Value = vm.instance_dict(self)
     if not vm.truth(state):
         state = NONE
     made = vm.make_tuple([Known(cls)])

@@ -47,10 +47,10 @@ def call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
 def made_here(vm: Machine, value: Value) -> bool:
     """Something without an equal outside of this frame."""
     if value.__class__ is Graphed:
-        return value.source is None  # type: ignore[union-attr]
+        return value.source is None
     if value.__class__ is not Object or not by_identity(value.pytype):
         return value.__class__ is Object and value.pytype is tuple and any(made_here(vm, x) for x in vm.iterate(value))
-    return vm.entity(value).fresh  # type: ignore[arg-type]
+    return vm.entity(value).fresh
 
 
 def by_identity(cls: type) -> bool:
@@ -60,7 +60,7 @@ def by_identity(cls: type) -> bool:
 def same_object(vm: Machine, value: Value) -> Any:
     """The argument as the real cache would see it."""
     if value.__class__ is Object and by_identity(value.pytype):
-        entity = vm.entity(value)  # type: ignore[arg-type]
+        entity = vm.entity(value)
         assert entity.source is not None
         if entity.changed:
             raise Break("unknown call", name="lru_cache")
@@ -86,5 +86,5 @@ def cached_property(vm: Machine, self: Object, obj: Value, cls: Known) -> Value:
     if obj.__class__ is not Object:
         return self
     value = vm.call(vm.getattr(self, "func"), [obj], {})
-    vm.entity(obj).attrs[vm.known(vm.getattr(self, "attrname"), "name")] = value  # type: ignore[arg-type]
+    vm.entity(obj).attrs[vm.known(vm.getattr(self, "attrname"), "name")] = value
     return value

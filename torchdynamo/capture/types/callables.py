@@ -26,7 +26,7 @@ def call_function(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> V
 
 @models(types.FunctionType, "__get__")
 def bind_function(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
-    if obj.__class__ is Known and obj.obj is None:  # type: ignore[union-attr]
+    if obj.__class__ is Known and obj.obj is None:
         return self
     return vm.bound_method(obj, self, "")
 
@@ -38,8 +38,8 @@ FUNCTION_PARTS = {"__defaults__": "defaults", "__kwdefaults__": "kwdefaults", "_
 def made_name(field: str) -> Any:
     def row(vm: Machine, self: Value) -> Value:
         if self.__class__ is Known:
-            return constant(vm, getattr(self.obj, field))  # type: ignore[union-attr]
-        entity = vm.entity(self)  # type: ignore[arg-type]
+            return constant(vm, getattr(self.obj, field))
+        entity = vm.entity(self)
         if field in entity.attrs:
             return entity.attrs[field]
         code, space = entity.note.parts.code, entity.note.parts.globals
@@ -53,7 +53,7 @@ def made_name(field: str) -> Any:
 def made_part(field: str, given: str) -> Any:
     def row(vm: Machine, self: Value) -> Value:
         if self.__class__ is Known:
-            real, source = self.obj, self.source  # type: ignore[union-attr]
+            real, source = self.obj, self.source
             part = getattr(real, field)
             return wrap(vm, part, Source("attr", source, field)) if source is not None else constant(vm, part)
         found: Value = vm.entity(self).note.given.get(given, NONE)  # type: ignore[arg-type]
@@ -72,18 +72,18 @@ for _field, _given in FUNCTION_PARTS.items():
 def function_code(vm: Machine, self: Value) -> Value:
     """The guard on a function is a guard on its code."""
     if self.__class__ is Known:
-        return Known(self.obj.__code__)  # type: ignore[union-attr]
+        return Known(self.obj.__code__)
     return Known(vm.entity(self).note.parts.code)  # type: ignore[arg-type]
 
 
 @models(types.FunctionType, ".__annotations__")
 def function_annotations(vm: Machine, self: Value) -> Value:
     if self.__class__ is Known:
-        real, source = self.obj, self.source  # type: ignore[union-attr]
+        real, source = self.obj, self.source
         if source is None:
             return constant(vm, real.__annotations__)
         return wrap(vm, real.__annotations__, Source("attr", source, "__annotations__"))
-    entity = vm.entity(self)  # type: ignore[arg-type]
+    entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
         flat = list(vm.iterate(entity.note.given["annotations"])) if "annotations" in entity.note.given else []
         entity.loaded["__annotations__"] = vm.make_dict(dict(zip(flat[::2], flat[1::2])))
@@ -96,7 +96,7 @@ def set_function_attribute(vm: Machine, self: Value, name: Known, value: Value) 
     """A function made in the frame takes a name and anything of its own; what it runs stays."""
     if self.__class__ is not Object or name.obj in ("__code__", *FUNCTION_PARTS):
         raise Break("unsupported attribute write", name=name.obj, type="function")
-    entity = vm.entity(self)  # type: ignore[arg-type]
+    entity = vm.entity(self)
     entity.attrs[name.obj] = value
     return NONE
 
@@ -248,7 +248,7 @@ def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) 
 def super_getattr(vm: Machine, self: Object, name: str) -> Value:
     entity = vm.entity(self)
     start, obj = vm.known(entity.attrs["cls"], "class"), entity.attrs["obj"]
-    is_class = obj.__class__ is Known and isinstance(obj.obj, type) and not issubclass(obj.pytype, start)  # type: ignore[union-attr]
+    is_class = obj.__class__ is Known and isinstance(obj.obj, type) and not issubclass(obj.pytype, start)
     mro = obj.obj.__mro__ if is_class else obj.pytype.__mro__  # type: ignore[union-attr]
     for base in mro[mro.index(start) + 1 :]:
         found = base.__dict__.get(name, MISSING)

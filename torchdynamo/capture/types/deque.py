@@ -39,7 +39,7 @@ def read(vm: Machine, items: list[Value], index: int) -> Value:
     """An item, looked at."""
     item = items[index]
     if item.__class__ is Opaque:
-        item = items[index] = vm.look(item)  # type: ignore[arg-type]
+        item = items[index] = vm.look(item)
     return item
 
 
@@ -47,7 +47,7 @@ def limit(vm: Machine, value: Object) -> int | None:
     """The most items it may hold."""
     entity = vm.entity(value)
     if entity.real is MISSING:
-        return entity.note  # type: ignore[no-any-return]
+        return entity.note
     assert entity.source is not None
     found: int | None = vm.known(wrap(vm, entity.real.maxlen, Source("attr", entity.source, "maxlen")), "maxlen")
     return found

@@ -12,7 +12,7 @@ from torchdynamo.capture.value import NONE, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-ENTER = torch.device.__enter__  # type: ignore[attr-defined]
+ENTER = torch.device.__enter__
 
 
 @models(torch.device, "__enter__")

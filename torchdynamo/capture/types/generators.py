@@ -27,13 +27,13 @@ def steps_of(vm: Machine, self: Object) -> Steps:
 def body(steps: Steps) -> Generator[Value, Value, None]:
     """The host's generator under the steps."""
     inner: Any = steps.inner
-    return inner  # type: ignore[no-any-return]
+    return inner
 
 
 def stop(vm: Machine, self: Value) -> Raised:
     """StopIteration, with what a generator returned."""
     result = vm.entity(vm.as_object(self)).attrs.pop("return", NONE)
-    if result.__class__ is Known and result.obj is None:  # type: ignore[union-attr]
+    if result.__class__ is Known and result.obj is None:
         return vm.error(StopIteration)
     raised = vm.error(StopIteration)
     vm.entity(raised.value).items = [result]
@@ -57,7 +57,7 @@ def iter_(vm: Machine, self: Object) -> Value:
 def send(vm: Machine, self: Object, value: Value) -> Value:
     steps = steps_of(vm, self)
     if steps.count == 0:
-        if value.__class__ is not Known or value.obj is not None:  # type: ignore[union-attr]
+        if value.__class__ is not Known or value.obj is not None:
             raise vm.error(TypeError, "can't send non-None value to a just-started generator")
         return next_(vm, self)
     try:
@@ -84,11 +84,11 @@ def thrown(vm: Machine, parts: tuple[Value, ...]) -> Object:
     """The exception of `throw(exception)` or of the older `throw(class, exception or argument, traceback)`."""
     first = parts[0]
     if first.__class__ is Object:
-        return first  # type: ignore[return-value]
+        return first
     second = parts[1] if len(parts) > 1 else NONE
     if second.__class__ is Object and issubclass(second.pytype, vm.known(first, "class")):
-        return second  # type: ignore[return-value]
-    given = [] if second.__class__ is Known and second.obj is None else [second]  # type: ignore[union-attr]
+        return second
+    given = [] if second.__class__ is Known and second.obj is None else [second]
     return vm.as_object(vm.call(first, given, {}))
 
 

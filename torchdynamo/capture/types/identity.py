@@ -31,7 +31,7 @@ def id_(vm: Machine, obj: Value) -> Value:
 
 
 def is_id(vm: Machine, value: Value) -> bool:
-    return value.__class__ is Object and vm.entity(value).note.__class__ is IdOf  # type: ignore[arg-type]
+    return value.__class__ is Object and vm.entity(value).note.__class__ is IdOf
 
 
 @models(int, "__eq__")

@@ -105,7 +105,7 @@ def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
     if found[1] is ABSENT:
         raise Break("unsupported key", type="object")
     if found[1].__class__ is Opaque:
-        read = vm.look(found[1])  # type: ignore[arg-type]
+        read = vm.look(found[1])
         items[hkey] = (found[0], read)
         return read
     return found[1]
@@ -182,7 +182,7 @@ def getitem(vm: Machine, self: Object, key: Value) -> Value:
 @models(collections.defaultdict, "__missing__")
 def missing(vm: Machine, self: Object, key: Value) -> Value:
     factory = vm.getattr(self, "default_factory")
-    if factory.__class__ is Known and factory.obj is None:  # type: ignore[union-attr]
+    if factory.__class__ is Known and factory.obj is None:
         raise vm.error(KeyError, vm.concrete(key))
     made = vm.call(factory, [], {})
     store(vm, self, key, made)
@@ -335,7 +335,7 @@ def union(vm: Machine, self: Object, other: Value) -> Value:
     if not issubclass(other.pytype, dict):
         return Known(NotImplemented)
     made = copy(vm, self)
-    update(vm, made, other)  # type: ignore[arg-type]
+    update(vm, made, other)
     return made
 
 

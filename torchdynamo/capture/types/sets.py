@@ -50,7 +50,7 @@ def write(vm: Machine, value: Object) -> Items:
 def keys(vm: Machine, values: Value) -> Items:
     """Any iterable as set items."""
     if values.__class__ is Object and issubclass(values.pytype, set):
-        return items_of(vm, values)  # type: ignore[arg-type]
+        return items_of(vm, values)
     return {vm.hkey(item): item for item in vm.iterate(values)}
 
 
