@@ -151,15 +151,15 @@ def test_maybe_unbound() -> None:
     def work(a: Any, c: Any) -> Any:
         if a:
             b = a
-        a, b  # noqa: B018
+        a, b
         del a
         for d in c:
             try:
                 e = d()
             except ValueError:
-                e, d  # noqa: B018
+                e, d
             else:
-                e  # noqa: B018
+                e
         return a, c, d  # noqa: F821
 
     items = decode(work.__code__).items()

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM905
 """Decoding what was assembled from a decoded stream gives that stream: over the standard library's code objects."""
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ def test_decoding_is_remembered_as_long_as_the_code_lives() -> None:
     kept = decode(code)
     del code
     with pytest.raises(ReferenceError):
-        kept.code  # noqa: B018
+        kept.code
 
 
 # What a function means is said alike on every version, but for which way the compiler turns a test round.

@@ -13,6 +13,7 @@ from types import CodeType
 
 import bytecode as package
 from bytecode.instr import CellVar, Instr, InstrLocation
+
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw, stack_size

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bytecode.instr import Instr, Label, TryBegin, TryEnd
+
 from torchdynamo.bytecode import versions
 
 Raw = Instr | Label | TryBegin | TryEnd

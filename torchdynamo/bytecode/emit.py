@@ -16,6 +16,7 @@ from bytecode.instr import (
     TryBegin,
     TryEnd,
 )
+
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.bound import maybe_unbound
 from torchdynamo.bytecode.constants import Constants

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bytecode.instr import Instr, InstrLocation
+
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.depth import Raw
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bytecode as package
+
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import Emitter, Writer
 from torchdynamo.bytecode.instruction import Instruction, Label

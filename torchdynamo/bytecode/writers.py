@@ -11,6 +11,7 @@ from typing import Any
 
 import bytecode as package
 from bytecode.instr import FormatValue, Intrinsic1Op, Intrinsic2Op
+
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import Emitter, Writer
 from torchdynamo.bytecode.instruction import Instruction

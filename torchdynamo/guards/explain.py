@@ -17,7 +17,9 @@ def first_failure(guards: Iterable[Guard], roots: Roots) -> str:
         except (KeyError, AttributeError, IndexError, ValueError):
             return f"{guard.source} is not there{line(guard)}"
         if not kind.holds(value, guard.arg, roots):
-            return f"{guard.source}: {guard.kind} {described(guard)} no longer holds, now {kind.tell(value)}{line(guard)}"
+            return (
+                f"{guard.source}: {guard.kind} {described(guard)} no longer holds, now {kind.tell(value)}{line(guard)}"
+            )
     return ""
 
 

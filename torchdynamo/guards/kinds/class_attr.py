@@ -22,5 +22,8 @@ def lower(guard: Any, node_of: Any) -> tuple[int, str, Any]:
 
 
 KIND = Kind(
-    "CLASS_ATTR", holds=lambda value, arg, roots: find(value, arg[0]) is arg[1], lower=lower, tell=lambda value: "another attribute"
+    "CLASS_ATTR",
+    holds=lambda value, arg, roots: find(value, arg[0]) is arg[1],
+    lower=lower,
+    tell=lambda value: "another attribute",
 )

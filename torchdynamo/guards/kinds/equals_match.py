@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
-import struct
-
-from torchdynamo.guards.kind import Kind, by_node
+from torchdynamo.guards.kind import Kind
 
 
 def same(a: Any, b: Any) -> bool:

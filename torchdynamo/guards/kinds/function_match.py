@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import types
+from typing import Any
 
 from torchdynamo.guards.kind import Kind
 

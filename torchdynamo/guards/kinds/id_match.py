@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import types
 import weakref
+from typing import Any
 
 from torchdynamo.guards.kind import Kind
 
-OWN_NOTHING = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+OWN_NOTHING = (
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
 
 
 def lower(guard: Any, node_of: Any) -> tuple[int, str, Any]:

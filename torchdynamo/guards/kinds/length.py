@@ -5,5 +5,8 @@ from __future__ import annotations
 from torchdynamo.guards.kind import Kind, by_node
 
 KIND = Kind(
-    "LENGTH", holds=lambda value, arg, roots: len(value) == arg, lower=by_node("length"), tell=lambda value: f"{len(value)} items"
+    "LENGTH",
+    holds=lambda value, arg, roots: len(value) == arg,
+    lower=by_node("length"),
+    tell=lambda value: f"{len(value)} items",
 )

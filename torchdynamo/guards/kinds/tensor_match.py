@@ -7,7 +7,18 @@ from typing import Any
 from torchdynamo import _native
 from torchdynamo.guards.kind import Kind, by_node
 
-FIELDS = ("class", "dtype", "device", "device index", "layout", "requires_grad", "inference", "dispatch keys", "size", "stride")
+FIELDS = (
+    "class",
+    "dtype",
+    "device",
+    "device index",
+    "layout",
+    "requires_grad",
+    "inference",
+    "dispatch keys",
+    "size",
+    "stride",
+)
 
 
 def holds(value: Any, arg: Any, roots: Any) -> bool:
