@@ -6,297 +6,511 @@
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
-#include <c10/core/GradMode.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <cstring>
 #include <vector>
 
-// ---- Metadata of one tensor ----------------------------------------------------------------------------------------
+using c10::DispatchKey;
+using c10::TensorImpl;
 
-namespace {
-
-constexpr int64_t ANY = -1;
-
-struct Packed {
-    uint64_t keys;
-    int16_t dtype;
-    int8_t device_type, device_index;
-    int8_t layout;
-    bool requires_grad, inference;
-    bool operator==(const Packed &o) const
-    {
-        return keys == o.keys && dtype == o.dtype && device_type == o.device_type && device_index == o.device_index
-               && layout == o.layout && requires_grad == o.requires_grad && inference == o.inference;
-    }
-};
-
-Packed pack(const at::Tensor &t)
-{
-    const auto device = t.device();
-    return Packed{t.key_set().raw_repr(),
-                  static_cast<int16_t>(t.scalar_type()),
-                  static_cast<int8_t>(device.type()),
-                  static_cast<int8_t>(device.index()),
-                  static_cast<int8_t>(t.layout()),
-                  t.requires_grad(),
-                  t.is_inference()};
-}
-
-bool is_exact_tensor(PyObject *obj) { return PyObject_TypeCheck(obj, reinterpret_cast<PyTypeObject *>(THPVariableClass)); }
-
-bool read_numbers(PyObject *tuple, std::vector<int64_t> &into)
-{
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        PyObject *item = PyTuple_GET_ITEM(tuple, i);
-        into.push_back(item == Py_None ? ANY : PyLong_AsLongLong(item));
-        if (PyErr_Occurred())
-            return false;
-    }
-    return true;
-}
-
-PyObject *numbers(at::IntArrayRef values)
-{
-    PyObject *tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
-    for (size_t i = 0; tuple != nullptr && i < values.size(); i++)
-        PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
-    return tuple;
-}
-
-} // namespace
+// ---- Tensors ------------------------------------------------------------------------------------------------------
 
 struct TdTensorMeta {
     PyTypeObject *cls; // owned
-    Packed packed;
-    bool strided;
-    std::vector<int64_t> sizes, strides; // ANY where any will do
+    uint64_t keys;     // conjugate and negative bits, inference, sparsity and Python dispatch are all in here
+    caffe2::TypeMeta dtype;
+    c10::Device device{c10::kCPU};
+    c10::Layout layout{c10::kStrided};
+    bool requires_grad, check_device, check_layout, check_strides;
+    int64_t ndim;              // -1: sizes are not compared
+    std::vector<int64_t> dims; // sizes, then strides; ANY matches all
 };
 
-namespace {
+static const int64_t ANY = -1; // no size is negative, and no stride torch allows
 
-// The tuple that describes a tensor: class, dtype, device, layout, flags, dispatch keys, sizes, strides (None: none).
-PyObject *tensor_meta(PyObject *, PyObject *obj)
+static PyObject *base_class() { return THPVariableClass; }
+
+extern "C" int td_is_tensor(PyObject *obj)
 {
-    if (!is_exact_tensor(obj))
-        return PyErr_Format(PyExc_TypeError, "not a tensor: %R", obj);
-    const at::Tensor &t = THPVariable_Unpack(obj);
-    const Packed p = pack(t);
-    const bool strided = t.layout() == c10::kStrided;
-    PyObject *sizes = numbers(t.sizes());
-    PyObject *strides = strided ? numbers(t.strides()) : Py_NewRef(Py_None);
-    return Py_BuildValue("(OhhhhOOKNN)", Py_TYPE(obj), p.dtype, p.device_type, p.device_index, p.layout,
-                         p.requires_grad ? Py_True : Py_False, p.inference ? Py_True : Py_False,
-                         static_cast<unsigned long long>(p.keys), sizes, strides);
+    PyTypeObject *type = Py_TYPE(obj), *base = (PyTypeObject *)base_class();
+    return base != nullptr && (type == base || type == (PyTypeObject *)ParameterClass || PyType_IsSubtype(type, base));
 }
 
-bool same_numbers(const std::vector<int64_t> &wanted, at::IntArrayRef actual)
+extern "C" int td_is_device(PyObject *obj) { return THPDevice_Check(obj); }
+
+static const TensorImpl *impl_of(PyObject *obj) { return THPVariable_Unpack(obj).unsafeGetTensorImpl(); }
+
+// A subclass with __torch_dispatch__ may answer for its device, layout and sizes in Python: those are not asked.
+static bool answers_in_python(const TensorImpl *impl) { return impl->key_set().has(DispatchKey::Python); }
+
+static bool has_plain_sizes(const TensorImpl *impl)
 {
-    for (size_t i = 0; i < wanted.size(); i++)
-        if (wanted[i] != actual[i] && wanted[i] != ANY)
-            return false;
-    return true;
+    return !impl->has_symbolic_sizes_strides() && !impl->key_set().has(DispatchKey::NestedTensor);
 }
 
-} // namespace
-
-extern "C" TdTensorMeta *td_tensor_meta_new(PyObject *spec)
+static bool requires_grad(const TensorImpl *impl)
 {
-    PyObject *cls, *sizes, *strides;
-    Packed p{};
-    short dtype, device_type, device_index, layout;
-    int requires_grad, inference;
-    unsigned long long keys;
-    if (!PyTuple_Check(spec)
-        || !PyArg_ParseTuple(spec, "O!hhhhppKO!O", &PyType_Type, &cls, &dtype, &device_type, &device_index, &layout,
-                             &requires_grad, &inference, &keys, &PyTuple_Type, &sizes, &strides))
-        return nullptr;
-    p = Packed{keys, dtype, static_cast<int8_t>(device_type), static_cast<int8_t>(device_index),
-               static_cast<int8_t>(layout), requires_grad != 0, inference != 0};
-    auto *meta = new TdTensorMeta{nullptr, p, PyTuple_Check(strides) != 0, {}, {}};
-    if (!read_numbers(sizes, meta->sizes) || (meta->strided && !read_numbers(strides, meta->strides))) {
-        delete meta;
-        return nullptr;
+    const c10::AutogradMetaInterface *meta = impl->autograd_meta();
+    return meta != nullptr && meta->requires_grad();
+}
+
+static int read_dims(PyObject *tuple, std::vector<int64_t> &dims)
+{
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "sizes and strides must be tuples");
+        return -1;
     }
-    meta->cls = reinterpret_cast<PyTypeObject *>(Py_NewRef(cls));
-    return meta;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        dims.push_back(item == Py_None ? ANY : PyLong_AsLongLong(item));
+        if (PyErr_Occurred())
+            return -1;
+    }
+    return 0;
 }
 
 extern "C" void td_tensor_meta_free(TdTensorMeta *meta)
 {
-    if (meta != nullptr)
-        Py_XDECREF(meta->cls);
+    if (meta == nullptr)
+        return;
+    Py_XDECREF(meta->cls);
     delete meta;
+}
+
+extern "C" TdTensorMeta *td_tensor_meta_new(PyObject *spec)
+{
+    PyObject *cls, *dtype, *device, *layout, *sizes, *strides;
+    unsigned long long keys;
+    int grad;
+    if (!PyArg_ParseTuple(spec, "O!KO!O!O!pOO", &PyType_Type, &cls, &keys, &THPDtypeType, &dtype, &THPDeviceType, &device,
+                          &THPLayoutType, &layout, &grad, &sizes, &strides))
+        return nullptr;
+    TdTensorMeta *meta = new TdTensorMeta();
+    meta->cls = (PyTypeObject *)Py_NewRef(cls);
+    meta->keys = keys;
+    meta->dtype = c10::scalarTypeToTypeMeta(((THPDtype *)dtype)->scalar_type);
+    meta->device = ((THPDevice *)device)->device;
+    meta->layout = ((THPLayout *)layout)->layout;
+    meta->requires_grad = grad;
+    bool python = c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys).has(DispatchKey::Python);
+    meta->check_device = !python;
+    meta->check_layout = !python && meta->layout != c10::kStrided;
+    meta->check_strides = strides != Py_None;
+    meta->ndim = sizes == Py_None ? -1 : PyTuple_Check(sizes) ? PyTuple_GET_SIZE(sizes) : 0;
+    if ((sizes != Py_None && read_dims(sizes, meta->dims) < 0)
+        || (strides != Py_None && read_dims(strides, meta->dims) < 0)) {
+        td_tensor_meta_free(meta);
+        return nullptr;
+    }
+    if (meta->check_strides && (int64_t)meta->dims.size() != 2 * meta->ndim) {
+        PyErr_SetString(PyExc_ValueError, "as many strides as sizes");
+        td_tensor_meta_free(meta);
+        return nullptr;
+    }
+    return meta;
+}
+
+static inline bool same_dims(const int64_t *expected, const int64_t *actual, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (expected[i] != actual[i] && expected[i] != ANY)
+            return false;
+    return true;
 }
 
 extern "C" int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj)
 {
     if (Py_TYPE(obj) != meta->cls)
         return 0;
-    const at::Tensor &t = THPVariable_Unpack(obj);
-    if (!t.defined() || !(pack(t) == meta->packed) || static_cast<size_t>(t.dim()) != meta->sizes.size())
+    const TensorImpl *impl = impl_of(obj);
+    if (impl->key_set().raw_repr() != meta->keys || impl->dtype() != meta->dtype
+        || requires_grad(impl) != meta->requires_grad)
         return 0;
-    if (!same_numbers(meta->sizes, t.sizes()))
+    if (meta->check_device && impl->device() != meta->device)
         return 0;
-    return !meta->strided || same_numbers(meta->strides, t.strides());
+    if (C10_UNLIKELY(meta->check_layout && impl->layout() != meta->layout))
+        return 0;
+    if (meta->ndim < 0)
+        return 1;
+    if (C10_UNLIKELY(impl->has_symbolic_sizes_strides()))
+        return 0;
+    c10::IntArrayRef sizes = impl->sizes_default();
+    if ((int64_t)sizes.size() != meta->ndim || !same_dims(meta->dims.data(), sizes.data(), meta->ndim))
+        return 0;
+    return !meta->check_strides || same_dims(meta->dims.data() + meta->ndim, impl->strides_default().data(), meta->ndim);
 }
 
-extern "C" int td_is_tensor(PyObject *obj) { return is_exact_tensor(obj); }
-
-extern "C" PyObject *td_tensor_attr(PyObject *tensor, PyObject *name)
+static PyObject *tuple_of(c10::IntArrayRef dims)
 {
-    const at::Tensor &t = THPVariable_Unpack(tensor);
-    if (PyUnicode_CompareWithASCIIString(name, "grad") != 0)
-        return nullptr;
-    const at::Tensor &grad = t.unsafeGetTensorImpl()->grad(); // the public reading warns about tensors that are no leaves
-    return grad.defined() ? THPVariable_Wrap(grad) : Py_NewRef(Py_None);
+    PyObject *tuple = PyTuple_New((Py_ssize_t)dims.size());
+    for (size_t i = 0; tuple != nullptr && i < dims.size(); i++) {
+        PyObject *number = PyLong_FromLongLong(dims[i]);
+        if (number == nullptr) {
+            Py_DECREF(tuple);
+            return nullptr;
+        }
+        PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, number);
+    }
+    return tuple;
 }
 
-// ---- Overlap ---------------------------------------------------------------------------------------------------------
+// tensor_meta(tensor) -> (class, dispatch keys, dtype, device, layout, requires_grad, sizes | None, strides | None)
+static PyObject *tensor_meta(PyObject *, PyObject *obj)
+{
+    if (!td_is_tensor(obj))
+        return PyErr_Format(PyExc_TypeError, "expected a tensor, got %.100s", Py_TYPE(obj)->tp_name);
+    const TensorImpl *impl = impl_of(obj);
+    try {
+        bool python = answers_in_python(impl);
+        c10::Device device = python ? c10::Device(impl->device_type()) : impl->device();
+        c10::Layout layout = python ? c10::kStrided : impl->layout();
+        bool sized = has_plain_sizes(impl), strided = sized && layout == c10::kStrided;
+        PyObject *sizes = sized ? tuple_of(impl->sizes_default()) : Py_NewRef(Py_None);
+        PyObject *strides = strided ? tuple_of(impl->strides_default()) : Py_NewRef(Py_None);
+        return Py_BuildValue("OKONOONN", Py_TYPE(obj), (unsigned long long)impl->key_set().raw_repr(),
+                             torch::getTHPDtype(c10::typeMetaToScalarType(impl->dtype())), THPDevice_New(device),
+                             torch::getTHPLayout(layout), requires_grad(impl) ? Py_True : Py_False, sizes, strides);
+    }
+    catch (const std::exception &error) {
+        return PyErr_Format(PyExc_RuntimeError, "%s", error.what());
+    }
+}
+
+// ---- A tensor's attributes ----------------------------------------------------------------------------------------
+
+static PyObject *grad_name, *base_name, *hooks_name, *grad_hooks_name, *leaf_name, *requires_name;
+
+static PyObject *or_none(PyObject *obj) { return Py_NewRef(obj == nullptr ? Py_None : obj); }
+
+// Attributes of exact tensors come from C getters; those of subclasses, or under a mode, may be answered in Python.
+static PyObject *plain_getter(PyObject *obj, PyObject *name)
+{
+    if (!THPVariable_CheckTypeExact(Py_TYPE(obj)) || at::impl::torch_function_mode_enabled())
+        return nullptr;
+    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
+    if (descriptor == nullptr || !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type))
+        return nullptr;
+    PyObject *value = Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj));
+    if (value == nullptr)
+        PyErr_Clear();
+    return value;
+}
+
+extern "C" PyObject *td_tensor_attr(PyObject *obj, PyObject *name)
+{
+    THPVariable *variable = (THPVariable *)obj;
+    try {
+        const at::Tensor &tensor = THPVariable_Unpack(variable);
+        if (name == grad_name)
+            return THPVariable_Wrap(tensor.unsafeGetTensorImpl()->grad());
+        if (name == base_name)
+            return tensor.is_view() ? THPVariable_Wrap(tensor._base()) : Py_NewRef(Py_None);
+        if (name == hooks_name)
+            return or_none(variable->backward_hooks);
+        if (name == grad_hooks_name)
+            return or_none(variable->post_accumulate_grad_hooks);
+        if (name == leaf_name)
+            return PyBool_FromLong(tensor.is_leaf());
+        if (name == requires_name)
+            return PyBool_FromLong(requires_grad(tensor.unsafeGetTensorImpl()));
+        return plain_getter(obj, name);
+    }
+    catch (const std::exception &) {
+        PyErr_Clear(); // an attribute that cannot be read is one that is not there
+        return nullptr;
+    }
+}
+
+// ---- Aliasing -----------------------------------------------------------------------------------------------------
 
 namespace {
-
-struct Span {
-    const char *begin, *end;
+struct Range {
+    const void *space; // within which addresses compare: a storage where memory has no address, else the device
+    uintptr_t low, high;
 };
-
-Span span_of(const at::Tensor &t)
-{
-    const char *begin = static_cast<const char *>(t.const_data_ptr());
-    if (t.numel() == 0)
-        return {begin, begin};
-    int64_t last = 0;
-    for (int64_t d = 0; d < t.dim(); d++)
-        last += (t.size(d) - 1) * t.stride(d);
-    return {begin, begin + (last + 1) * static_cast<int64_t>(t.element_size())};
-}
-
 } // namespace
 
+// False: its bytes cannot be told. An empty tensor has none.
+static bool range_of(PyObject *obj, Range &range)
+{
+    if (!td_is_tensor(obj))
+        return false;
+    const TensorImpl *impl = impl_of(obj);
+    if (answers_in_python(impl) || !has_plain_sizes(impl) || impl->layout() != c10::kStrided || !impl->has_storage())
+        return false;
+    c10::IntArrayRef sizes = impl->sizes_default(), strides = impl->strides_default();
+    uintptr_t item = impl->itemsize(), last = 0;
+    const c10::StorageImpl *storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    uintptr_t start = (uintptr_t)storage->data();
+    range.space = start == 0 ? (const void *)storage : (const void *)(uintptr_t)(impl->device().index() + 2);
+    range.low = start + (uintptr_t)impl->storage_offset() * item;
+    for (size_t i = 0; i < sizes.size(); i++) {
+        if (sizes[i] == 0) {
+            range.high = range.low;
+            return true;
+        }
+        last += (uintptr_t)(sizes[i] - 1) * (uintptr_t)strides[i];
+    }
+    range.high = range.low + (last + 1) * item;
+    return true;
+}
+
+static bool overlap(const Range &a, const Range &b)
+{
+    return a.space == b.space && a.low < b.high && b.low < a.high && a.low < a.high && b.low < b.high;
+}
+
+// The others are only read, so they may overlap each other.
 extern "C" int td_tensors_apart(PyObject *const *tensors, Py_ssize_t count)
 {
-    // The first against each of the others: the caller says which one is written to.
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_exact_tensor(tensors[i]))
+    try {
+        Range first, other;
+        if (count == 0 || !range_of(tensors[0], first))
             return 0;
-    if (count == 0)
+        for (Py_ssize_t i = 1; i < count; i++)
+            if (!range_of(tensors[i], other) || overlap(first, other))
+                return 0;
         return 1;
-    const at::Tensor &first = THPVariable_Unpack(tensors[0]);
-    if (first.layout() != c10::kStrided || !first.has_storage())
-        return 0;
-    const Span mine = span_of(first);
-    for (Py_ssize_t i = 1; i < count; i++) {
-        const at::Tensor &other = THPVariable_Unpack(tensors[i]);
-        if (other.layout() != c10::kStrided || !other.has_storage())
-            return 0;
-        const Span theirs = span_of(other);
-        if (mine.begin < theirs.end && theirs.begin < mine.end)
-            return 0;
     }
-    return 1;
+    catch (const std::exception &) {
+        return 0; // memory that cannot be asked for cannot be told apart
+    }
 }
 
-extern "C" int td_is_device(PyObject *obj) { return THPDevice_Check(obj); }
+static PyObject *tensors_apart(PyObject *, PyObject *args)
+{
+    if (!PyTuple_Check(args))
+        return PyErr_Format(PyExc_TypeError, "expected a tuple of tensors");
+    return PyBool_FromLong(td_tensors_apart(((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args)));
+}
 
-// ---- Global state --------------------------------------------------------------------------------------------------
+// ---- Global state -------------------------------------------------------------------------------------------------
+
+// Everything outside the frame's own objects that decides what an operator does: one row, one field.
+#define STATE_FIELDS(X)                                                                                                \
+    X(uint64_t, dispatch_keys_included, local.included_)                                                               \
+    X(uint64_t, dispatch_keys_excluded, local.excluded_)                                                               \
+    X(int64_t, functorch_level, functorch_level(local))                                                                \
+    X(int32_t, torch_function_modes, (int32_t)at::impl::PythonTorchFunctionTLS::stack_len())                           \
+    X(int32_t, dispatch_modes, dispatch_modes(local))                                                                  \
+    X(int32_t, saved_tensor_hooks, (int32_t)hooks.stack.size())                                                        \
+    X(int8_t, saved_tensor_hooks_disabled, hooks.disabled_error_message.has_value())                                   \
+    X(int8_t, saved_tensor_hooks_tracing, hooks.is_tracing)                                                            \
+    X(int8_t, torch_function_disabled, (int8_t)at::impl::PythonTorchFunctionTLS::get_disabled_state())                 \
+    X(int8_t, grad_enabled, autograd.get_grad_mode())                                                                  \
+    X(int8_t, forward_grad_enabled, autograd.get_fw_grad_mode())                                                       \
+    X(int8_t, inference_mode, autograd.get_inference_mode())                                                           \
+    X(int8_t, view_replay_enabled, autograd.get_view_replay_enabled())                                                 \
+    X(int8_t, anomaly_mode, torch::autograd::AnomalyMode::is_enabled())                                                \
+    X(int8_t, anomaly_check_nan, torch::autograd::AnomalyMode::should_check_nan())                                     \
+    X(int8_t, autocast_dtype_cpu, (int8_t)at::autocast::get_autocast_dtype(c10::kCPU))                                 \
+    X(int8_t, autocast_dtype_cuda, (int8_t)at::autocast::get_autocast_dtype(c10::kCUDA))                               \
+    X(int8_t, autocast_cache_enabled, at::autocast::is_autocast_cache_enabled())                                       \
+    X(int8_t, default_dtype, (int8_t)c10::get_default_dtype_as_scalartype())                                           \
+    X(int8_t, deterministic_algorithms, context.deterministicAlgorithms())                                             \
+    X(int8_t, deterministic_warn_only, context.deterministicAlgorithmsWarnOnly())                                      \
+    X(int8_t, deterministic_fill, context.deterministicFillUninitializedMemory())                                      \
+    X(int8_t, mkldnn_enabled, context.userEnabledMkldnn())                                                             \
+    X(int8_t, sdp_flash, context.userEnabledFlashSDP())                                                                \
+    X(int8_t, sdp_mem_efficient, context.userEnabledMemEfficientSDP())                                                 \
+    X(int8_t, sdp_math, context.userEnabledMathSDP())                                                                  \
+    X(int8_t, sdp_cudnn, context.userEnabledCuDNNSDP())                                                                \
+    X(int8_t, cudnn_enabled, context.userEnabledCuDNN())                                                               \
+    X(int8_t, cudnn_benchmark, context.benchmarkCuDNN())                                                               \
+    X(int8_t, cudnn_deterministic, context.deterministicCuDNN())                                                       \
+    X(int8_t, fp16_reduction_cublas, (int8_t)context.allowFP16ReductionCuBLAS())                                       \
+    X(int8_t, bf16_reduction_cublas, (int8_t)context.allowBF16ReductionCuBLAS())                                       \
+    X(int8_t, matmul_precision_cuda, precision(context, at::Float32Backend::CUDA, at::Float32Op::MATMUL))              \
+    X(int8_t, conv_precision_cuda, precision(context, at::Float32Backend::CUDA, at::Float32Op::CONV))                  \
+    X(int8_t, matmul_precision_cpu, precision(context, at::Float32Backend::MKLDNN, at::Float32Op::MATMUL))
 
 namespace {
-
-struct Snapshot {
-    uint64_t included, excluded; // of the thread's dispatch keys: inference mode, functorch, tracing, ... show there
-    int32_t function_modes, dispatch_modes;
-    int8_t function_state, grad, inference, anomaly, saved_hooks, default_dtype;
-    int8_t autocast[2], autocast_dtype[2], autocast_cache;
-    int8_t deterministic, warn_only, cudnn, benchmark, sdp, tf32;
+struct Packed {
+#define DECLARE(type, name, value) type name;
+    STATE_FIELDS(DECLARE)
+#undef DECLARE
 };
-
-int8_t ask(bool (*question)())
-{
-    try {
-        return static_cast<int8_t>(question());
-    } catch (const std::exception &) { // torch refuses when its old and new settings disagree
-        return 2;
-    }
-}
-
-Snapshot snapshot()
-{
-    Snapshot s;
-    std::memset(&s, 0, sizeof(s));
-    const auto local = c10::impl::tls_local_dispatch_key_set();
-    s.included = local.included_.raw_repr();
-    s.excluded = local.excluded_.raw_repr();
-    s.function_modes = static_cast<int32_t>(at::impl::PythonTorchFunctionTLS::stack_len());
-    s.dispatch_modes = static_cast<int32_t>(c10::impl::TorchDispatchModeTLS::stack_len());
-    s.function_state = static_cast<int8_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state());
-    s.grad = c10::GradMode::is_enabled();
-    s.inference = c10::InferenceMode::is_enabled();
-    s.anomaly = torch::autograd::AnomalyMode::is_enabled();
-    s.saved_hooks = at::SavedTensorDefaultHooks::get_hooks().has_value();
-    s.default_dtype = static_cast<int8_t>(c10::get_default_dtype_as_scalartype());
-    const c10::DeviceType devices[] = {c10::kCPU, c10::kCUDA};
-    for (int i = 0; i < 2; i++) {
-        s.autocast[i] = at::autocast::is_autocast_enabled(devices[i]);
-        s.autocast_dtype[i] = static_cast<int8_t>(at::autocast::get_autocast_dtype(devices[i]));
-    }
-    s.autocast_cache = at::autocast::is_autocast_cache_enabled();
-    const auto &context = at::globalContext();
-    s.deterministic = context.deterministicAlgorithms();
-    s.warn_only = context.deterministicAlgorithmsWarnOnly();
-    s.cudnn = context.userEnabledCuDNN();
-    s.benchmark = context.benchmarkCuDNN();
-    s.sdp = static_cast<int8_t>(context.userEnabledFlashSDP() | context.userEnabledMemEfficientSDP() << 1
-                                | context.userEnabledMathSDP() << 2 | context.userEnabledCuDNNSDP() << 3);
-    s.tf32 = ask([]() { return at::globalContext().allowTF32CuBLAS(); });
-    return s;
-}
-
-PyObject *global_state(PyObject *, PyObject *)
-{
-    const Snapshot now = snapshot();
-    return Py_BuildValue("(y#())", reinterpret_cast<const char *>(&now), static_cast<Py_ssize_t>(sizeof(now)));
-}
-
 } // namespace
 
 struct TdState {
-    Snapshot wanted;
+    Packed packed;
+    PyObject *modes; // owned tuple: for each torch function mode a device, or a weakref to it
 };
+
+static PyObject *current_level; // torch's own reading of functorch's stack, whose C++ headers are not installed
+
+// How many of functorch's transforms are under way; almost always none, which the dispatch keys tell.
+static int64_t functorch_level(const c10::impl::PODLocalDispatchKeySet &local)
+{
+    if (C10_LIKELY(!local.included().has(DispatchKey::FuncTorchDynamicLayerFrontMode)))
+        return 0;
+    PyObject *answer = PyObject_CallNoArgs(current_level);
+    int64_t level = answer == nullptr ? -1 : PyLong_AsLongLong(answer);
+    Py_XDECREF(answer);
+    PyErr_Clear();
+    return level;
+}
+
+static int32_t dispatch_modes(const c10::impl::PODLocalDispatchKeySet &local)
+{
+    return C10_LIKELY(!local.included().has(DispatchKey::Python)) ? 0 : (int32_t)c10::impl::TorchDispatchModeTLS::stack_len();
+}
+
+static int8_t precision(at::Context &context, at::Float32Backend backend, at::Float32Op op)
+{
+    return (int8_t)context.float32Precision(backend, op);
+}
+
+static inline void read_state(Packed &packed)
+{
+    const c10::impl::PODLocalDispatchKeySet &local = c10::impl::raw_local_dispatch_key_set;
+    const auto &hooks = at::SavedTensorDefaultHooks::get_tls_state();
+    const c10::AutogradState &autograd = c10::AutogradState::get_tls_state();
+    at::Context &context = at::globalContext();
+    std::memset(&packed, 0, sizeof packed); // the padding too: it is compared
+#define READ(type, name, value) packed.name = value;
+    STATE_FIELDS(READ)
+#undef READ
+}
+
+static PyObject *function_mode(int64_t index)
+{
+    return at::impl::PythonTorchFunctionTLS::get_stack_at(index)->ptr(getPyInterpreter());
+}
+
+// The mode `torch.device(...)` and set_default_device() push: a new object every time, so its device is what counts.
+static PyObject *device_of(PyObject *mode)
+{
+    if (std::strcmp(Py_TYPE(mode)->tp_name, "DeviceContext") != 0)
+        return nullptr;
+    PyObject **dict = _PyObject_GetDictPtr(mode);
+    PyObject *device = dict == nullptr || *dict == nullptr ? nullptr : PyDict_GetItemString(*dict, "device");
+    return device != nullptr && THPDevice_Check(device) ? device : nullptr;
+}
+
+static bool same_mode(PyObject *expected, PyObject *mode)
+{
+    if (!THPDevice_Check(expected))
+        return PyWeakref_CheckRefExact(expected) && PyWeakref_GET_OBJECT(expected) == mode;
+    PyObject *device = device_of(mode);
+    return device != nullptr && ((THPDevice *)device)->device == ((THPDevice *)expected)->device;
+}
+
+extern "C" int td_state_holds(const TdState *state)
+{
+    Packed now;
+    read_state(now);
+    if (std::memcmp(&now, &state->packed, sizeof now) != 0)
+        return 0;
+    for (int32_t i = 0; i < now.torch_function_modes; i++)
+        if (i >= PyTuple_GET_SIZE(state->modes) || !same_mode(PyTuple_GET_ITEM(state->modes, i), function_mode(i)))
+            return 0;
+    return 1;
+}
+
+extern "C" void td_state_free(TdState *state)
+{
+    if (state == nullptr)
+        return;
+    Py_XDECREF(state->modes);
+    delete state;
+}
 
 extern "C" TdState *td_state_new(PyObject *spec)
 {
     const char *bytes;
-    Py_ssize_t size;
+    Py_ssize_t length;
     PyObject *modes;
-    if (!PyTuple_Check(spec) || !PyArg_ParseTuple(spec, "y#O", &bytes, &size, &modes))
+    if (!PyArg_ParseTuple(spec, "y#O!", &bytes, &length, &PyTuple_Type, &modes))
         return nullptr;
-    if (size != static_cast<Py_ssize_t>(sizeof(Snapshot))) {
-        PyErr_SetString(PyExc_ValueError, "a snapshot of another build");
+    if (length != (Py_ssize_t)sizeof(Packed)) {
+        PyErr_SetString(PyExc_ValueError, "a global state of another version");
         return nullptr;
     }
-    auto *state = new TdState;
-    std::memcpy(&state->wanted, bytes, sizeof(Snapshot));
+    TdState *state = new TdState();
+    std::memcpy(&state->packed, bytes, sizeof(Packed));
+    state->modes = Py_NewRef(modes);
     return state;
 }
 
-extern "C" void td_state_free(TdState *state) { delete state; }
-
-extern "C" int td_state_holds(const TdState *state)
+// global_state() -> (bytes, modes): the state of this thread now.
+static PyObject *global_state(PyObject *, PyObject *)
 {
-    const Snapshot now = snapshot();
-    return std::memcmp(&now, &state->wanted, sizeof(Snapshot)) == 0;
+    Packed now;
+    read_state(now);
+    PyObject *modes = PyTuple_New(now.torch_function_modes);
+    for (int32_t i = 0; modes != nullptr && i < now.torch_function_modes; i++) {
+        PyObject *mode = function_mode(i), *device = device_of(mode);
+        PyObject *entry = device != nullptr ? Py_NewRef(device) : PyWeakref_NewRef(mode, nullptr);
+        if (entry == nullptr) {
+            Py_DECREF(modes);
+            return nullptr;
+        }
+        PyTuple_SET_ITEM(modes, i, entry);
+    }
+    return Py_BuildValue("y#N", (const char *)&now, (Py_ssize_t)sizeof now, modes);
 }
 
+// global_state_fields(bytes) -> {name: number}
+static PyObject *global_state_fields(PyObject *, PyObject *obj)
+{
+    Packed packed;
+    if (!PyBytes_Check(obj) || PyBytes_GET_SIZE(obj) != (Py_ssize_t)sizeof packed)
+        return PyErr_Format(PyExc_ValueError, "not the bytes of a global state");
+    std::memcpy(&packed, PyBytes_AS_STRING(obj), sizeof packed);
+    PyObject *fields = PyDict_New();
+#define PUT(type, name, value)                                                                                         \
+    if (fields != nullptr) {                                                                                           \
+        PyObject *number = PyLong_FromUnsignedLongLong((unsigned long long)(uint64_t)packed.name);                     \
+        if (number == nullptr || PyDict_SetItemString(fields, #name, number) < 0)                                      \
+            Py_CLEAR(fields);                                                                                          \
+        Py_XDECREF(number);                                                                                            \
+    }
+    STATE_FIELDS(PUT)
+#undef PUT
+    return fields;
+}
+
+// ---- The module's part --------------------------------------------------------------------------------------------
+
 static PyMethodDef functions[] = {
-    {"tensor_meta", tensor_meta, METH_O, "tensor_meta(t) -> the tuple TENSOR_MATCH compares."},
-    {"global_state", global_state, METH_NOARGS, "global_state() -> what GLOBAL_STATE compares."},
+    {"tensor_meta", tensor_meta, METH_O,
+     "tensor_meta(tensor) -> (class, dispatch keys, dtype, device, layout, requires_grad, sizes, strides)"},
+    {"tensors_apart", tensors_apart, METH_O, "tensors_apart(tensors) -> bool: the first shares no byte of storage with the others."},
+    {"global_state", global_state, METH_NOARGS, "global_state() -> (bytes, modes) of this thread now."},
+    {"global_state_fields", global_state_fields, METH_O, "global_state_fields(bytes) -> {name: number}"},
     {nullptr, nullptr, 0, nullptr},
 };
 
-extern "C" int td_tensor_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+extern "C" int td_tensor_init(PyObject *module)
+{
+    struct {
+        PyObject **place;
+        const char *text;
+    } names[] = {{&grad_name, "grad"},
+                 {&base_name, "_base"},
+                 {&hooks_name, "_backward_hooks"},
+                 {&grad_hooks_name, "_post_accumulate_grad_hooks"},
+                 {&leaf_name, "is_leaf"},
+                 {&requires_name, "requires_grad"}};
+    for (auto &name : names)
+        if ((*name.place = PyUnicode_InternFromString(name.text)) == nullptr)
+            return -1;
+    PyObject *functorch = PyImport_ImportModule("torch._C._functorch");
+    if (functorch == nullptr)
+        return -1;
+    current_level = PyObject_GetAttrString(functorch, "maybe_current_level");
+    Py_DECREF(functorch);
+    return current_level == nullptr ? -1 : PyModule_AddFunctions(module, functions);
+}
