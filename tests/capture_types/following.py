@@ -1,24 +1,15 @@
-"""Follow a small function to its end, run what was made of it, and hold that against eager: result and mutations.
-
-This needs neither the hook nor compiled guards: the graph is executed as it is, and what the replacement code takes
-from the entry state is fetched by walking the sources.
-"""
+"""Compile a small function as one graph, and hold it against eager: result, sharing, mutated arguments."""
 
 from __future__ import annotations
 
-import builtins
 import copy
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from torchdynamo.capture.capture import Return, capture
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Roots
-from torchdynamo.codegen import codegen
-from torchdynamo.graph.build import GraphBuilder
+import torchdynamo
+from torchdynamo import _native
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None), type, torch.dtype, torch.device, types.CodeType)
 
@@ -65,45 +56,16 @@ class Same:
                 self(value, other[name], f"{where}.{name}")
 
 
-def follow(fn: types.FunctionType, args: tuple[Any, ...]) -> Any:
-    """What the replacement of `fn` gives for these arguments. Break if it cannot be captured as a whole."""
-    code = fn.__code__
-    local = dict(zip(code.co_varnames, args))
-    cells = dict(zip(code.co_freevars, fn.__closure__ or ()))
-    roots = Roots(local, fn.__globals__, vars(builtins), cells)
-    builder = GraphBuilder()
-    try:
-        captured = capture(code, roots, builder)
-    except Break as why:
-        raise AssertionError(f"{why.reason} {why.fields} at {why.where}") from why
-    assert isinstance(captured.exit, Return)
-    draft = codegen.draft(captured)
-    inputs = captured.machine.inputs
-    gm = builder.finish(draft.outputs, [value.node for value in inputs])
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    sources = [value.source for value in inputs if value.node.name in names]
-    new = codegen.finish(draft, gm.forward, [], len(sources), discard=not draft.outputs)
-    replaced = types.FunctionType(unsplat(new, gm.forward), fn.__globals__, closure=fn.__closure__)
-    bound = tuple(source.load(roots) for source in [*sources, *draft.bound])
-    return replaced(*args, *([bound] if has_bound(new) else []))
-
-
-def has_bound(code: types.CodeType) -> bool:
-    return "__bound" in code.co_varnames
-
-
-def unsplat(code: types.CodeType, graph: Callable[..., Any]) -> types.CodeType:
-    """The code with the tuple of bound objects as one more argument, and a graph that takes its inputs from it."""
-    consts = tuple((lambda *a: graph(*a[0]) if a else graph()) if c == graph else c for c in code.co_consts)
-    extra = has_bound(code)
-    return code.replace(co_consts=consts, co_argcount=code.co_argcount + extra)
-
-
-def check(fn: types.FunctionType, args: tuple[Any, ...]) -> None:
-    """The replacement of `fn` does what `fn` does."""
-    mine, theirs = copy.deepcopy(args), copy.deepcopy(args)
-    state = torch.get_rng_state()
+def check(fn: types.FunctionType, args: tuple[Any, ...], again: bool = True) -> None:
+    """The compiled `fn` does what `fn` does; twice, and the second call is a hit on what the first made."""
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    torch.manual_seed(0)
+    theirs = copy.deepcopy(args)
     wanted = fn(*theirs)
-    torch.set_rng_state(state)
-    got = follow(fn, mine)
-    Same()((wanted, theirs), (got, mine))
+    for call in range(2):
+        mine = copy.deepcopy(args)
+        torch.manual_seed(0)
+        got = compiled(*mine)
+        Same()((wanted, theirs), (got, mine))
+        if again or not call:
+            assert len(_native.cache_entries(fn.__code__)) == 1

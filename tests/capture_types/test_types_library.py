@@ -346,9 +346,12 @@ class Lazy:
         return cls(v)
 
 
+LAZY = Lazy(1)
+
+
 @case(X, Lazy(X))
 def lazily(x, obj):
-    cube = obj.power(3)
+    cube = LAZY.power(3)
     a = obj.heavy + obj.heavy
     obj.light = x * 5
     return a + obj.light, cube, obj.asked, Lazy.static(x), obj.build(x).heavy, Lazy.build(x)
@@ -626,8 +629,12 @@ def comprehensions(x):
     return rows, found, sets, first, rest, any(n > 2 for n in found), all(v is not None for v in flat)
 
 
-@case(X, (int | None))
-def unions(x, u):
+UNION = int | None
+
+
+@case(X)
+def unions(x):
+    u = UNION
     return x, isinstance(3, u), isinstance(x, (int, torch.Tensor)), isinstance(None, Optional[int]), callable(u)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.value import Graphed, Known, Object, Value
 from torchdynamo.capture.wrap import constant, wrap
 
@@ -31,7 +31,7 @@ def call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
     given = [*args, *kwargs.values()]
     if any(made_here(vm, value) for value in given):
         assert entity.source is not None
-        inner = wrap(vm, entity.real.__wrapped__, Source("attr", entity.source, "__wrapped__"))
+        inner = wrap(vm, entity.real.__wrapped__, instance_attr(entity.source, "__wrapped__"))
         return vm.call(inner, list(args), dict(kwargs))
     real = [same_object(vm, value) for value in args]
     named = {name: same_object(vm, value) for name, value in kwargs.items()}
