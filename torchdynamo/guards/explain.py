@@ -26,8 +26,8 @@ def first_failure(guards: Iterable[Guard], roots: Roots) -> str:
 def described(guard: Guard) -> str:
     """The fact as it was when the guard was made, in short."""
     if guard.kind == "TENSOR_MATCH":
-        cls, sizes, strides = guard.arg[0], guard.arg[8], guard.arg[9]
-        return f"{cls.__name__} {list(sizes)} stride {strides}"
+        cls, _, dtype, _, _, _, sizes, strides = guard.arg
+        return f"{cls.__name__} {str(dtype).removeprefix('torch.')}{list(sizes or ())} stride {strides}"
     text = getattr(guard.arg, "__qualname__", None) or repr(guard.arg)
     return text if len(text) <= 80 else text[:77] + "..."
 
