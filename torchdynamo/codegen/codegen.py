@@ -136,6 +136,8 @@ class Exit:
         depth = len(self.shape)
         op, arg = instruction.op, instruction.arg
         end = [RegionEnd(region)] if region is not None else []
+        if op == "RERAISE":
+            arg = 0  # the place it was first raised at went with the handler that was followed
         if op in NO_CONTINUATION:
             emit.items += [Instruction(op, arg, instruction.position), *end]
             return
