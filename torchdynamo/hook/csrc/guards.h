@@ -21,7 +21,6 @@ typedef enum {
     STEP_ATTR,
     STEP_CONTENTS,
     STEP_TYPE,
-    STEP_CALL, /* a C callable that only looks: a weak reference, a reading of torch's state */
     STEP_CALL,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,

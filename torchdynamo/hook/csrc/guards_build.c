@@ -100,13 +100,6 @@ static int add_fetch(Builder *b, int node, const char *how, PyObject *arg)
         step->number = PyLong_AsSsize_t(arg);
         return step->number == -1 && PyErr_Occurred() ? -1 : 0;
     }
-    if (op == STEP_CALL) {
-        if (!PyTuple_CheckExact(arg))
-            return fault("not a tuple of arguments", arg);
-        step->obj = Py_NewRef(arg);
-        b->program->n_temps++;
-        return 0;
-    }
     if (op == STEP_ATTR) {
         if (!PyUnicode_CheckExact(arg))
             return fault("not a name", arg);

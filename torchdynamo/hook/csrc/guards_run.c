@@ -148,16 +148,6 @@ static inline PyObject *instance_dict(PyObject *obj)
     return dict;
 }
 
-static PyObject *call(PyObject *callable, PyObject *args, PyObject **temp)
-{
-    int was_on = td_gc_pause();
-    *temp = PyWeakref_CheckRef(callable) ? Py_NewRef(PyWeakref_GET_OBJECT(callable)) : PyObject_Call(callable, args, NULL);
-    if (*temp == NULL)
-        PyErr_Clear();
-    td_gc_resume(was_on);
-    return *temp;
-}
-
 static inline PyObject *fetch(const TdStep *step, PyObject *base, Frame *frame)
 {
     switch (step->op) {
@@ -179,8 +169,6 @@ static inline PyObject *fetch(const TdStep *step, PyObject *base, Frame *frame)
         return PyCell_Check(base) ? PyCell_GET(base) : NULL;
     case STEP_CALL:
         return td_call(base, step->obj, &frame->temps[frame->n_temps++]);
-    case STEP_CALL:
-        return call(base, step->obj, &frame->temps[frame->n_temps++]);
     default: /* STEP_TYPE */
         return (PyObject *)Py_TYPE(base);
     }
