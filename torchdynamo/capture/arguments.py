@@ -39,7 +39,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
         if arg.__class__ is Graphed:
             if arg.fake is example:
                 return arg
-            vm.fakes[id(arg.fake)] = arg  # type: ignore[assignment,union-attr]
+            vm.fakes[id(arg.fake)] = arg
     return from_example(vm, node, example)
 
 

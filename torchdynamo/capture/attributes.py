@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -251,8 +252,6 @@ FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__cl
 
 def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None, name: str) -> Value:
     """A name in a Python module; its `__getattr__`, if it has one, runs once and is trusted."""
-    import sys
-
     if source is None or sys.modules.get(module.__name__) is module:
         source = Source("module", None, module.__name__)
     own = module.__dict__

@@ -15,9 +15,12 @@ from torchdynamo.capture import wrap as wrapping
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.source import Roots, Source
+from torchdynamo.capture.source import Pinned, Roots, Source
 from torchdynamo.capture.trace import GraphBuilder, Trace
 from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Value
+
+# Hashing of objects that only identity tells apart.
+IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.nn.Module.__hash__)
 
 
 class Ref:
@@ -230,7 +233,7 @@ class Machine(Trace):
                 return tuple(self.hkey(item) for item in self.iterate(value))
             if cls is int:
                 return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
-            if cls.__hash__ is object.__hash__ or cls.__hash__ is torch.nn.Module.__hash__:
+            if cls.__hash__ in IDENTITY_HASHES:
                 return Ref(self.identity(value))
             if type(cls.__hash__) is types.FunctionType:
                 return Keyed(self, value, self.known(self.special(value, "__hash__"), "hash"))
@@ -274,7 +277,7 @@ class Machine(Trace):
         found = self.heap.by_id.get(id(cell))
         if found is not None:
             return found
-        return self.heap.adopt(cell, source or Source("pinned", None, wrapping.Pinned(cell)))
+        return self.heap.adopt(cell, source or Source("pinned", None, Pinned(cell)))
 
     def new_cell(self, frame: Frame, name: str) -> Object:
         """A cell variable of a frame, holding the argument of that name if there is one."""
@@ -319,7 +322,7 @@ class Machine(Trace):
         if module is not None and module.__dict__ is real:
             return Globals(real, Source("dict", Source("module", None, module.__name__)), builtins)
         if source is None:
-            source = Source("pinned", None, wrapping.Pinned(fn))
+            source = Source("pinned", None, Pinned(fn))
         return Globals(real, Source("attr", source, "__globals__"), builtins)
 
     def write_global(self, space: Globals, name: str, value: Value) -> None:
@@ -383,7 +386,8 @@ class Machine(Trace):
     def dict_items(self, value: Value) -> list[tuple[Value, Value]]:
         """The items of any mapping, in order."""
         if value.__class__ is Object and issubclass(value.pytype, dict):
-            return model.MODELS[dict, "<items>"](self, value)  # type: ignore[return-value]
+            items: list[tuple[Value, Value]] = model.MODELS[dict, "<items>"](self, value)
+            return items
         keys = list(self.iterate(self.call_method(value, "keys")))
         return [(key, self.getitem(value, key)) for key in keys]
 

@@ -8,7 +8,7 @@ object; a *polyfill* says a C function again in Python, to be captured like the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torchdynamo.capture.value import Object, Value
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
     from torchdynamo.capture.source import Source
 
-Model = Callable[..., Value]
+Model = Callable[..., Any]  # gives a Value; a slot in <brackets> gives what its callers say
+Row = TypeVar("Row", bound=Callable[..., Any])
 Slot = tuple[str, Any]  # ("model", function) | ("python", (class, raw attribute)) | ("missing", None)
 
 MODELS: dict[tuple[type, str], Model] = {}
@@ -55,10 +56,10 @@ class Emitter(Protocol):
         """The plain container on top becomes an empty instance of the entity's class, filled by that method."""
 
 
-def models(pytype: type, *slots: str) -> Callable[[Model], Model]:
+def models(pytype: type, *slots: str) -> Callable[[Row], Row]:
     """Register the model of these slots of a type."""
 
-    def register(fn: Model) -> Model:
+    def register(fn: Row) -> Row:
         for slot in slots:
             MODELS[pytype, slot] = fn
         _slots.clear()
@@ -67,10 +68,10 @@ def models(pytype: type, *slots: str) -> Callable[[Model], Model]:
     return register
 
 
-def function(*objs: Any) -> Callable[[Model], Model]:
+def function(*objs: Any) -> Callable[[Row], Row]:
     """Register the model of these callables."""
 
-    def register(fn: Model) -> Model:
+    def register(fn: Row) -> Row:
         for obj in objs:
             FUNCTIONS[id(obj)] = fn
             _kept.append(obj)
@@ -79,10 +80,10 @@ def function(*objs: Any) -> Callable[[Model], Model]:
     return register
 
 
-def polyfill(*objs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def polyfill(*objs: Any) -> Callable[[Row], Row]:
     """Register a Python function that says these C functions again."""
 
-    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def register(fn: Row) -> Row:
         for obj in objs:
             POLYFILLS[id(obj)] = fn
             _kept.append(obj)
@@ -91,28 +92,28 @@ def polyfill(*objs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-def enters(*pytypes: type) -> Callable[..., Any]:
+def enters(*pytypes: type) -> Callable[[Row], Row]:
     """Register how objects of these types (and their subclasses) become values."""
     return _by_type(ENTER, pytypes)
 
 
-def iterates(*pytypes: type) -> Callable[..., Any]:
+def iterates(*pytypes: type) -> Callable[[Row], Row]:
     """Register how values of these types are iterated."""
     return _by_type(ITERATE, pytypes)
 
 
-def rebuilds(*pytypes: type) -> Callable[..., Any]:
+def rebuilds(*pytypes: type) -> Callable[[Row], Row]:
     """Register how codegen makes a fresh object of these types."""
     return _by_type(REBUILD, pytypes)
 
 
-def replays(*pytypes: type) -> Callable[..., Any]:
+def replays(*pytypes: type) -> Callable[[Row], Row]:
     """Register how codegen writes changed contents back to an object that existed."""
     return _by_type(REPLAY, pytypes)
 
 
-def _by_type(table: dict[type, Any], pytypes: tuple[type, ...]) -> Callable[..., Any]:
-    def register(fn: Any) -> Any:
+def _by_type(table: dict[type, Any], pytypes: tuple[type, ...]) -> Callable[[Row], Row]:
+    def register(fn: Row) -> Row:
         for pytype in pytypes:
             table[pytype] = fn
         return fn

@@ -184,7 +184,7 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
         if a.fake is b.fake:
             return True
         if a.source is not None and b.source is not None:
-            vm.guard(a.source, "DISTINCT", (a.source, b.source))  # type: ignore[union-attr,arg-type]
+            vm.guard(a.source, "DISTINCT", (a.source, b.source))
         return False
     return False
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Source:
     base: Source | None
     arg: Any
 
-    _interned: dict[tuple[Any, ...], Source] = {}
+    _interned: ClassVar[dict[tuple[Any, ...], Source]] = {}
 
     def __new__(cls, how: str, base: Source | None = None, arg: Hashable = None) -> Source:
         key = (how, base, type(arg), arg)

@@ -17,6 +17,8 @@ from torchdynamo.capture.value import Graphed, Known, Object, Value
 class GraphBuilder(Protocol):
     """The FX graph under construction (graph/build.py)."""
 
+    graph: torch.fx.Graph
+
     def input(
         self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool
     ) -> tuple[torch.fx.Node, Any]: ...
@@ -40,7 +42,7 @@ class Trace:
         self.guards: dict[tuple[Any, ...], Guard] = {}
         self.by_source: dict[Source, Value] = {}
         self.inputs: list[Graphed] = []
-        self.restore: dict[Any, Callable[[], None]] = {}  # process state changed so far -> how to put it back
+        self.restore: dict[Any, Callable[[], object]] = {}  # process state changed so far -> how to put it back
         self.step = 0  # root instructions begun
         self.stop_at = -1
         self.frames: list[Any] = []  # the frames being executed, innermost last
@@ -50,7 +52,7 @@ class Trace:
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:
         """Rest on a fact about the state at entry."""
         try:
-            key = (source, kind, type(arg), arg)
+            key: tuple[Any, ...] = (source, kind, type(arg), arg)
             if key in self.guards:
                 return
         except TypeError:  # unhashable arguments are rare: keep them all

@@ -49,6 +49,7 @@ def is_torch(obj: Any, depth: int) -> bool:
     return any(is_torch(item, depth - 1) for item in parts(obj))
 
 
+PLAIN_LOOKUP: Any = object.__getattribute__
 LEAVES = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
@@ -61,5 +62,5 @@ def parts(obj: Any) -> Iterable[Any]:
         return [item for _, item in zip(range(WIDTH), dict.values(obj))]
     if issubclass(cls, (list, tuple)):
         return [item for _, item in zip(range(WIDTH), (list if issubclass(cls, list) else tuple).__iter__(obj))]
-    own = getattr(obj, "__dict__", None) if cls.__getattribute__ is object.__getattribute__ else None
+    own = getattr(obj, "__dict__", None) if cls.__getattribute__ is PLAIN_LOOKUP else None
     return list(own.values())[:WIDTH] if type(own) is dict else ()

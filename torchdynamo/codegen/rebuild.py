@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torchdynamo.codegen.emit import Emitter
 
 HEAP_TYPE = attribute_rules.HEAP_TYPE
-INDEXED = (type(iter([])), type(iter(())), type(iter(range(0))))
+INDEXED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
 
 
 def is_plain(cls: type) -> bool:

@@ -71,7 +71,9 @@ def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
 
 def with_defaults(vm: Machine, run: Value, args: list[Value]) -> list[Value]:
     """A separate `setup_context` sees the defaults of `forward` among its inputs."""
-    fn = vm.known(run, "forward")
+    if run.__class__ is not Known:
+        raise Break("unknown call", name="a forward made in the frame")
+    fn = run.obj
     parameters = list(inspect.signature(fn).parameters.values())[len(args) :]
     count = sum(each.default is not each.empty for each in parameters)
     defaults = fn.__defaults__ or ()

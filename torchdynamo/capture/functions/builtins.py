@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchdynamo.capture import attributes
+from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function
 from torchdynamo.capture.operators import same_or_equal
@@ -22,6 +23,8 @@ from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
+
+ZERO = Known(0)
 
 
 @function(isinstance)
@@ -43,7 +46,7 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
     check = attributes.class_lookup(type(wanted), "__instancecheck__")
     if type(check) is types.FunctionType and obj.__class__ is Object and not is_abc(type(wanted)):
         real = vm.entity(obj).real
-        if issubclass(type(wanted), type(torch.nn.Parameter)) or real is attributes.MISSING:
+        if issubclass(type(wanted), type(torch.nn.Parameter)) or real is MISSING:
             return issubclass(obj.pytype, wanted)
         raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
     try:
@@ -176,7 +179,7 @@ def lazily(cls: type, steps: Any) -> None:
     function(cls)(row)
 
 
-def enumerated(vm: Machine, items: Value, start: Value = Known(0)) -> Iterator[Value]:
+def enumerated(vm: Machine, items: Value, start: Value = ZERO) -> Iterator[Value]:
     source = vm.iterate(items)
     return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, vm.known(start, "start")))
 
@@ -205,8 +208,8 @@ def filtered(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
     return (item for item in source if vm.truth(item if plain else vm.call(fn, [item], {})))
 
 
-for _cls, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (filter, filtered)):
-    lazily(_cls, _steps)
+for _lazy, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (filter, filtered)):
+    lazily(_lazy, _steps)
 
 
 @function(reversed)
@@ -225,7 +228,7 @@ def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FA
 
 # -- reductions -------------------------------------------------------------------------------------------------------
 @function(sum)
-def sum_(vm: Machine, items: Value, start: Value = Known(0)) -> Value:
+def sum_(vm: Machine, items: Value, start: Value = ZERO) -> Value:
     total = start
     for item in vm.iterate(items):
         total = vm.binary("+", total, item)
@@ -273,7 +276,7 @@ def said_by(cls: type, method: str) -> str:
     return method
 
 
-def converter(cls: type, method: str) -> None:
+def converter(cls: Callable[..., Any], method: str) -> None:
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
         if args and args[0].__class__ is Graphed:
             raise Break("data-dependent value", name=cls.__name__)
@@ -287,7 +290,7 @@ def converter(cls: type, method: str) -> None:
     function(cls)(row)
 
 
-for _cls, _method in (
+for _converter, _method in (
     (int, "__int__"),
     (float, "__float__"),
     (str, "__str__"),
@@ -296,7 +299,7 @@ for _cls, _method in (
     (repr, "__repr__"),
     (format, "__format__"),
 ):
-    converter(_cls, _method)
+    converter(_converter, _method)
 
 
 @function(bool)

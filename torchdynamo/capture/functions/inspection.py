@@ -125,7 +125,7 @@ ORDERED = type(inspect.Signature([])._parameters.copy())  # type: ignore[attr-de
 def subclasses(vm: Machine, cls: Value) -> Value:
     """Classes that exist now; a new one is a new fact."""
     real: type = vm.known(cls, "class")
-    found = type.__subclasses__(real)
+    found: list[type] = type.__subclasses__(real)
     asked = Source("call", Source("pinned", None, Pinned(real.__subclasses__)), ())
     vm.guard(asked, "LENGTH", len(found))
     return vm.new(list, [wrap(vm, one, Source("item", asked, at)) for at, one in enumerate(found)])

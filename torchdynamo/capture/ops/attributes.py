@@ -40,7 +40,7 @@ def delete_attr(vm: Machine, frame: Frame, inst: Instruction, obj: Value) -> Non
 
 @op("LOAD_SUPER", "super cls obj -- *values", pops=lambda arg: 3)
 def load_super(vm: Machine, frame: Frame, inst: Instruction, sup: Value, cls: Value, obj: Value) -> Any:
-    name, is_method, two = inst.arg
+    name, is_method, _ = inst.arg
     proxy = vm.call(sup, [cls, obj], {})
     value = vm.getattr(proxy, name)
     if not is_method:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 CACHED = functools._lru_cache_wrapper
+PLAIN_HASH: Any = object.__hash__
+PLAIN_EQ: Any = object.__eq__
 
 
 @models(CACHED, "__call__")
@@ -54,7 +56,7 @@ def made_here(vm: Machine, value: Value) -> bool:
 
 
 def by_identity(cls: type) -> bool:
-    return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+    return cls.__hash__ is PLAIN_HASH and cls.__eq__ is PLAIN_EQ
 
 
 def same_object(vm: Machine, value: Value) -> Any:

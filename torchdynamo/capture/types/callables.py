@@ -39,6 +39,7 @@ def made_name(field: str) -> Any:
     def row(vm: Machine, self: Value) -> Value:
         if self.__class__ is Known:
             return constant(vm, getattr(self.obj, field))
+        assert self.__class__ is Object
         entity = vm.entity(self)
         if field in entity.attrs:
             return entity.attrs[field]
@@ -73,6 +74,7 @@ def function_code(vm: Machine, self: Value) -> Value:
     """The guard on a function is a guard on its code."""
     if self.__class__ is Known:
         return Known(self.obj.__code__)
+    assert self.__class__ is Object
     return Known(vm.entity(self).note.parts.code)  # type: ignore[arg-type]
 
 
@@ -83,6 +85,7 @@ def function_annotations(vm: Machine, self: Value) -> Value:
         if source is None:
             return constant(vm, real.__annotations__)
         return wrap(vm, real.__annotations__, Source("attr", source, "__annotations__"))
+    assert self.__class__ is Object
     entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
         flat = list(vm.iterate(entity.note.given["annotations"])) if "annotations" in entity.note.given else []

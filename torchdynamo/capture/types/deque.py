@@ -250,7 +250,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 
 def make(cls: type, items: list[object], most: int | None) -> object:
     """A deque of the class, past its `__init__`."""
-    made = DEQUE.__new__(cls)
+    made: Any = DEQUE.__new__(cls)
     DEQUE.__init__(made, items, most)
     return made
 

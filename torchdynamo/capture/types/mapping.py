@@ -14,7 +14,7 @@ from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, FALSE, NONE, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def pop(vm: Machine, self: Object, key: Value, *default: Value) -> Value:
 
 
 @models(dict, "popitem")
-def popitem(vm: Machine, self: Object, last: Value = Known(True)) -> Value:
+def popitem(vm: Machine, self: Object, last: Value = TRUE) -> Value:
     keys = list(keys_of(vm, self))
     if not keys:
         raise vm.error(KeyError, "popitem(): dictionary is empty")
@@ -268,7 +268,7 @@ def popitem(vm: Machine, self: Object, last: Value = Known(True)) -> Value:
 
 
 @models(collections.OrderedDict, "move_to_end")
-def move_to_end(vm: Machine, self: Object, key: Value, last: Value = Known(True)) -> Value:
+def move_to_end(vm: Machine, self: Object, key: Value, last: Value = TRUE) -> Value:
     found = remove(vm, self, key)
     if found is None:
         raise vm.error(KeyError, vm.concrete(key))
@@ -303,7 +303,7 @@ def clear(vm: Machine, self: Object) -> Value:
 
 
 @models(dict, "copy")
-def copy(vm: Machine, self: Object) -> Value:
+def copy(vm: Machine, self: Object) -> Object:
     made = vm.new(self.pytype if self.pytype is not dict else dict, {})
     if "default_factory" in vm.entity(self).attrs or self.pytype is collections.defaultdict:
         vm.entity(made).attrs["default_factory"] = vm.getattr(self, "default_factory")
@@ -322,9 +322,10 @@ def update(vm: Machine, self: Object, *others: Value, **kwargs: Value) -> Value:
         else:
             new = [tuple(vm.unpack(pair, 2)) for pair in vm.iterate(other)]
         for key, item in new:
-            vm.setitem(self, key, item) if self.pytype.__setitem__ is not dict.__setitem__ else store(
-                vm, self, key, item
-            )
+            if attributes.class_lookup(self.pytype, "__setitem__") is dict.__setitem__:
+                store(vm, self, key, item)
+            else:
+                vm.setitem(self, key, item)
     for name, item in kwargs.items():
         store(vm, self, Known(name), item)
     return self
@@ -343,7 +344,7 @@ def union(vm: Machine, self: Object, other: Value) -> Value:
 def equal(vm: Machine, self: Object, other: Value) -> Value:
     if not issubclass(other.pytype, dict) or other.__class__ is not Object:
         return Known(NotImplemented)
-    left, right = pairs(vm, self), dict((vm.hkey(k), v) for k, v in pairs(vm, other))
+    left, right = pairs(vm, self), {vm.hkey(k): v for k, v in pairs(vm, other)}
     if len(left) != len(right):
         return FALSE
     for key, item in left:
@@ -465,7 +466,7 @@ def rebuild_dict(emit: Emitter, entity: Entity) -> None:
 
 def make_ordered(cls: type, items: dict[Any, Any]) -> Any:
     """An OrderedDict of the class, past its `__init__`."""
-    made = collections.OrderedDict.__new__(cls)
+    made: Any = collections.OrderedDict.__new__(cls)
     fill_ordered(made, items)
     return made
 

@@ -20,7 +20,8 @@ GETTER: type = type(_Pair.__dict__["first"])
 def place(cls: type, name: str, found: Any) -> int | None:
     """Which item the class's attribute `found` reads, if that is what it does."""
     if type(found) is GETTER:
-        index: int = found.__reduce__()[1][0]
+        reduced: Any = found.__reduce__()
+        index: int = reduced[1][0]
         return index
     if type(found) is types.MemberDescriptorType and hasattr(cls, "n_sequence_fields"):
         names = getattr(cls, "__match_args__", ())

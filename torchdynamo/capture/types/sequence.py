@@ -18,11 +18,15 @@ from torchdynamo.capture.wrap import constant
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
+LAST = Known(-1)
+PLAIN_NEW: Any = tuple.__new__
+
 
 def items_of(vm: Machine, value: Value) -> list[Value]:
     """The items as they are now; those nothing has read yet are Opaque."""
     if value.__class__ is Known:
         return [constant(vm, item) for item in value.obj]
+    assert value.__class__ is Object
     entity = vm.entity(value)
     if entity.items is None:
         if entity.real is MISSING:
@@ -196,7 +200,7 @@ def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
 
 
 @models(list, "pop")
-def pop(vm: Machine, self: Object, at: Value = Known(-1)) -> Value:
+def pop(vm: Machine, self: Object, at: Value = LAST) -> Value:
     items = write(vm, self)
     try:
         position = range(len(items))[vm.known(at, "index")]
@@ -308,7 +312,7 @@ def rebuild_list(emit: Emitter, entity: Entity) -> None:
 def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
     """Exact tuples; named tuples and result tuples are made by their class."""
     splat = (
-        entity.pytype is not tuple and entity.pytype.__new__ is not tuple.__new__ and hasattr(entity.pytype, "_fields")
+        entity.pytype is not tuple and entity.pytype.__new__ is not PLAIN_NEW and hasattr(entity.pytype, "_fields")
     )
     if entity.pytype is not tuple:
         emit.function(tuple.__new__ if splat else entity.pytype)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchdynamo.capture import attributes, model
+from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source, instance_attr
@@ -87,7 +88,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     found = attributes.class_lookup(obj.pytype, name)
     if type(found) in attributes.PLAIN_METHODS:
         return vm.bound_method(obj, Known(found), name)
-    if found is attributes.MISSING:
+    if found is MISSING:
         real = vm.input_objects.get(obj.node)
         if real is not None and obj.source is not None:
             if name in real.__dict__:
