@@ -99,11 +99,9 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     inplace = INPLACE.get(op)
     fn = inplace[0] if inplace else BINARY[op][0]
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
-        if a.__class__ is Object and vm.overrides(a, op):
-            pass
-        elif a.pytype in (str, bytes):
-            raise Break("data-dependent value", name="format")
-        else:
+        if a.__class__ not in IN_GRAPH and inplace:  # a number is not changed in place
+            fn = BINARY[op[:-1]][0]
+        if a.__class__ is not Object or not vm.overrides(a, op):
             return vm.emit("call_function", fn, [a, b], {})
     if a.__class__ is Known and b.__class__ is Known:
         return known_binary(vm, fn, a, b)
@@ -170,9 +168,7 @@ def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
 def identical(vm: Machine, a: Value, b: Value) -> bool:
     """`a is b`."""
     if a.__class__ is Known and b.__class__ is Known:
-        return a.obj is b.obj or (
-            type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj
-        )
+        return a.obj is b.obj or (type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj)
     if a.__class__ is Object and b.__class__ is Object:
         if a.ref == b.ref:
             return True
