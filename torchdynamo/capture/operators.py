@@ -101,6 +101,8 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
         if a.__class__ not in IN_GRAPH and inplace:  # a number is not changed in place
             fn = BINARY[op[:-1]][0]
+        if a.pytype in (str, bytes):
+            raise Break("data-dependent value", name="format")
         if a.__class__ is not Object or not vm.overrides(a, op):
             return vm.emit("call_function", fn, [a, b], {})
     if a.__class__ is Known and b.__class__ is Known:
