@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import time
+import traceback
 import warnings
 import weakref
 from types import CodeType
@@ -18,7 +19,8 @@ from torchdynamo import _native, config
 from torchdynamo.backends import registry
 from torchdynamo.backends.run import compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
-from torchdynamo.capture.capture import BreakExit, Capture, Why, capture
+from torchdynamo.capture.capture import Capture, capture
+from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.worth import worth_capturing
@@ -47,15 +49,13 @@ class Compiler:
         self.dynamic = dynamic
         self.owner_id = next(_owner_ids)
         self.failed: TorchDynamoError | None = None
+        weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         try:
             return compile_frame(frame, self)
         except TorchDynamoError as error:
             return error.with_traceback(None)  # raised at the user's call, without a frame of ours
-
-    def __del__(self) -> None:
-        _native.drop_owner(self.owner_id)
 
 
 def compiler_for(backend: Any, **settings: Any) -> Compiler:
@@ -105,8 +105,6 @@ def give_up(code: CodeType, error: Exception) -> None:
     place = f"{code.co_filename}:{code.co_firstlineno}"
     text = f"torchdynamo could not compile {code.co_name} ({place}): {type(error).__name__}: {error}; it runs eagerly"
     if config.verbose:
-        import traceback
-
         text = f"{text}\n{''.join(traceback.format_exception(error))}"
     warnings.warn(text, FallbackWarning, stacklevel=3)
     _native.skip_code(code, "internal error")
@@ -142,7 +140,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             return Followed(captured, codegen.draft(captured), builder, why)
         except Break as end:
             why = why or Why(end.reason, end.fields, end.where)
-            step = end.restart  # type: ignore[attr-defined]
+            step = end.restart
         except Restart as again:
             why = why or Why("side effect not replayable", {"what": "a value that cannot be made again"}, None)
             step = again.step

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.bytecode.flow import loops
 from torchdynamo.capture import functions, ops, types
+from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.show import show
 from torchdynamo.capture.signals import Break, Raised, Restart, Stop
-from torchdynamo.capture.source import Guard, Position, Roots, Source, local
+from torchdynamo.capture.source import Guard, Roots, Source, local
 from torchdynamo.capture.trace import GraphBuilder
 from torchdynamo.capture.value import Opaque, Value
 
@@ -20,33 +21,6 @@ if TYPE_CHECKING:
     from types import CodeType
 
 REGISTERED = (functions, ops, types)  # importing them fills the tables
-
-
-class Return(NamedTuple):
-    """The frame ran to its end."""
-
-    value: Value
-
-
-class BreakExit(NamedTuple):
-    """The frame was left before the root instruction `index`.
-
-    With `resume_here` the continuation begins at that instruction and stays Python (it is a loop with a break inside);
-    else the instruction is executed in Python, and the continuation begins after it.
-    """
-
-    index: int
-    locals: dict[str, Value]
-    stack: list[Any]
-    resume_here: bool
-
-
-class Why(NamedTuple):
-    """What ended a capture: a reason, its fields, and the user's place."""
-
-    reason: str
-    fields: dict[str, Any]
-    position: Position | None
 
 
 class Capture(NamedTuple):
@@ -93,12 +67,12 @@ def capture(code: CodeType, roots: Roots, builder: GraphBuilder, stop_at: int = 
     except Stop:
         return Capture(code, vm, stopped(frame), None, frame.cells)
     except Break as why:
-        why.restart = stop_step(vm, frame, why)  # type: ignore[attr-defined]
+        why.restart = stop_step(vm, frame, why)
         raise
     except Raised as raised:
         escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
         escaped.where = frame.position()
-        escaped.restart = stop_step(vm, frame, escaped)  # type: ignore[attr-defined]
+        escaped.restart = stop_step(vm, frame, escaped)
         raise escaped from None
     finally:
         sys.setrecursionlimit(depth)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
+from torchdynamo.capture.exits import Return
 from torchdynamo.capture.value import Absent, Graphed, Known, Object, Opaque, Value
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ def effect_lines(capture: Capture) -> Iterator[str]:
 
 def exit_lines(capture: Capture) -> list[str]:
     leave = capture.exit
-    if leave.__class__.__name__ == "Return":
-        return [f"return {value_text(capture, leave.value)}"]  # type: ignore[union-attr]
-    lines = [f"break before instruction {leave.index}"]
-    lines += [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]  # type: ignore[union-attr]
-    stack = ", ".join(value_text(capture, value) for value in leave.stack)  # type: ignore[union-attr]
+    if isinstance(leave, Return):
+        return [f"return {value_text(capture, leave.value)}"]
+    lines = [f"break before instruction {leave.at}"]
+    lines += [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]
+    stack = ", ".join(value_text(capture, value) for value in leave.stack)
     return [*lines, f"stack: {stack}"]
 
 

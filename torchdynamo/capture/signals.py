@@ -15,6 +15,7 @@ class Break(Exception):
         self.reason = reason
         self.fields = fields
         self.where: Any = None  # Position of the innermost frame, filled in as it passes
+        self.restart = -1  # the root step before which the next try must stop; -1 if there is none
 
 
 class Raised(Exception):

@@ -10,7 +10,8 @@ from torchdynamo.bytecode.assemble import argument_names, assemble
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.liveness import live_locals
-from torchdynamo.capture.capture import BreakExit, Capture, Return
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import Source
@@ -53,7 +54,7 @@ def draft(capture: Capture) -> Draft:
     continuations: list[CodeType] = []
     skipped: list[CodeType] = []
     if capture.exit.__class__ is BreakExit:
-        emit.position = decoded.instructions[capture.exit.index].position
+        emit.position = decoded.instructions[capture.exit.at].position
     else:
         emit.position = None
     effects.root_cells(emit, capture)
@@ -82,16 +83,16 @@ class Exit:
 
     def write(self) -> None:
         emit, exit = self.emit, self.exit
-        instruction = self.code.instructions[exit.index]
+        instruction = self.code.instructions[exit.at]
         needed = 0 if exit.resume_here else operands(instruction)
         below = exit.stack[: len(exit.stack) - needed]
         operand_values = exit.stack[len(exit.stack) - needed :] if needed else []
         self.shape = [value is ABSENT for value in below]
         self.push_snapshot(below, operand_values)
         if exit.resume_here:
-            self.resume(exit.index, stays=True)
+            self.resume(exit.at, stays=True)
             return
-        region = self.code.lookup(exit.index)
+        region = self.code.lookup(exit.at)
         handler = Label()
         start = RegionStart(handler, region.lasti, 0) if region is not None else None
         if start is not None:
@@ -128,11 +129,11 @@ class Exit:
                 emit.op("LOAD_FAST", f"__stack{depth}")
 
     def live_anywhere(self) -> frozenset[str]:
-        return live_locals(self.code, self.exit.index)
+        return live_locals(self.code, self.exit.at)
 
     def step(self, instruction: Instruction, needed: int, region: RegionStart | None) -> None:
         """The instruction that could not be captured, and what follows it."""
-        emit, index = self.emit, self.exit.index
+        emit, index = self.emit, self.exit.at
         depth = len(self.shape)
         op, arg = instruction.op, instruction.arg
         end = [RegionEnd(region)] if region is not None else []

@@ -57,15 +57,14 @@ class Emitter:
     # -- values ---------------------------------------------------------------------------------------------------
     def value(self, value: Value) -> None:
         """Push a value."""
-        kind = value.__class__
-        if kind is Object:
-            self.object(value)  # type: ignore[arg-type]
-        elif kind is Known:
-            self.known(value)  # type: ignore[arg-type]
-        elif kind is Graphed:
-            self.tensor(value)  # type: ignore[arg-type]
-        elif kind is Opaque:
-            self.source(value.source)  # type: ignore[union-attr]
+        if value.__class__ is Object:
+            self.object(value)
+        elif value.__class__ is Known:
+            self.known(value)
+        elif value.__class__ is Graphed:
+            self.tensor(value)
+        elif value.__class__ is Opaque:
+            self.source(value.source)
         elif value is ABSENT:
             self.op("NULL")
         else:
