@@ -274,14 +274,49 @@ def device_context(x):
     return z, y.device, w[0].device, w[1], torch.ones(2).device
 
 
-@case(X, breaks="unknown call")
+@case(X)
 def vmapped(x):
-    return torch.vmap(lambda row: row.sum() * row)(x)
+    return torch.vmap(lambda row: row.sum() * row + x[0])(x)
+
+
+@case(X, X.clone())
+def vmapped_dims(x, y):
+    paired = torch.vmap(torch.add, in_dims=(0, 1), out_dims=1)(x, y.T)
+    nested = torch.vmap(torch.vmap(lambda a, b: a * b, in_dims=(0, None)), in_dims=(None, 0))(x[0], x)
+    return paired, nested, torch.vmap(lambda row: {"a": row, "b": (row.max(), row * 2)})(x)["a"]
+
+
+@case(X)
+def func_grad(x):
+    return torch.func.grad(lambda y: (y * y).sum())(x), torch.func.grad_and_value(lambda y, z: (y * z).sum(), (0, 1))(
+        x, x + 1
+    )
+
+
+@case(X)
+def per_sample_grad(x):
+    return torch.vmap(torch.func.grad(lambda w, row: (w * row).sin().sum()), in_dims=(None, 0))(x[0], x)
+
+
+@case(nn.Linear(4, 4), X)
+def functional_vmap(m, x):
+    params = dict(m.named_parameters())
+
+    def loss(params, row):
+        return torch.func.functional_call(m, params, (row,)).sum()
+
+    return torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(params, x)
 
 
 @case(X, breaks="unknown call")
-def func_grad(x):
-    return torch.func.grad(lambda y: (y * y).sum())(x)
+def vjp(x):
+    out, pull = torch.func.vjp(lambda y: y.sin() * 2, x)
+    return out, pull(torch.ones_like(out))
+
+
+@case(X[0])
+def jacobians(x):
+    return torch.func.jacrev(lambda y: y**2)(x)
 
 
 class Tagged(torch.Tensor):

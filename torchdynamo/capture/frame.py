@@ -42,7 +42,7 @@ class Frame:
         self.code = decode(code)
         self.globals = globals
         self.locals = local
-        self.cells: dict[str, Value] = closure
+        self.cells: dict[str, Value] = dict(closure)  # each activation adds cells of its own
         self.stack: list[Any] = []
         self.pc = 0
         self.yielded = False

@@ -5,6 +5,8 @@ Marks are read where PyTorch leaves them (attributes on functions, registries), 
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -39,6 +41,10 @@ def is_exporting(vm: Machine) -> Value:
 
 
 def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """torch._dynamo puts this mark on some of torch's own functions; those we have a model of are followed."""
+    row = model.FUNCTIONS.get(id(inspect.unwrap(fn.obj)))
+    if row is not None:
+        return row(vm, *args, **kwargs)
     raise Break("disabled function", name=fn.obj.__qualname__)
 
 
@@ -86,10 +92,16 @@ def nothing(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
     return NONE
 
 
+def no_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A context that only concerns torch._dynamo."""
+    return vm.call(Known(contextlib.nullcontext), [], {})
+
+
 # Functions of torch._dynamo that programs call, by qualified name.
 BY_NAME: dict[tuple[str, str], Verdict] = {
     ("torch._dynamo.external_utils", "is_compiling"): constant_true,
     ("torch._dynamo.decorators", "graph_break"): graph_break,
+    ("torch._dynamo.compiled_autograd", "_disable"): no_context,
     ("torch._dynamo.decorators", "mark_static"): nothing,
     ("torch._dynamo.decorators", "mark_dynamic"): nothing,
     ("torch._dynamo.decorators", "maybe_mark_dynamic"): nothing,

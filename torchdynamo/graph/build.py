@@ -117,14 +117,16 @@ class GraphBuilder:
         return result
 
     def _fake(self, tensor: torch.Tensor, origin: InputSource) -> torch.Tensor:
-        fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=origin, trace=False)
+        with torch._C._DisableFuncTorch():
+            fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=origin, trace=False)
         self.tracing_context.tensor_to_context[tensor] = torch_compat.static_context(tensor, origin)
         return fake
 
     def _check(self, target: Target, result: Any) -> None:
         """A result that is a real tensor, or of a class of the user's, has no place in the graph."""
         if isinstance(result, torch.Tensor):
-            if type(result) is not torch_compat.fake_tensor_type():
+            wrapped = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
+            if type(result) is not torch_compat.fake_tensor_type() and not wrapped:
                 raise UnsupportedTensor(target, f"it gives a {type(result).__name__}")
         elif isinstance(result, (tuple, list)):
             for item in result:

@@ -162,6 +162,8 @@ def tensor_hash(vm: Machine, self: Value) -> Value:
 @models(BASE, "requires_grad_")
 def requires_grad(vm: Machine, self: Value, wanted: Value = TRUE) -> Value:
     """Only what changes nothing: a graph cannot make a leaf."""
+    if self.__class__ is Graphed and torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
+        return vm.emit("call_method", "requires_grad_", [self, wanted], {})
     if self.__class__ is not Graphed or self.fake.requires_grad is not vm.concretely(wanted):
         raise Break("unsupported method", name="requires_grad_", type="Tensor")
     return self

@@ -1,0 +1,150 @@
+"""torch.func: vmap, grad and their kin are Python over layers that are opened and closed; the graph does the same.
+
+Each operator inside runs on stand-ins wrapped for its layer, and the graph holds the wrapping as nodes, so that what
+runs later meets the layers where capture met them. Capture begins with no layer open (global state is guarded), hence
+the numbers of the layers are constants.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.func
+from torch._functorch import eager_transforms, vmap
+
+from torchdynamo.capture.model import function
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import NONE, Graphed, Known, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+C = torch._C._functorch
+Row = Callable[..., Value]
+
+
+def named(name: str) -> list[Any]:
+    """The C function of this name, and what torch's Python wraps it in."""
+    found = [getattr(space, name, None) for space in (C, vmap, eager_transforms)]
+    return [fn for fn in found if fn is not None]
+
+
+def layer(kind: str) -> None:
+    """The pair that opens and closes a layer; what a break leaves open is closed when capture ends."""
+    opener, closer = getattr(C, f"_{kind}_increment_nesting"), getattr(C, f"_{kind}_decrement_nesting")
+
+    def enter(vm: Machine, *args: Value) -> Value:
+        given = tuple(vm.concretely(arg) for arg in args)
+        _, level = vm.builder.call("call_function", opener, given, {}, vm.position())
+        vm.restore["layer", level] = closer
+        return Known(level)
+
+    def leave(vm: Machine) -> Value:
+        _, level = vm.builder.call("call_function", closer, (), {}, vm.position())
+        del vm.restore["layer", level]
+        return Known(level)
+
+    function(*named(opener.__name__))(enter)
+    function(*named(closer.__name__))(leave)
+
+
+for _kind in ("vmap", "grad"):
+    layer(_kind)
+
+
+def operator(name: str) -> None:
+    """A C function of tensors that is a node like any other."""
+    fn = getattr(C, name)
+
+    def row(vm: Machine, *args: Value) -> Value:
+        return vm.emit("call_function", fn, list(args), {})
+
+    function(*named(name))(row)
+
+
+for _name in ("_remove_batch_dim", "_wrap_for_grad", "_unwrap_for_grad"):
+    operator(_name)
+
+
+@function(*named("_add_batch_dim"))
+def add_batch_dim(vm: Machine, tensor: Value, dim: Value, level: Value) -> Value:
+    """Counted from the front."""
+    at = vm.known(dim, "dim")
+    if at < 0:
+        at += vm.known(vm.getattr(tensor, "ndim"), "ndim")
+    return vm.emit("call_function", C._add_batch_dim, [tensor, Known(at), level], {})
+
+
+def predicate(name: str) -> None:
+    """What the stand-in can tell; other values are no wrapped tensors."""
+    fn = getattr(C, name)
+
+    def row(vm: Machine, value: Value, *args: Value) -> Value:
+        if value.__class__ is not Graphed:
+            return boolean(False)
+        return Known(fn(value.fake, *(vm.concretely(arg) for arg in args)))
+
+    function(fn)(row)
+
+
+for _name in ("is_batchedtensor", "is_gradtrackingtensor", "is_functorch_wrapped_tensor", "is_dead_tensor_wrapper"):
+    if hasattr(C, _name):
+        predicate(_name)
+
+
+@function(C.unwrap_if_dead)
+def unwrap_if_dead(vm: Machine, tensor: Value) -> Value:
+    if tensor.__class__ is Graphed and C.is_functorch_wrapped_tensor(tensor.fake):
+        return vm.emit("call_function", C.unwrap_if_dead, [tensor], {})
+    return tensor
+
+
+@function(vmap.lazy_load_decompositions)  # type: ignore[attr-defined]
+def lazy_load_decompositions(vm: Machine) -> Value:
+    """Registers rules with the dispatcher, once in a process: what it does does not depend on the program."""
+    vmap.lazy_load_decompositions()  # type: ignore[attr-defined]
+    return NONE
+
+
+# -- state that goes with the layers ----------------------------------------------------------------------------------
+@function(C.get_inplace_requires_grad_allowed)
+def inplace_allowed(vm: Machine) -> Value:
+    in_a_layer("requires_grad_")
+    return Known(C.get_inplace_requires_grad_allowed())
+
+
+@function(C.set_inplace_requires_grad_allowed)
+def allow_inplace(vm: Machine, allowed: Value) -> Value:
+    """Of the innermost layer: it goes with it."""
+    in_a_layer("requires_grad_")
+    vm.builder.call("call_function", C.set_inplace_requires_grad_allowed, (vm.concretely(allowed),), {}, vm.position())
+    return NONE
+
+
+def in_a_layer(name: str) -> None:
+    if not torch._C._are_functorch_transforms_active():
+        raise Break("unknown call", name=name)
+
+
+@function(torch._C._autograd._saved_tensors_hooks_get_disabled_error_message)
+def hooks_disabled(vm: Machine) -> Value:
+    return Known(torch._C._autograd._saved_tensors_hooks_get_disabled_error_message())
+
+
+@function(torch._C._autograd._saved_tensors_hooks_disable, torch._C._autograd._saved_tensors_hooks_enable)
+def switch_hooks(vm: Machine, *message: Value) -> Value:
+    """Only so that nobody puts such hooks in place inside; capture would stop at that anyway."""
+    return NONE
+
+
+GRAD = inspect.unwrap(torch.autograd.grad)
+
+
+@function(GRAD)
+def autograd_grad(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    """Inside a layer of `torch.func.grad` all of the history is the graph's own."""
+    in_a_layer("torch.autograd.grad")
+    return vm.emit("call_function", GRAD, list(args), dict(kwargs))
