@@ -314,8 +314,8 @@ def constructor(cls: type) -> None:
     function(cls)(row)
 
 
-for _cls in (range, torch.device, torch.finfo, torch.iinfo):
-    constructor(_cls)
+for _constant in (range, torch.device, torch.finfo, torch.iinfo):
+    constructor(_constant)
 
 
 @function(slice)

@@ -55,7 +55,7 @@ def made_here(vm: Machine, value: Value) -> bool:
     return vm.entity(value).fresh
 
 
-def by_identity(cls: type) -> bool:
+def by_identity(cls: Any) -> bool:
     return cls.__hash__ is PLAIN_HASH and cls.__eq__ is PLAIN_EQ
 
 

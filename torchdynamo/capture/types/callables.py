@@ -40,7 +40,7 @@ def made_name(field: str) -> Any:
         if self.__class__ is Known:
             return constant(vm, getattr(self.obj, field))
         assert self.__class__ is Object
-        entity = vm.entity(self)
+        entity = vm.entity(vm.as_object(self))
         if field in entity.attrs:
             return entity.attrs[field]
         code, space = entity.note.parts.code, entity.note.parts.globals
@@ -75,7 +75,7 @@ def function_code(vm: Machine, self: Value) -> Value:
     if self.__class__ is Known:
         return Known(self.obj.__code__)
     assert self.__class__ is Object
-    return Known(vm.entity(self).note.parts.code)  # type: ignore[arg-type]
+    return Known(vm.entity(self).note.parts.code)
 
 
 @models(types.FunctionType, ".__annotations__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchdynamo.capture import attributes
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.machine import Ref
-from torchdynamo.capture.model import Emitter, find_slot, iterates, models, rebuilds, replays
+from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
@@ -136,10 +136,12 @@ def remove(vm: Machine, value: Object, key: Value) -> Value | None:
     return found
 
 
-@models(dict, "<items>")
-def pairs(vm: Machine, self: Object) -> Any:
+def pairs(vm: Machine, self: Object) -> list[tuple[Value, Value]]:
     """All items, looked at."""
-    return [(key, lookup(vm, self, key)) for key in list(keys_of(vm, self))]
+    return [(key, lookup(vm, self, key) or NONE) for key in list(keys_of(vm, self))]
+
+
+MODELS[dict, "<items>"] = pairs
 
 
 def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
@@ -322,13 +324,18 @@ def update(vm: Machine, self: Object, *others: Value, **kwargs: Value) -> Value:
         else:
             new = [tuple(vm.unpack(pair, 2)) for pair in vm.iterate(other)]
         for key, item in new:
-            if attributes.class_lookup(self.pytype, "__setitem__") is dict.__setitem__:
-                store(vm, self, key, item)
-            else:
-                vm.setitem(self, key, item)
+            put(vm, self, key, item)
     for name, item in kwargs.items():
-        store(vm, self, Known(name), item)
+        put(vm, self, Known(name), item)
     return self
+
+
+def put(vm: Machine, self: Object, key: Value, item: Value) -> None:
+    """How `update` writes: an OrderedDict goes through the class's `__setitem__`, a dict past it."""
+    if issubclass(self.pytype, collections.OrderedDict):
+        vm.setitem(self, key, item)
+    else:
+        store(vm, self, key, item)
 
 
 @models(dict, "__or__")
