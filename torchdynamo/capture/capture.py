@@ -72,7 +72,7 @@ def capture(code: CodeType, roots: Roots, builder: GraphBuilder, stop_at: int = 
     except Raised as raised:
         escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
         escaped.where = frame.position()
-        escaped.restart = stop_step(vm, frame, escaped)
+        escaped.restart = stop_step(vm, frame, escaped, vm.entity(raised.value))
         raise escaped from None
     finally:
         sys.setrecursionlimit(depth)
@@ -89,12 +89,18 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     return frame
 
 
-def stop_step(vm: Machine, frame: Frame, why: Break) -> int:
-    """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in."""
+def stop_step(vm: Machine, frame: Frame, why: Break, escaped: Entity | None = None) -> int:
+    """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in.
+
+    With an exception under way, the one that raised it: Python raises it again, with its traceback and context.
+    """
     step = len(vm.path) - 1
+    thrown = [vm.entity(exc) for exc in frame.handling]
+    thrown += [escaped] if escaped is not None and escaped.fresh else []
+    step = min(step, *(entity.born - 1 for entity in thrown)) if thrown else step
+    if step < 0:
+        return step
     index = vm.path[step]
-    if frame.handling:
-        return min(vm.entity(exc).born for exc in frame.handling) - 1
     for loop in loops(frame.code):
         if index in loop.body:
             while step > 0 and vm.path[step - 1] in loop.body:

@@ -1,0 +1,150 @@
+"""A program in two worlds, one eager and one compiled: everything a call can do is compared after each call."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import linecache
+import types
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+import torchdynamo
+from torchdynamo.errors import CacheLimitWarning
+from torchdynamo.report.explain import collecting
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, torch.dtype, torch.device)
+_numbers = itertools.count()
+
+
+class Picture:
+    """What can be seen of objects: types, values, and by numbers what is the same object or shares its storage."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.storages: dict[int, int] = {}
+        self.kept: list[Any] = []  # so that no id is given twice
+
+    def of(self, obj: Any) -> Any:
+        if isinstance(obj, PLAIN) or (type(obj) is tuple and all(isinstance(item, PLAIN) for item in obj)):
+            return (type(obj).__name__, repr(obj))  # which of equal constants it is, is nobody's business
+        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+            return (type(obj).__name__, obj.__name__)
+        known = self.numbers.get(id(obj))
+        if known is not None:
+            return f"#{known}"
+        self.kept.append(obj)
+        number = self.numbers[id(obj)] = len(self.numbers)
+        return (f"#{number}", type(obj).__name__, *self.inside(obj))
+
+    def inside(self, obj: Any) -> Iterable[Any]:
+        if isinstance(obj, torch.Tensor):
+            yield from self.tensor(obj)
+        elif isinstance(obj, BaseException):
+            yield str(obj)
+        elif isinstance(obj, dict):
+            yield [(self.of(key), self.of(value)) for key, value in obj.items()]
+        elif isinstance(obj, (set, frozenset)):
+            yield sorted(repr(self.of(item)) for item in obj)
+        elif isinstance(obj, (list, tuple)):
+            yield [self.of(item) for item in obj]
+        if type(obj).__module__ != "torch" and isinstance(getattr(obj, "__dict__", None), dict):
+            yield [(key, self.of(value)) for key, value in obj.__dict__.items()]
+
+    def tensor(self, obj: torch.Tensor) -> Iterable[Any]:
+        storage = self.storages.setdefault(obj.untyped_storage()._cdata, len(self.storages))
+        yield (str(obj.dtype), tuple(obj.shape), obj.stride(), obj.storage_offset(), f"storage {storage}")
+        yield (obj.requires_grad, obj.is_leaf, repr(obj.detach().tolist()))
+
+
+class Happened(NamedTuple):
+    """One call, as the caller sees it."""
+
+    result: Any
+    raised: str
+    arguments: Any
+    space: Any
+    printed: str
+    state: Any
+
+
+class Program:
+    """Source text that defines `f`, executed in a namespace of its own."""
+
+    def __init__(self, source: str, **given: Any) -> None:
+        self.source = source
+        self.filename = f"<program {next(_numbers)}>"
+        linecache.cache[self.filename] = (len(source), None, source.splitlines(keepends=True), self.filename)
+        self.space: dict[str, Any] = {"__name__": "program", "torch": torch, **given}
+        exec(compile(source, self.filename, "exec", dont_inherit=True), self.space)
+        self.f: Any = self.space["f"]
+
+    def own_names(self) -> dict[str, Any]:
+        """The globals that hold data."""
+        skip = ("torch", "__name__", "__builtins__", "f")
+        return {key: value for key, value in self.space.items() if key not in skip and not callable(value)}
+
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Happened:
+        printed = io.StringIO()
+        torch.manual_seed(0)
+        result, raised = None, ""
+        with contextlib.redirect_stdout(printed):
+            try:
+                result = self.f(*args, **kwargs)
+            except Exception as error:
+                raised = f"{type(error).__name__}: {error}; {chain(error)}"
+        see = Picture()
+        state = (torch.is_grad_enabled(), torch.get_rng_state().sum().item(), torch.get_default_dtype())
+        torch.set_grad_enabled(True)
+        arguments = see.of([*args, kwargs])
+        return Happened(see.of(result), raised, arguments, see.of(self.own_names()), printed.getvalue(), state)
+
+
+def chain(error: BaseException) -> str:
+    """What the exception says it came from."""
+    names = []
+    for name in ("__cause__", "__context__"):
+        other = getattr(error, name)
+        names.append(f"{name} {type(other).__name__ if other is not None else None}")
+    return ", ".join(names)
+
+
+class Verdict(NamedTuple):
+    """How the program was compiled: its graphs, breaks, and what was made by each call."""
+
+    graphs: int
+    breaks: list[str]
+    made: list[int]  # compilations during each call
+
+    @property
+    def whole(self) -> bool:
+        """All in one graph, or nothing in it to put in one."""
+        return not self.breaks
+
+
+Inputs = Callable[[dict[str, Any]], tuple[Sequence[Any], dict[str, Any]]]  # given the program's namespace
+
+
+def compare(source: str, calls: Sequence[Inputs], *, backend: Any = "eager", **given: Any) -> Verdict:
+    """Make the calls in both worlds, one after the other; each must look the same in both."""
+    theirs, mine = Program(source, **given), Program(source, **given)
+    mine.f = torchdynamo.compile(mine.space["f"], backend=backend)
+    breaks: list[str] = []
+    made: list[int] = []
+    graphs = 0
+    for number, inputs in enumerate(calls):
+        wanted = theirs.call(*inputs(theirs.space))
+        with warnings.catch_warnings(), collecting() as events:
+            warnings.simplefilter("error", torchdynamo.errors.FallbackWarning)
+            warnings.simplefilter("ignore", CacheLimitWarning)
+            got = mine.call(*inputs(mine.space))
+        for field, a, b in zip(Happened._fields, wanted, got):
+            assert a == b, f"call {number}: {field}\n  eager    {a}\n  compiled {b}\n{source}"
+        breaks += [event.reason for event in events if event.reason is not None]
+        made.append(len(events))
+        graphs += sum(event.graph is not None for event in events)
+    return Verdict(graphs, breaks, made)
