@@ -48,7 +48,6 @@ class Compiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.owner_id = next(_owner_ids)
-        self.failed: TorchDynamoError | None = None
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
@@ -230,12 +229,13 @@ def compile_captured(
     used = [value for value in inputs if value.node in remaining]
     examples = [vm.input_objects[value.node] for value in used]
     name = f"__compiled_fn_{next(_graph_numbers)}"
-    bound = [value.source for value in used if not is_plain_local(value.source, captured.code)]
-    arguments = [value.source.arg for value in used if is_plain_local(value.source, captured.code)]  # type: ignore[union-attr]
+    sources = [value.source for value in used if value.source is not None]
+    bound = [source for source in sources if not is_plain_local(source, captured.code)]
+    arguments = [source.arg for source in sources if is_plain_local(source, captured.code)]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
     fn = compile_graph(gm, examples, compiler.backend, name, fullgraph=compiler.fullgraph)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
-    return graph, arguments, bound, gm  # type: ignore[return-value]
+    return graph, arguments, bound, gm
 
 
 def place_of(source: Source | None, code: CodeType) -> int:

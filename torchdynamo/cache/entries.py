@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.capture.capture import Why
+from torchdynamo.capture.exits import Why
 from torchdynamo.capture.source import Guard
 
 

@@ -246,12 +246,13 @@ class Machine(Trace):
         if value.__class__ is Known:
             obj = value.obj
             return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)  # as `is` sees constants
-        if value.__class__ is Graphed:
-            real = self.input_objects.get(value.node, MISSING)
+        if value.__class__ is Object:
+            real, fresh = self.entity(value).real, ("fresh", value.ref)
         else:
-            real = self.entity(value).real  # type: ignore[arg-type]
+            assert isinstance(value, Graphed)
+            real, fresh = self.input_objects.get(value.node, MISSING), ("fake", id(value.fake))
         if real is MISSING:
-            return ("fresh", value.ref) if value.__class__ is Object else ("fake", id(value.fake))  # type: ignore[union-attr]
+            return fresh
         source = wrapping.source_of(self, value)
         if source is not None:
             self.told_apart.setdefault(value.pytype, {})[source] = None
