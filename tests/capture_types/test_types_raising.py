@@ -68,7 +68,7 @@ def attribute_error_in_helper(x, box):
 @case(X, [])
 def raised_through_finally(x, log):
     try:
-        y = x * 2
+        x = x * 2
         raise KeyError("through")
     finally:
         log.append("finally")

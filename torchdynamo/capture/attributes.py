@@ -234,7 +234,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
                 return wrap(vm, own[name], instance_attr(source, name))
             vm.guard(Source("dict", source), "NO_KEY", name)
     written = class_lookup(cls, name)
-    if type(written) in PLAIN_METHODS:
+    if type(written) in PLAIN_METHODS and name not in getattr(real, "__dict__", ()):
         return vm.bound_method(obj, Known(written), name)
     if type(written) is property and written.fget is not None:
         return vm.call(Known(written.fget), [obj], {})
