@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torchdynamo.capture.source import Source
 from torchdynamo.graph.torch_compat import TorchSource
 
@@ -25,6 +27,13 @@ class InputSource(TorchSource):
     @property
     def _name_template(self) -> str:
         return self._input_name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Inductor keeps compiled graphs on disk, sources and all; the path is of this process."""
+        return InputSource, (self._input_name, None, self.static)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> InputSource:
+        return self
 
     def __hash__(self) -> int:
         return hash(self._input_name)
