@@ -52,10 +52,11 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         if verdict is not None:
             return verdict(vm, fn, args, kwargs)
         if policy.is_graph_function(obj):
-            if torch.Tensor.__dict__.get(obj.__name__) is not obj:
+            name: str = obj.__name__
+            if torch.Tensor.__dict__.get(name) is not obj:
                 return vm.emit("call_function", obj, args, kwargs)
-            method = model.MODELS.get((torch._C.TensorBase, obj.__name__))
-            return method(vm, *args, **kwargs) if method else vm.emit("call_method", obj.__name__, args, kwargs)
+            method = model.MODELS.get((torch._C.TensorBase, name))
+            return method(vm, *args, **kwargs) if method else vm.emit("call_method", name, args, kwargs)
         return inline(vm, fn, args, kwargs)
     if kind in DESCRIPTORS:
         return call_descriptor(vm, fn, args, kwargs)
