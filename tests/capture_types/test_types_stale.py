@@ -53,7 +53,10 @@ class Root:
     name = "root"
 
 
-@case(lambda: type("Leaf", (Root,), {}))
+LEAVES: list[type] = []  # a class nobody holds is soon no subclass any more
+
+
+@case(lambda: LEAVES.append(type("Leaf", (Root,), {})))
 def subclasses(x):
     return x + len(Root.__subclasses__())
 
