@@ -97,11 +97,23 @@ def no_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     return vm.call(Known(contextlib.nullcontext), [], {})
 
 
+def what_it_wraps(free: str) -> Verdict:
+    """torch._dynamo puts a function in the place of nn.Module's own, to tag modules for itself: the own one counts."""
+
+    def row(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        own = fn.obj.__closure__[fn.obj.__code__.co_freevars.index(free)].cell_contents
+        return vm.call(vm.constant(own), args, kwargs)
+
+    return row
+
+
 # Functions of torch._dynamo that programs call, by qualified name.
 BY_NAME: dict[tuple[str, str], Verdict] = {
     ("torch._dynamo.external_utils", "is_compiling"): constant_true,
     ("torch._dynamo.decorators", "graph_break"): graph_break,
     ("torch._dynamo.compiled_autograd", "_disable"): no_context,
+    ("torch._dynamo.mutation_guard", "patched_init"): what_it_wraps("init"),
+    ("torch._dynamo.mutation_guard", "patched_setstate"): what_it_wraps("setstate"),
     ("torch._dynamo.decorators", "mark_static"): nothing,
     ("torch._dynamo.decorators", "mark_dynamic"): nothing,
     ("torch._dynamo.decorators", "maybe_mark_dynamic"): nothing,
