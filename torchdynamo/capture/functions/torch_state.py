@@ -29,22 +29,25 @@ SETTERS: dict[Any, Callable[..., tuple[Any, ...]]] = {
     torch.set_autocast_cache_enabled: lambda enabled: (torch.is_autocast_cache_enabled(),),
     C._set_fp32_precision_setter: lambda backend, op, _: (backend, op, C._get_fp32_precision_getter(backend, op)),
 }
-# Flags of one value that choose among kernels: setter -> getter.
+# Flags of one value that choose among kernels: setter -> getter, by name, since not every torch has all of them.
+FLAG_NAMES = {
+    "_set_sdp_use_flash": "_get_flash_sdp_enabled",
+    "_set_sdp_use_mem_efficient": "_get_mem_efficient_sdp_enabled",
+    "_set_sdp_use_math": "_get_math_sdp_enabled",
+    "_set_sdp_use_cudnn": "_get_cudnn_sdp_enabled",
+    "_set_sdp_use_overrideable": "_get_overrideable_sdp_enabled",
+    "_set_cudnn_enabled": "_get_cudnn_enabled",
+    "_set_cudnn_benchmark": "_get_cudnn_benchmark",
+    "_set_cudnn_deterministic": "_get_cudnn_deterministic",
+    "_set_cudnn_allow_tf32": "_get_cudnn_allow_tf32",
+    "_set_cudnn_depthwise_kernel": "_get_cudnn_depthwise_kernel",
+    "_set_mkldnn_enabled": "_get_mkldnn_enabled",
+    "_set_mkldnn_deterministic": "_get_mkldnn_deterministic",
+    "_set_onednn_allow_tf32": "_get_onednn_allow_tf32",
+    "_set_cublas_allow_tf32": "_get_cublas_allow_tf32",
+}
 FLAGS: dict[Any, Callable[[], Any]] = {
-    C._set_sdp_use_flash: C._get_flash_sdp_enabled,
-    C._set_sdp_use_mem_efficient: C._get_mem_efficient_sdp_enabled,
-    C._set_sdp_use_math: C._get_math_sdp_enabled,
-    C._set_sdp_use_cudnn: C._get_cudnn_sdp_enabled,
-    C._set_sdp_use_overrideable: C._get_overrideable_sdp_enabled,
-    C._set_cudnn_enabled: C._get_cudnn_enabled,
-    C._set_cudnn_benchmark: C._get_cudnn_benchmark,
-    C._set_cudnn_deterministic: C._get_cudnn_deterministic,
-    C._set_cudnn_allow_tf32: C._get_cudnn_allow_tf32,
-    C._set_cudnn_depthwise_kernel: C._get_cudnn_depthwise_kernel,
-    C._set_mkldnn_enabled: C._get_mkldnn_enabled,
-    C._set_mkldnn_deterministic: C._get_mkldnn_deterministic,
-    C._set_onednn_allow_tf32: C._get_onednn_allow_tf32,
-    C._set_cublas_allow_tf32: C._get_cublas_allow_tf32,
+    getattr(C, setter): getattr(C, getter) for setter, getter in FLAG_NAMES.items() if hasattr(C, setter)
 }
 
 
