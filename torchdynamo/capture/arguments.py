@@ -53,11 +53,10 @@ def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, V
 
 def to_node(vm: Machine, value: Value) -> Any:
     """A value as an argument of a graph node."""
-    kind = value.__class__
-    if kind is Graphed or kind is Symbol:
-        return value.node  # type: ignore[union-attr]
-    if kind is Known:
-        obj = value.obj  # type: ignore[union-attr]
+    if value.__class__ is Graphed or value.__class__ is Symbol:
+        return value.node
+    if value.__class__ is Known:
+        obj = value.obj
         if type(obj) in GRAPH_CONSTANTS or (type(obj) is tuple and all(type(item) in GRAPH_CONSTANTS for item in obj)):
             return obj
         if isinstance(obj, (int, float, str)) and not isinstance(obj, type):
@@ -67,7 +66,7 @@ def to_node(vm: Machine, value: Value) -> Any:
         if type(obj) is tuple:
             return tuple(to_node(vm, constant(vm, item)) for item in obj)
         raise Break("unsupported argument", what=repr(obj), type=type(obj).__name__)
-    if kind is Object:
+    if value.__class__ is Object:
         cls = value.pytype
         if cls in (list, tuple, torch.Size) or issubclass(cls, tuple) or cls in LIST_LIKE:
             items = [to_node(vm, item) for item in vm.iterate(value)]
@@ -75,7 +74,7 @@ def to_node(vm: Machine, value: Value) -> Any:
         if cls is dict:
             return {vm.known(key, "key"): to_node(vm, item) for key, item in vm.dict_items(value)}
         if cls is slice:
-            return slice(*(to_node(vm, part) for part in vm.entity(value).items))  # type: ignore[arg-type]
+            return slice(*(to_node(vm, part) for part in vm.entity(value).items))
         if cls is torch.Generator:
             raise Break("unsupported argument", what="generator", type="torch.Generator")
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)

@@ -48,12 +48,11 @@ HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes whose attributes a program ca
 
 def getattr_(vm: Machine, obj: Value, name: str) -> Value:
     """`obj.name`."""
-    kind = obj.__class__
-    if kind is Object:
-        return object_getattr(vm, obj, name)  # type: ignore[arg-type]
-    if kind is Known:
-        return known_getattr(vm, obj, name)  # type: ignore[arg-type]
-    if kind is Graphed:
+    if obj.__class__ is Object:
+        return object_getattr(vm, obj, name)
+    if obj.__class__ is Known:
+        return known_getattr(vm, obj, name)
+    if obj.__class__ is Graphed:
         return vm.tensor_getattr(obj, name)
     raise Break("unsupported attribute", name=name, type=obj.pytype.__name__)
 

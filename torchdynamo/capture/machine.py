@@ -180,8 +180,9 @@ class Machine(Trace):
 
     def make_tuple(self, items: list[Value]) -> Value:
         """A tuple; one of constants is a constant."""
-        if all(item.__class__ is Known for item in items):
-            return Known(tuple(item.obj for item in items))  # type: ignore[union-attr]
+        known = [item.obj for item in items if item.__class__ is Known]
+        if len(known) == len(items):
+            return Known(tuple(known))
         return self.new(tuple, items)
 
     def make_dict(self, items: dict[Value, Value]) -> Object:
@@ -190,8 +191,9 @@ class Machine(Trace):
 
     def make_slice(self, *parts: Value) -> Value:
         """`slice(...)`."""
-        if all(part.__class__ is Known for part in parts):
-            return Known(slice(*(part.obj for part in parts)))  # type: ignore[union-attr]
+        known = [part.obj for part in parts if part.__class__ is Known]
+        if len(known) == len(parts):
+            return Known(slice(*known))
         full = (NONE, *parts, NONE)[:3] if len(parts) == 1 else (*parts, NONE)[:3]
         return self.new(slice, list(full))
 

@@ -241,7 +241,7 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
     return answer
 
 
-def class_getitem(vm: Machine, cls: type, key: Value) -> Value:
+def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
     """`Cls[key]`: the metaclass's `__getitem__`, or a generic alias."""
     for written in (
         class_lookup(type(cls), "__getitem__"),
@@ -251,7 +251,7 @@ def class_getitem(vm: Machine, cls: type, key: Value) -> Value:
             return vm.call(Known(written), [Known(cls), key], {})
     given = vm.concretely(key)
     try:
-        return constant(vm, cls[given])  # type: ignore[index]
+        return constant(vm, cls[given])
     except Exception as error:  # the user's expression raises
         raise vm.error(type(error), *error.args) from None
 

@@ -88,16 +88,15 @@ def contents(capture: Capture, entity: Entity) -> str:
 
 def value_text(capture: Capture, value: Value) -> str:
     """A value, as short as it can be said."""
-    kind = value.__class__
-    if kind is Known:
-        obj = value.obj  # type: ignore[union-attr]
+    if value.__class__ is Known:
+        obj = value.obj
         return str(getattr(obj, "__qualname__", None) or repr(obj))
-    if kind is Graphed:
-        return str(value.node)  # type: ignore[union-attr]
-    if kind is Opaque:
-        return str(value.source)  # type: ignore[union-attr]
-    if kind is Object:
-        entity = capture.machine.entity(value)  # type: ignore[arg-type]
+    if value.__class__ is Graphed:
+        return str(value.node)
+    if value.__class__ is Opaque:
+        return str(value.source)
+    if value.__class__ is Object:
+        entity = capture.machine.entity(value)
         if entity.source is not None:
             return str(entity.source)
         if entity.pytype is types.FunctionType:

@@ -9,7 +9,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import local
-from torchdynamo.capture.value import ABSENT, Known
+from torchdynamo.capture.value import ABSENT, Known, Value
 from torchdynamo.codegen.emit import Emitter
 
 
@@ -43,7 +43,7 @@ def replay(emit: Emitter, capture: Capture) -> None:
             emit.op("POP")
 
 
-def write_attribute(emit: Emitter, entity: Entity, name: str, value: object) -> None:
+def write_attribute(emit: Emitter, entity: Entity, name: str, value: Value) -> None:
     """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
     plain = (
         entity.pytype is types.CellType or attributes.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
@@ -55,14 +55,14 @@ def write_attribute(emit: Emitter, entity: Entity, name: str, value: object) -> 
         emit.op("CALL", (2, ()))
         emit.op("POP")
     elif plain:
-        emit.value(value)  # type: ignore[arg-type]
+        emit.value(value)
         emit.local(entity)
         emit.op("STORE_ATTR", name)
     else:
         emit.function(object.__setattr__)
         emit.local(entity)
         emit.const(name)
-        emit.value(value)  # type: ignore[arg-type]
+        emit.value(value)
         emit.op("CALL", (3, ()))
         emit.op("POP")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
-from torchdynamo.bytecode.instruction import Instruction, Item, Label
+from torchdynamo.bytecode.instruction import Instruction, Label
 from torchdynamo.bytecode.percode import PerCode
 
 # Code that says these names can tell which frame it runs in.
@@ -57,8 +57,8 @@ def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tupl
     return known[key]
 
 
-def prologue_of(names: tuple[str, ...], stack: tuple[bool, ...]) -> list[Instruction]:
-    """Put the stack back."""
+def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[Instruction]:
+    """Put the stack back, and go to where the frame was left."""
     made: list[Instruction] = []
     for depth, null in enumerate(stack):
         if null:
@@ -66,18 +66,16 @@ def prologue_of(names: tuple[str, ...], stack: tuple[bool, ...]) -> list[Instruc
         else:
             made.append(Instruction("LOAD_FAST", f"__stack{depth}"))
             made.append(Instruction("DELETE_FAST", f"__stack{depth}"))
-    made.append(Instruction("JUMP"))
+    made.append(Instruction("JUMP", start))
+    for instruction in made:
+        instruction.position = position
     return made
 
 
 def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
     decoded = decode(code)
     start = Label()
-    prologue: list[Item] = list(prologue_of(names, stack))
-    position = decoded.instructions[index].position
-    for instruction in prologue:
-        instruction.position = position  # type: ignore[union-attr]
-    prologue[-1].arg = start  # type: ignore[union-attr]
+    prologue = prologue_of(stack, start, decoded.instructions[index].position)
     items = decoded.items()
     at = next(i for i, item in enumerate(items) if item is decoded.instructions[index])
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
