@@ -52,8 +52,7 @@ def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tupl
     key = (index, names, stack)
     known: dict[Any, CodeType] = decode(source).analyses.setdefault("continuations", {})
     if key not in known:
-        made = known[key] = make(source, index, names, stack)
-        _origins.set(made, Origin(source, len(prologue_of(names, stack))))
+        known[key] = make(source, index, names, stack)
     return known[key]
 
 
@@ -81,7 +80,7 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
     keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
     locals_left = [name for name in code.co_varnames if name not in arguments and name not in code.co_cellvars]
-    return assemble(
+    made = assemble(
         [*prologue, *items[:at], start, *items[at:]],
         code,
         name=f"__resume_at_{decoded.instructions[index].offset}_{next(_numbers)}",
@@ -94,6 +93,8 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
         cellvars=(),
         freevars=free_names(code),
     )
+    _origins.set(made, Origin(code, len(prologue)))
+    return made
 
 
 def free_names(code: CodeType) -> tuple[str, ...]:
