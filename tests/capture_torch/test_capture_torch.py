@@ -18,6 +18,7 @@ from torchdynamo.errors import Unsupported
 TABLES = (torch_cases_functions, torch_cases_modules, torch_cases_tensors)
 
 
+@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_agrees_with_eager(case: Case) -> None:
     compiled = torchdynamo.compile(case.fn, backend="eager", fullgraph=True)

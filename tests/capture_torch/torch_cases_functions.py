@@ -254,6 +254,18 @@ def activation_by_name(x):
 
 
 @case(X)
+def imports(x):
+    import colorsys as rarely_imported
+    import json.tool
+
+    try:
+        import no_such_module.part  # type: ignore[import-not-found]
+    except ImportError as error:
+        return x + rarely_imported.ONE_THIRD, error.name, json.tool.__name__
+    return x, no_such_module
+
+
+@case(X)
 def pytree(x):
     flat, spec = torch.utils._pytree.tree_flatten({"a": x, "b": [x, 1]})
     return torch.utils._pytree.tree_unflatten([f * 2 for f in flat], spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from collections.abc import Generator, Iterator
@@ -15,7 +16,7 @@ from torchdynamo.capture import wrap as wrapping
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.source import Pinned, Roots, Source
+from torchdynamo.capture.source import Pinned, Roots, Source, instance_attr
 from torchdynamo.capture.trace import GraphBuilder, Trace
 from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Value
 
@@ -404,13 +405,28 @@ class Machine(Trace):
                 raise self.error(TypeError, f"got multiple values for keyword argument {self.known(key, 'keyword')!r}")
             self.setitem(box, key, value)
 
+    def first_import(self, name: str) -> types.ModuleType:
+        """Import a module for real, once in a process; that one is missing is guarded."""
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise Break("import in frame", name=name) from error
+            known = instance_attr(Source("module", None, "sys"), "modules")
+            self.guard(known, "NO_KEY", error.name)
+            missing = self.error(ModuleNotFoundError, *error.args)
+            self.entity(missing.value).attrs["name"] = Known(error.name)
+            raise missing from None
+        except Exception as error:
+            raise Break("import in frame", name=name) from error
+
     def import_module(self, frame: Frame, name: str, level: int, names: Value) -> Value:
-        """`import name` of what is already imported."""
+        """`import name`. What is not imported yet is imported now: the program is at the point of doing so."""
         package = frame.globals.real.get("__package__") or ""
         base = package.rsplit(".", level - 1)[0] if level else ""
         full = f"{base}.{name}".strip(".") if level else name
-        module = sys.modules.get(full)
-        if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
+        module = sys.modules.get(full) or self.first_import(full)
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
             raise Break("import in frame", name=full)
         if names.__class__ is Known and not names.obj:
             module = sys.modules[full.partition(".")[0]] if not level else module
