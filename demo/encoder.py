@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 import transformers
 
-LENGTHS = (16, 32, 64)  # tokens; a batch is padded up to the next of these, so three shapes are compiled
+LENGTHS = (24, 64)  # tokens; a batch is padded up to the next of these, so two shapes are compiled
 BATCH = 16
 
 
