@@ -117,8 +117,7 @@ class Writer:
         """A name to assign to: one in use, or another."""
         if self.chance(2):
             return self.name(kind)
-        name = {"T": "z", "I": "k", "TL": "ys", "IL": "ms", "D": "e", "O": "p"}[kind]
-        return name
+        return {"T": "z", "I": "k", "TL": "ys", "IL": "ms", "D": "e", "O": "p"}[kind]
 
     def bind(self, kind: str, name: str) -> None:
         if name not in self.known[kind]:
@@ -461,7 +460,8 @@ class Writer:
             self.emit("finally:")
             self.block(1)
             return
-        self.emit(f"except {self.pick('ValueError', '(KeyError, IndexError)', 'Exception', 'ZeroDivisionError')} as err:")
+        caught = self.pick("ValueError", "(KeyError, IndexError)", "Exception", "ZeroDivisionError")
+        self.emit(f"except {caught} as err:")
         self.depth += 1
         self.emit(self.pick("print(type(err).__name__, err)", "LOG.append(str(err))", "j = len(err.args)"))
         self.depth -= 1
@@ -512,9 +512,10 @@ class Writer:
             self.assign_tensor()
 
     def raise_(self) -> None:
+        thrown = f"{self.pick('ValueError', 'KeyError')}({self.pick('1', repr('why'), 'i')})"
         self.emit(
             self.pick(
-                f"if {self.condition()}: raise {self.pick('ValueError', 'KeyError')}({self.pick('1', repr('why'), 'i')})",
+                f"if {self.condition()}: raise {thrown}",
                 f"assert {self.condition()}, {self.pick('i', repr('claim'))}",
                 f"fail({self.number(0)})",
             )
