@@ -15,10 +15,11 @@ import weakref
 from types import CodeType
 from typing import Any, NamedTuple
 
-from torchdynamo import _native, config
+from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
 from torchdynamo.backends.run import compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
+from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.signals import Break, Restart
@@ -77,6 +78,12 @@ def reset() -> None:
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
     """An entry for this frame, or None to run it as it is."""
     code: CodeType = frame.f_code
+    if interop.disables_its_calls(frame.f_func):
+        _native.skip_code(code, "disabled function", True)
+        return None
+    if code in marks.SKIPPED:
+        _native.skip_code(code, "skipped function")
+        return None
     reason = None if resume.is_continuation(code) else frames.skip_reason(code, frame.f_globals)
     roots = Roots(frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure)
     if reason is None and not resume.is_continuation(code) and not worth_capturing(roots, code):

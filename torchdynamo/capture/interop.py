@@ -160,6 +160,11 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
     return in_graph if allowed(fn) else None
 
 
+def disables_its_calls(fn: Any) -> bool:
+    """Whether the function is what `torch.compiler.disable` made of another: nothing it calls is compiled."""
+    return bool(fn.__dict__.get("_torchdynamo_disable"))
+
+
 def allowed(fn: Any) -> bool:
     """Whether torch._dynamo.allow_in_graph was called on it."""
     rules = sys.modules.get("torch._dynamo.trace_rules")

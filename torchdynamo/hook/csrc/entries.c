@@ -203,8 +203,11 @@ static PyObject *cache_entries(PyObject *module, PyObject *object)
 
 static PyObject *skip_code(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (nargs != 2 || args[1] == Py_None) {
-        PyErr_SetString(PyExc_TypeError, "skip_code takes a code object and a reason that is not None");
+    int quiet = nargs == 3 ? PyObject_IsTrue(args[2]) : 0;
+    if (quiet < 0)
+        return NULL;
+    if (nargs < 2 || nargs > 3 || args[1] == Py_None) {
+        PyErr_SetString(PyExc_TypeError, "skip_code takes a code object, a reason that is not None, and a flag");
         return NULL;
     }
     PyCodeObject *code = expect_code(args[0]);
@@ -212,6 +215,7 @@ static PyObject *skip_code(PyObject *module, PyObject *const *args, Py_ssize_t n
     if (state == NULL)
         return NULL;
     Py_XSETREF(state->reason, Py_NewRef(args[1]));
+    state->quiet = (char)quiet;
     Py_RETURN_NONE;
 }
 
@@ -278,7 +282,8 @@ static PyObject *drop_owner(PyObject *module, PyObject *number)
 static PyMethodDef state_functions[] = {
     {"cache_entries", cache_entries, METH_O, "cache_entries(code, /)\n--\n\nThe code's entries, oldest first."},
     {"skip_code", (PyCFunction)(void (*)(void))skip_code, METH_FASTCALL,
-     "skip_code(code, reason, /)\n--\n\nAsk no callback about the code again; entries it has go on to serve."},
+     "skip_code(code, reason, quiet=False, /)\n--\n\nAsk no callback about the code again; entries it has go on to serve. "
+     "With quiet, no callback is on while it runs."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
     {"clear_code", clear_code, METH_O, "clear_code(code, /)\n--\n\nForget all about a code object."},
     {"clear_all", clear_all, METH_NOARGS, "clear_all()\n--\n\nForget all about every code object."},

@@ -217,6 +217,10 @@ int td_guards_init(PyObject *module)
     Py_DECREF(collections);
     if (td_deque_type == NULL)
         return -1;
+    static const char *const parts[3] = {"start", "stop", "step"};
+    for (int i = 0; i < 3; i++)
+        if ((td_range_parts[i] = PyUnicode_InternFromString(parts[i])) == NULL)
+            return -1;
     TdGuardProgram_Type = (PyTypeObject *)PyType_FromSpec(&program_spec);
     if (TdGuardProgram_Type == NULL)
         return -1;

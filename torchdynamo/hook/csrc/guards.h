@@ -116,7 +116,8 @@ int td_program_build(TdProgram *program, PyObject *nodes, PyObject *checks, PyOb
 /* guards_steps.c: NULL or -1 with an error set when it cannot */
 TdStep *td_step_add(TdSteps *steps, TdOp op, int node);
 TdItems *td_items_new(int count);
-TdItems *td_items_from(PyObject *tuple);
+TdItems *td_items_from(PyObject *tuple); /* of pairs: how to find it, the item */
+TdItems *td_items_one(PyObject *pair);
 int td_item_set(TdItem *item, PyObject *obj, int node);
 void td_steps_clear(TdSteps *steps);
 int td_steps_visit(TdSteps *steps, visitproc visit, void *arg);
@@ -141,5 +142,6 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);
 
 extern PyTypeObject *td_deque_type;
+extern PyObject *td_range_parts[3]; /* start, stop, step */
 
 #endif

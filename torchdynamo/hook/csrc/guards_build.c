@@ -195,7 +195,7 @@ static int fill_check(Builder *b, TdStep *step, PyObject *payload)
         return (step->u.items = td_items_from(payload)) == NULL ? -1 : 0;
     case CHECK_HAS_KEY:
     case CHECK_NO_KEY:
-        return (step->u.items = td_items_new(1)) == NULL ? -1 : td_item_set(&step->u.items->items[0], payload, -1);
+        return (step->u.items = td_items_one(payload)) == NULL ? -1 : 0;
     case CHECK_LOOKUP:
     case CHECK_LOOKUP_WEAK:
     case CHECK_LOOKUP_ABSENT:

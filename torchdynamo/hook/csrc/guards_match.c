@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 PyTypeObject *td_deque_type = NULL;
+PyObject *td_range_parts[3];
 
 /* ---- Constants --------------------------------------------------------------------------------------------------- */
 
@@ -20,6 +21,15 @@ int td_is_constant(PyObject *obj)
                 return 0;
         return 1;
     }
+    if (PyFrozenSet_CheckExact(obj)) {
+        Py_ssize_t position = 0;
+        Py_hash_t hash;
+        PyObject *item;
+        while (_PySet_NextEntry(obj, &position, &item, &hash))
+            if (!td_is_constant(item))
+                return 0;
+        return 1;
+    }
     return td_is_device(obj);
 }
 
@@ -32,6 +42,39 @@ static int compare(PyObject *a, PyObject *b)
     if (answer < 0)
         PyErr_Clear();
     return answer == 1;
+}
+
+static int same_frozenset(PyObject *constant, PyObject *obj)
+{
+    if (PySet_GET_SIZE(constant) != PySet_GET_SIZE(obj))
+        return 0;
+    Py_ssize_t at = 0;
+    Py_hash_t hash, other_hash;
+    PyObject *item, *other;
+    while (_PySet_NextEntry(constant, &at, &item, &hash)) {
+        Py_ssize_t other_at = 0;
+        int found = 0;
+        while (!found && _PySet_NextEntry(obj, &other_at, &other, &other_hash))
+            found = td_constant_equal(item, other);
+        if (!found)
+            return 0;
+    }
+    return 1;
+}
+
+/* A range has no C face, but its numbers are members: none is made for this. */
+static int same_range(PyObject *constant, PyObject *obj)
+{
+    for (int i = 0; i < 3; i++) {
+        PyObject *temp = NULL, *number = td_attr(constant, td_range_parts[i], &temp);
+        PyObject *other_temp = NULL, *other = td_attr(obj, td_range_parts[i], &other_temp);
+        int same = number != NULL && other != NULL && td_constant_equal(number, other);
+        Py_XDECREF(temp);
+        Py_XDECREF(other_temp);
+        if (!same)
+            return 0;
+    }
+    return 1;
 }
 
 /* torch.Size is a tuple with a class of its own; like a slice's parts, its items compare one by one. */
@@ -59,6 +102,10 @@ int td_constant_equal(PyObject *constant, PyObject *obj)
                 return 0;
         return 1;
     }
+    if (type == &PyFrozenSet_Type)
+        return same_frozenset(constant, obj);
+    if (type == &PyRange_Type)
+        return same_range(constant, obj);
     if (type == &PySlice_Type) {
         PySliceObject *a = (PySliceObject *)constant, *b = (PySliceObject *)obj;
         return td_constant_equal(a->start, b->start) && td_constant_equal(a->stop, b->stop)
@@ -122,6 +169,18 @@ int td_ordered_keys_are(PyObject *dict, const TdItems *keys)
     return i == keys->count;
 }
 
+/* Equal hashes first; a nan, though, hashes by where it is. */
+static int set_has(const TdItems *items, PyObject *found, Py_hash_t hash)
+{
+    for (int i = 0; i < items->count; i++)
+        if ((items->items[i].how != ITEM_EQUAL || items->items[i].hash == hash) && td_item_is(&items->items[i], found))
+            return 1;
+    for (int i = 0; i < items->count; i++)
+        if (items->items[i].how == ITEM_EQUAL && td_item_is(&items->items[i], found))
+            return 1;
+    return 0;
+}
+
 int td_set_is(PyObject *set, const TdItems *items)
 {
     if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != items->count)
@@ -129,14 +188,9 @@ int td_set_is(PyObject *set, const TdItems *items)
     Py_ssize_t position = 0;
     Py_hash_t hash;
     PyObject *found;
-    while (_PySet_NextEntry(set, &position, &found, &hash)) {
-        int i = 0;
-        while (i < items->count && !((items->items[i].how != ITEM_EQUAL || items->items[i].hash == hash)
-                                     && td_item_is(&items->items[i], found)))
-            i++;
-        if (i == items->count)
+    while (_PySet_NextEntry(set, &position, &found, &hash))
+        if (!set_has(items, found, hash))
             return 0;
-    }
     return 1;
 }
 

@@ -93,28 +93,50 @@ TdItems *td_items_new(int count)
     return items;
 }
 
-/* A constant is found by equality, a weakref's object and all else by identity. */
+/* A key as a path has it: constants are found by equality, all else by identity. */
 int td_item_set(TdItem *item, PyObject *obj, int node)
 {
     item->node = node;
-    item->how = td_is_constant(obj) ? ITEM_EQUAL : PyWeakref_CheckRefExact(obj) ? ITEM_WEAK : ITEM_IS;
+    item->how = td_is_constant(obj) ? ITEM_EQUAL : ITEM_IS;
     if (item->how == ITEM_EQUAL && (item->hash = PyObject_Hash(obj)) == -1)
         return -1;
     item->obj = Py_NewRef(obj);
     return 0;
 }
 
+/* From ("equal" | "is" | "is_weak", object). */
+static int item_parse(TdItem *item, PyObject *pair)
+{
+    const char *how;
+    PyObject *obj;
+    if (!PyTuple_Check(pair) || !PyArg_ParseTuple(pair, "sO", &how, &obj) || td_item_set(item, obj, -1) < 0)
+        return -1;
+    if (strcmp(how, "equal") != 0)
+        item->how = strcmp(how, "is_weak") == 0 && PyWeakref_CheckRefExact(obj) ? ITEM_WEAK : ITEM_IS;
+    return 0;
+}
+
 TdItems *td_items_from(PyObject *tuple)
 {
     if (!PyTuple_Check(tuple)) {
-        PyErr_SetString(PyExc_TypeError, "expected a tuple of keys or elements");
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of keys or items");
         return NULL;
     }
     TdItems *items = td_items_new((int)PyTuple_GET_SIZE(tuple));
     for (int i = 0; items != NULL && i < items->count; i++)
-        if (td_item_set(&items->items[i], PyTuple_GET_ITEM(tuple, i), -1) < 0) {
+        if (item_parse(&items->items[i], PyTuple_GET_ITEM(tuple, i)) < 0) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "expected pairs of how to find an item, and the item");
             items_free(items);
             return NULL;
         }
+    return items;
+}
+
+TdItems *td_items_one(PyObject *pair)
+{
+    PyObject *tuple = PyTuple_Pack(1, pair);
+    TdItems *items = tuple == NULL ? NULL : td_items_from(tuple);
+    Py_XDECREF(tuple);
     return items;
 }

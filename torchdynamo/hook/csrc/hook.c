@@ -176,6 +176,16 @@ static __attribute__((noinline)) PyObject *prepare(PyThreadState *tstate, TdRawF
     return NULL;
 }
 
+/* A frame that is left to Python with all that it calls. */
+static __attribute__((noinline)) PyObject *run_quietly(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
+{
+    TdSetting ours = td_thread_swap(thread, TD_OFF);
+    PyObject *result = td_run_frame(tstate, frame, 0);
+    TdSetting stray = td_thread_swap(thread, ours);
+    Py_XDECREF(stray.callback);
+    return result;
+}
+
 PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
 {
     TdThread *thread = td_thread;
@@ -189,7 +199,7 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
     PyCodeObject *code = TD_FRAME_CODE(frame);
     TdCodeState *state = td_state_of(code);
     if (state != NULL && state->entries == NULL && state->reason != NULL)
-        return td_run_frame(tstate, frame, 0);
+        return TD_UNLIKELY(state->quiet) ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
     if (!td_frame_at_start(frame, code))
         return td_run_frame(tstate, frame, 0);
     if (TD_UNLIKELY(thread->awaited != NULL) && td_frame_is_call_of(frame, thread->awaited)) {
@@ -199,5 +209,8 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
         return td_run_frame(tstate, frame, 0);
     }
     PyObject *result = prepare(tstate, frame, thread);
-    return result == TD_RUN_IT ? td_run_frame(tstate, frame, 0) : result;
+    if (result != TD_RUN_IT)
+        return result;
+    state = td_state_of(code); /* the callback may have had it skipped */
+    return state != NULL && state->reason != NULL && state->quiet ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
 }

@@ -22,6 +22,7 @@ typedef struct {
 typedef struct TdCodeState {
     PyObject *entries;     /* tuple of TdEntry, the likeliest first; replaced when changed, never seen by Python */
     PyObject *reason;      /* why the code is not asked about again, or NULL */
+    char quiet;            /* skipped, and nothing is asked about what it calls either */
     PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
     PyCodeObject *code;    /* borrowed: the code owns this state */
     struct TdCodeState *next, **link;
