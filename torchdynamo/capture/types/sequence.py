@@ -311,9 +311,7 @@ def rebuild_list(emit: Emitter, entity: Entity) -> None:
 @rebuilds(tuple)
 def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
     """Exact tuples; named tuples and result tuples are made by their class."""
-    splat = (
-        entity.pytype is not tuple and entity.pytype.__new__ is not PLAIN_NEW and hasattr(entity.pytype, "_fields")
-    )
+    splat = entity.pytype is not tuple and entity.pytype.__new__ is not PLAIN_NEW and hasattr(entity.pytype, "_fields")
     if entity.pytype is not tuple:
         emit.function(tuple.__new__ if splat else entity.pytype)
         if splat:
