@@ -11,15 +11,58 @@ NodeOf: TypeAlias = Callable[[Source], int]
 Check: TypeAlias = "tuple[int, str, Any]"  # node of the program, native check, its payload
 
 
+class Change(NamedTuple):
+    """What is not as it was: which part of the object (`.dtype`), and how it was and is."""
+
+    part: str
+    old: str
+    new: str
+
+
+def short(obj: Any) -> str:
+    """An object in at most a line, by name if it has one."""
+    text = getattr(obj, "__qualname__", None) or repr(obj)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def as_is(guard: Guard, roots: Roots) -> Guard:
+    """The fact needs no settling."""
+    return guard
+
+
+def plain_change(value: Any, arg: Any, roots: Roots) -> Change:
+    """The fact is the object."""
+    return Change("", short(arg), short(value))
+
+
 class Kind(NamedTuple):
-    """A row of the table of kinds."""
+    """A row of the table of kinds. `arg` is the guard's own argument, `value` the object at its source."""
 
     name: str
-    holds: Callable[[Any, Any, Roots], bool]  # (the object at the source, the guard's arg, where sources start)
+    holds: Callable[[Any, Any, Roots], bool]  # (value, arg, roots): the meaning
     lower: Callable[[Guard, NodeOf], Check]
-    tell: Callable[[Any], str]  # what is there now, for messages
+    why: Callable[[Any, Any, Roots], Change] = plain_change  # of a guard that does not hold
+    settle: Callable[[Guard, Roots], Guard] = as_is  # reads off what capture left open, lets go of what it may not keep
 
 
 def by_node(check: str) -> Callable[[Guard, NodeOf], Check]:
     """The usual lowering: that check of the source's node, with the guard's own argument."""
     return lambda guard, node_of: (node_of(guard.source), check, guard.arg)
+
+
+class Missing:
+    """Stands for the object where a source leads nowhere."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = Missing()
+
+
+def read(source: Source, roots: Roots) -> Any:
+    """The object at a source, or MISSING."""
+    try:
+        return source.load(roots)
+    except (KeyError, AttributeError, IndexError, ValueError, TypeError):
+        return MISSING

@@ -12,26 +12,8 @@ from torchdynamo.guards.kinds import KINDS
 
 
 def complete(guards: Iterable[Guard], roots: Roots) -> list[Guard]:
-    """Fill in the facts that are read off the frame's objects: capture only says that they matter."""
-    made = []
-    for guard in guards:
-        if guard.kind == "TENSOR_MATCH" and guard.arg is None:
-            guard = guard._replace(arg=_native.tensor_meta(guard.source.load(roots)))
-        elif guard.kind == "GLOBAL_STATE" and guard.arg is None:
-            guard = guard._replace(arg=_native.global_state())
-        made.extend(expand(guard))
-    return made
-
-
-def expand(guard: Guard) -> list[Guard]:
-    """A range is its three numbers; every other guard is itself."""
-    if guard.kind == "EQUALS_MATCH" and type(guard.arg) is range:
-        parts = ("start", "stop", "step")
-        made = [guard._replace(kind="TYPE_MATCH", arg=range)]
-        return made + [
-            guard._replace(source=Source("attr", guard.source, part), arg=getattr(guard.arg, part)) for part in parts
-        ]
-    return [guard]
+    """Settle the facts while the frame is there to read them off; what is returned keeps no object of the user's."""
+    return [KINDS[guard.kind].settle(guard, roots) for guard in guards]
 
 
 class Nodes:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
+from torchdynamo.capture.source import Guard, Roots
 from torchdynamo.capture.value import ABSENT
-from torchdynamo.guards.kind import Kind
+from torchdynamo.guards.identity import Weak, is_same, owns_nothing, weakrefable
+from torchdynamo.guards.kind import Change, Kind, NodeOf, short
 
 
 def find(cls: Any, name: str) -> Any:
@@ -15,15 +18,43 @@ def find(cls: Any, name: str) -> Any:
     return ABSENT
 
 
-def lower(guard: Any, node_of: Any) -> tuple[int, str, Any]:
-    name, expected = guard.arg
+def kept(arg: tuple[str, Any]) -> tuple[str, Any]:
+    """Where the attribute can only be kept strongly, nothing is lost: the class, which the source names, has it."""
+    name, expected = arg
+    if expected is ABSENT or type(expected) is Weak or not weakrefable(expected) or owns_nothing(expected):
+        return arg
+    return name, Weak(expected)
+
+
+def holds(value: Any, arg: tuple[str, Any], roots: Roots) -> bool:
+    return isinstance(value, type) and is_same(arg[1], find(value, arg[0]))
+
+
+def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     node = node_of(guard.source)
-    return (node, "lookup_absent", (name,)) if expected is ABSENT else (node, "lookup", (name, expected))
+    name, expected = kept(guard.arg)
+    if expected is ABSENT:
+        return node, "lookup_absent", (name,)
+    if type(expected) is Weak:
+        return node, "lookup_weak", (name, expected.ref)
+    return node, "lookup", (name, expected)
+
+
+def why(value: Any, arg: tuple[str, Any], roots: Roots) -> Change:
+    return Change(f".{arg[0]}", told(arg[1]), told(find(value, arg[0])) if isinstance(value, type) else short(value))
+
+
+def told(obj: Any) -> str:
+    """An attribute, or that there is none."""
+    if type(obj) is FunctionType:
+        return f"{obj.__qualname__} of {obj.__code__.co_filename}:{obj.__code__.co_firstlineno}"
+    return "no such attribute" if obj is ABSENT else short(obj)
 
 
 KIND = Kind(
     "CLASS_ATTR",
-    holds=lambda value, arg, roots: find(value, arg[0]) is arg[1],
+    holds=holds,
     lower=lower,
-    tell=lambda value: "another attribute",
+    why=why,
+    settle=lambda guard, roots: guard._replace(arg=kept(guard.arg)),
 )

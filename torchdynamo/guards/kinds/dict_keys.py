@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Kind, by_node
-from torchdynamo.guards.kinds.equals_match import same
+from collections import OrderedDict
+from typing import Any
+
+from torchdynamo.capture.source import Roots
+from torchdynamo.guards.items import keep_all, lower_items, same_item
+from torchdynamo.guards.kind import Change, Kind, short
+
+
+def keys_of(value: Any) -> list[Any] | None:
+    """The keys without asking a subclass."""
+    if isinstance(value, OrderedDict):
+        return list(OrderedDict.__iter__(value))
+    return list(dict.keys(value)) if isinstance(value, dict) else None
+
+
+def holds(value: Any, arg: tuple[Any, ...], roots: Roots) -> bool:
+    keys = keys_of(value)
+    return keys is not None and len(keys) == len(arg) and all(map(same_item, arg, keys))
+
 
 KIND = Kind(
     "DICT_KEYS",
-    holds=lambda value, arg, roots: len(value) == len(arg) and all(map(lambda a, b: a is b or same(a, b), value, arg)),
-    lower=by_node("keys"),
-    tell=lambda value: repr(list(value)),
+    holds=holds,
+    lower=lower_items("keys"),
+    why=lambda value, arg, roots: Change(" keys", short(list(arg)), short(keys_of(value))),
+    settle=keep_all,
 )

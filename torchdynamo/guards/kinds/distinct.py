@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo.guards.kind import Kind
+from torchdynamo.capture.source import Roots, Source
+from torchdynamo.guards.kind import MISSING, Change, Kind, read
 
 
-def holds(value: Any, arg: Any, roots: Any) -> bool:
-    return len({id(source.load(roots)) for source in arg}) == len(arg)
+def holds(value: Any, arg: tuple[Source, ...], roots: Roots) -> bool:
+    found = [read(source, roots) for source in arg]
+    return MISSING not in map(id_or_missing, found) and len(set(map(id, found))) == len(found)
+
+
+def id_or_missing(obj: Any) -> Any:
+    return MISSING if obj is MISSING else id(obj)
+
+
+def why(value: Any, arg: tuple[Source, ...], roots: Roots) -> Change:
+    """Names the first two that are one."""
+    seen: dict[int, Source] = {}
+    for source in arg:
+        first = seen.setdefault(id(read(source, roots)), source)
+        if first is not source:
+            return Change("", "different objects", f"{first} is {source}")
+    return Change("", "different objects", "not all there")
 
 
 KIND = Kind(
     "DISTINCT",
     holds=holds,
     lower=lambda guard, node_of: (node_of(guard.source), "distinct", tuple(map(node_of, guard.arg))),
-    tell=lambda value: "the same object twice",
+    why=why,
 )

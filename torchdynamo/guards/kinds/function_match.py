@@ -1,24 +1,51 @@
-"""The same function by its code; the same module, class or C function."""
+"""A function by its code; a module, class or C function by itself.
+
+The code alone is kept: a function owns its globals and what its closure holds.
+"""
 
 from __future__ import annotations
 
-import types
+from types import CodeType, FunctionType
 from typing import Any
 
-from torchdynamo.guards.kind import Kind
+from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.guards.identity import Weak, held, is_same, lower_kept
+from torchdynamo.guards.kind import Change, Kind, NodeOf, short
 
 
-def holds(value: Any, arg: Any, roots: Any) -> bool:
-    if type(arg) is types.FunctionType:
-        return type(value) is types.FunctionType and value.__code__ is arg.__code__
-    return value is arg
+def kept(arg: Any) -> Any:
+    """What stands for the object: code for a function."""
+    if type(arg) is FunctionType:
+        return arg.__code__
+    return arg if type(arg) in (Weak, CodeType) else held(arg)
 
 
-def lower(guard: Any, node_of: Any) -> tuple[int, str, Any]:
-    node = node_of(guard.source)
-    if type(guard.arg) is types.FunctionType:
-        return node, "code", guard.arg.__code__
-    return node, "is", guard.arg
+def holds(value: Any, arg: Any, roots: Roots) -> bool:
+    fact = kept(arg)
+    if type(fact) is CodeType:
+        return type(value) is FunctionType and value.__code__ is fact
+    return is_same(fact, value)
 
 
-KIND = Kind("FUNCTION_MATCH", holds=holds, lower=lower, tell=repr)
+def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
+    fact = kept(guard.arg)
+    return node_of(guard.source), *(("code", fact) if type(fact) is CodeType else lower_kept(fact))
+
+
+def why(value: Any, arg: Any, roots: Roots) -> Change:
+    old, new = kept(arg), getattr(value, "__code__", value)
+    return Change("", *(placed(each) if type(each) is CodeType else short(each) for each in (old, new)))
+
+
+def placed(code: CodeType) -> str:
+    """Functions of one name differ by where they are."""
+    return f"{code.co_name} of {code.co_filename}:{code.co_firstlineno}"
+
+
+KIND = Kind(
+    "FUNCTION_MATCH",
+    holds=holds,
+    lower=lower,
+    why=why,
+    settle=lambda guard, roots: guard._replace(arg=kept(guard.arg)),
+)

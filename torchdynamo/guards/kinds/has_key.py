@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Kind, by_node
+from torchdynamo.guards.items import has_key, keep_one, lower_one
+from torchdynamo.guards.kind import Change, Kind, short
 
 KIND = Kind(
-    "HAS_KEY", holds=lambda value, arg, roots: arg in value, lower=by_node("has_key"), tell=lambda value: "no such key"
+    "HAS_KEY",
+    holds=lambda value, arg, roots: isinstance(value, dict) and has_key(value, arg),
+    lower=lower_one("has_key"),
+    why=lambda value, arg, roots: Change(f"[{short(arg)}]", "there", "not there"),
+    settle=keep_one,
 )

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import types
-import weakref
 from typing import Any
 
-from torchdynamo.guards.kind import Kind
-
-OWN_NOTHING = (
-    type,
-    types.ModuleType,
-    types.BuiltinFunctionType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-)
+from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.guards.identity import Weak, held, is_same, lower_kept
+from torchdynamo.guards.kind import Kind, NodeOf
 
 
-def lower(guard: Any, node_of: Any) -> tuple[int, str, Any]:
-    node = node_of(guard.source)
-    if isinstance(guard.arg, OWN_NOTHING):
-        return node, "is", guard.arg
-    try:
-        return node, "is_weak", weakref.ref(guard.arg)
-    except TypeError:
-        return node, "is", guard.arg
+def settle(guard: Guard, roots: Roots) -> Guard:
+    return guard if type(guard.arg) is Weak else guard._replace(arg=held(guard.arg))
 
 
-KIND = Kind("ID_MATCH", holds=lambda value, arg, roots: value is arg, lower=lower, tell=repr)
+def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
+    kept = guard.arg if type(guard.arg) is Weak else held(guard.arg)
+    return node_of(guard.source), *lower_kept(kept)
+
+
+KIND = Kind("ID_MATCH", holds=lambda value, arg, roots: is_same(arg, value), lower=lower, settle=settle)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Kind, by_node
+from collections import deque
+from typing import Any
+
+from torchdynamo.guards.kind import Change, Kind, by_node
+
+MEASURED: tuple[type, ...] = (list, tuple, bytes, dict, set, frozenset, str, deque)
+
+
+def length(value: Any) -> int | None:
+    """The length without asking a subclass's `__len__`; None for what has none that we know."""
+    for base in MEASURED:
+        if isinstance(value, base):
+            return base.__len__(value)  # type: ignore[attr-defined,no-any-return]
+    return None
+
 
 KIND = Kind(
     "LENGTH",
-    holds=lambda value, arg, roots: len(value) == arg,
+    holds=lambda value, arg, roots: length(value) == arg,
     lower=by_node("length"),
-    tell=lambda value: f"{len(value)} items",
+    why=lambda value, arg, roots: Change(" length", str(arg), str(length(value))),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Kind, by_node
+from torchdynamo.guards.items import has_key, keep_one, lower_one
+from torchdynamo.guards.kind import Change, Kind, short
 
 KIND = Kind(
     "NO_KEY",
-    holds=lambda value, arg, roots: arg not in value,
-    lower=by_node("no_key"),
-    tell=lambda value: "the key is there",
+    holds=lambda value, arg, roots: isinstance(value, dict) and not has_key(value, arg),
+    lower=lower_one("no_key"),
+    why=lambda value, arg, roots: Change(f"[{short(arg)}]", "not there", "there"),
+    settle=keep_one,
 )

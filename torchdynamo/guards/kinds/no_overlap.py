@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo.guards.kind import Kind
+from torchdynamo import _native
+from torchdynamo.capture.source import Roots, Source
+from torchdynamo.guards.kind import Change, Kind, read
 
 
-def span(tensor: Any) -> tuple[int, int]:
-    """The bytes a tensor reaches."""
-    begin = tensor.data_ptr()
-    if tensor.numel() == 0:
-        return begin, begin
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return begin, begin + (last + 1) * tensor.element_size()
+def holds(value: Any, arg: tuple[Source, ...], roots: Roots) -> bool:
+    return _native.tensors_apart(tuple(read(source, roots) for source in arg))
 
 
-def holds(value: Any, arg: Any, roots: Any) -> bool:
-    begin, end = span(value)
-    others = [span(source.load(roots)) for source in arg[1:]]
-    return not any(begin < other_end and other < end for other, other_end in others)
+def why(value: Any, arg: tuple[Source, ...], roots: Roots) -> Change:
+    """Names the first that is in the way."""
+    for other in arg[1:]:
+        if not holds(value, (arg[0], other), roots):
+            return Change("", f"memory apart from {other}", "shared")
+    return Change("", "memory of its own", "shared")
 
 
 KIND = Kind(
     "NO_OVERLAP",
     holds=holds,
     lower=lambda guard, node_of: (node_of(guard.source), "apart", tuple(map(node_of, guard.arg))),
-    tell=lambda value: "memory shared with another input",
+    why=why,
 )

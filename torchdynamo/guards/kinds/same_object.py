@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Kind
+from torchdynamo.guards.kind import MISSING, Change, Kind, read
 
 KIND = Kind(
     "SAME_OBJECT",
-    holds=lambda value, arg, roots: value is arg.load(roots),
+    holds=lambda value, arg, roots: value is not MISSING and value is read(arg, roots),
     lower=lambda guard, node_of: (node_of(guard.source), "same", node_of(guard.arg)),
-    tell=lambda value: "another object",
+    why=lambda value, arg, roots: Change("", f"the same object as {arg}", "another object"),
 )

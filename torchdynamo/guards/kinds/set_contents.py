@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Kind
+from torchdynamo.guards.items import keep_all, lower_items, same_items
+from torchdynamo.guards.kind import Change, Kind, short
 
 KIND = Kind(
     "SET_CONTENTS",
-    holds=lambda value, arg, roots: frozenset(value) == arg,
-    lower=lambda guard, node_of: (node_of(guard.source), "set", tuple(guard.arg)),
-    tell=repr,
+    holds=lambda value, arg, roots: isinstance(value, (set, frozenset)) and same_items(arg, value),
+    lower=lower_items("set"),
+    why=lambda value, arg, roots: Change(" items", short(set(arg)), short(value)),
+    settle=keep_all,
 )

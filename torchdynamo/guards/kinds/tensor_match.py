@@ -2,37 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from torchdynamo import _native
-from torchdynamo.guards.kind import Kind, by_node
+from torchdynamo.capture.source import Roots
+from torchdynamo.guards.kind import Change, Kind, by_node, short
 
-FIELDS = (
-    "class",
-    "dtype",
-    "device",
-    "device index",
-    "layout",
-    "requires_grad",
-    "inference",
-    "dispatch keys",
-    "size",
-    "stride",
+
+class TensorMeta(NamedTuple):
+    """A tensor without its data. None in `size` or `stride`: any; instead of them: not compared."""
+
+    cls: type
+    dispatch_keys: int  # conjugate and negative bits, inference, quantization and dispatch in Python show here
+    dtype: torch.dtype
+    device: torch.device
+    layout: torch.layout
+    requires_grad: bool
+    size: tuple[int | None, ...] | None
+    stride: tuple[int | None, ...] | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore, ({**self._asdict(), "layout": str(self.layout).removeprefix("torch.")},)
+
+
+def restore(fields: dict[str, Any]) -> TensorMeta:
+    """Unpickle: layouts go by name."""
+    return TensorMeta(**{**fields, "layout": getattr(torch, fields["layout"])})
+
+
+def meta(tensor: Any) -> TensorMeta:
+    """The metadata of a tensor now."""
+    return TensorMeta._make(_native.tensor_meta(tensor))
+
+
+def same_dims(wanted: tuple[int | None, ...] | None, found: tuple[int | None, ...] | None) -> bool:
+    """Sizes or strides, None matching any."""
+    if wanted is None or found is None:
+        return wanted is None
+    return len(wanted) == len(found) and all(a is None or a == b for a, b in zip(wanted, found, strict=True))
+
+
+def differs(value: Any, arg: TensorMeta) -> str:
+    """The first field that is another; empty if none is."""
+    if type(value) is not arg.cls:
+        return "cls"
+    found = meta(value)
+    for name in ("dtype", "device", "layout", "requires_grad"):
+        if getattr(found, name) != getattr(arg, name):
+            return name
+    for name in ("size", "stride"):
+        if not same_dims(getattr(arg, name), getattr(found, name)):
+            return name
+    return "" if found.dispatch_keys == arg.dispatch_keys else "dispatch_keys"
+
+
+def why(value: Any, arg: TensorMeta, roots: Roots) -> Change:
+    name = differs(value, arg)
+    if name == "cls":
+        return Change("", f"a {short(arg.cls)}", f"a {short(type(value))}")
+    old, new = getattr(arg, name), getattr(meta(value), name)
+    if name == "dispatch_keys":
+        return Change(".dispatch_keys", hex(old), hex(new))
+    return Change(f".{name}()" if name in ("size", "stride") else f".{name}", str(old), str(new))
+
+
+KIND = Kind(
+    "TENSOR_MATCH",
+    holds=lambda value, arg, roots: not differs(value, arg),
+    lower=by_node("tensor"),
+    why=why,
+    settle=lambda guard, roots: guard if guard.arg else guard._replace(arg=meta(guard.source.load(roots))),
 )
-
-
-def holds(value: Any, arg: Any, roots: Any) -> bool:
-    try:
-        return _native.tensor_meta(value) == arg
-    except TypeError:
-        return False
-
-
-def tell(value: Any) -> str:
-    try:
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} stride {value.stride()}"
-    except Exception:  # whatever is there instead of a tensor
-        return type(value).__qualname__
-
-
-KIND = Kind("TENSOR_MATCH", holds=holds, lower=by_node("tensor"), tell=tell)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Kind, by_node
+from torchdynamo.guards.kind import Change, Kind, by_node, short
 
 KIND = Kind(
     "TYPE_MATCH",
     holds=lambda value, arg, roots: type(value) is arg,
     lower=by_node("type"),
-    tell=lambda value: type(value).__qualname__,
+    why=lambda value, arg, roots: Change("", f"a {short(arg)}", f"a {short(type(value))}"),
 )

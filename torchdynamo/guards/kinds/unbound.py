@@ -1,21 +1,17 @@
-"""A cell or slot that is empty."""
+"""A variable, cell or slot that is empty. The source is the empty place itself, or for a cell the cell."""
 
 from __future__ import annotations
 
+from types import CellType
 from typing import Any
 
-from torchdynamo.guards.kind import Kind
+from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.guards.kind import MISSING, Change, Kind, NodeOf, short
 
 
-def lower(guard: Any, node_of: Any) -> tuple[int, str, Any]:
-    if guard.source.how == "local":
-        return -1, "unbound_local", guard.source.arg
-    if guard.source.how == "attr":
-        return node_of(guard.source.base), "unbound_attr", guard.source.arg
-    return node_of(guard.source), "unbound_cell", None
-
-
-def holds(value: Any, arg: Any, roots: Any) -> bool:
+def holds(value: Any, arg: Any, roots: Roots) -> bool:
+    if type(value) is not CellType:
+        return value is MISSING
     try:
         value.cell_contents  # noqa: B018 - raises if empty
     except ValueError:
@@ -23,4 +19,17 @@ def holds(value: Any, arg: Any, roots: Any) -> bool:
     return False
 
 
-KIND = Kind("UNBOUND", holds=holds, lower=lower, tell=lambda value: "it has a value")
+def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
+    source = guard.source
+    if source.how == "local":
+        return -1, "unbound_local", source.arg
+    if source.base is not None and source.how == "attr":
+        return node_of(source.base), "unbound_attr", source.arg
+    if source.base is not None and source.how == "contents":
+        return node_of(source.base), "unbound_cell", None
+    return node_of(source), "unbound_cell", None
+
+
+KIND = Kind(
+    "UNBOUND", holds=holds, lower=lower, why=lambda value, arg, roots: Change("", "without a value", short(value))
+)

@@ -1,0 +1,77 @@
+"""What a guard may keep of an object: the object itself if it owns nothing of the user's, else a weak reference.
+
+A guard that held a model, or a function whose closure holds one, would keep it alive for as long as the code it is
+cached on.
+"""
+
+from __future__ import annotations
+
+import enum
+import gc
+import types
+import weakref
+from typing import Any
+
+from torchdynamo.guards.constants import is_constant
+
+OWN_NOTHING: tuple[type, ...] = (
+    type,
+    types.ModuleType,
+    types.CodeType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    enum.Enum,
+)
+TRACKED = 1 << 14  # Py_TPFLAGS_HAVE_GC: may refer to other objects
+
+
+class Weak:
+    """An object that is known by a weak reference, and what to call it once it is gone."""
+
+    __slots__ = ("ref", "text")
+
+    def __init__(self, obj: Any) -> None:
+        self.ref = weakref.ref(obj)
+        self.text = f"{type(obj).__qualname__} {getattr(obj, '__qualname__', '') or hex(id(obj))}"
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def owns_nothing(obj: Any, depth: int = 3) -> bool:
+    """Whether keeping the object alive keeps nothing of the user's alive: a class, a C function, a finfo, ..."""
+    if isinstance(obj, OWN_NOTHING) or is_constant(obj):
+        return True
+    if type(obj) is types.BuiltinFunctionType:
+        return obj.__self__ is None or owns_nothing(obj.__self__, depth - 1)
+    if not type(obj).__flags__ & TRACKED:
+        return not weakrefable(obj)
+    refers = [other for other in gc.get_referents(obj) if other is not type(obj)]
+    return depth > 0 and not weakrefable(obj) and all(owns_nothing(other, depth - 1) for other in refers)
+
+
+def weakrefable(obj: Any) -> bool:
+    """Whether weak references to the object can be made."""
+    return bool(type(obj).__weakrefoffset__)
+
+
+def held(obj: Any) -> Any:
+    """What to keep: the object, or a `Weak`. TypeError where neither will do."""
+    if owns_nothing(obj):
+        return obj
+    if not weakrefable(obj):
+        raise TypeError(f"no guard can know a {type(obj).__qualname__} again without keeping it alive")
+    return Weak(obj)
+
+
+def is_same(kept: Any, value: Any) -> bool:
+    """Whether the value is the object that was kept."""
+    return value is (kept.ref() if type(kept) is Weak and value is not None else kept)
+
+
+def lower_kept(kept: Any) -> tuple[str, Any]:
+    """The native check for it, and its payload."""
+    return ("is_weak", kept.ref) if type(kept) is Weak else ("is", kept)
