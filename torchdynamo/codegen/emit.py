@@ -129,7 +129,8 @@ class Emitter:
         if row is not None:
             row(self, entity)
             self.keep(entity)
-            rebuild.attributes(self, entity)
+            if entity.pytype not in model.REBUILD:  # a type's own row has used what the type keeps
+                rebuild.attributes(self, entity)
         elif entity.items.__class__ is Steps:
             rebuild.iterator(self, entity)
             self.keep(entity)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import attributes as attribute_rules
@@ -41,8 +40,6 @@ def instance(emit: Emitter, entity: Entity) -> None:
 
 def attributes(emit: Emitter, entity: Entity) -> None:
     """The attributes of the object on top, which stays there."""
-    if entity.pytype in BUILTIN_FIELDS:
-        return
     for name, value in entity.attrs.items():
         if value is not ABSENT and not name.startswith("<"):
             emit.function(object.__setattr__)
@@ -86,9 +83,3 @@ def subclass_instance(cls: type, base: Any, fill: Any, items: Any) -> Any:
     made = base.__new__(cls)
     fill(made, items)
     return made
-
-
-# Types whose REBUILD row has used the attributes already.
-BUILTIN_FIELDS = frozenset(
-    {types.MethodType, types.BuiltinMethodType, types.FunctionType, types.CellType, types.GeneratorType, super}
-)

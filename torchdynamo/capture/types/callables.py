@@ -193,8 +193,15 @@ def rebuild_method(emit: Emitter, entity: Entity) -> None:
 
 @rebuilds(types.BuiltinMethodType)
 def rebuild_builtin_method(emit: Emitter, entity: Entity) -> None:
+    """By the descriptor that was found: a look-up by name may find another (`super().__call__` in a metaclass)."""
+    emit.function(_bind)
+    emit.value(entity.attrs["__func__"])
     emit.value(entity.attrs["__self__"])
-    emit.op("LOAD_ATTR", entity.note)
+    emit.op("CALL", (2, ()))
+
+
+def _bind(descriptor: Any, owner: Any) -> Any:
+    return descriptor.__get__(owner, type(owner))
 
 
 @models(functools.partial, "__call__")
