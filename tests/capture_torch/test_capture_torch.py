@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 import torch_cases_functions
 import torch_cases_modules
 import torch_cases_tensors
+from torch.utils._pytree import tree_leaves
 from torch_alike import Alike
 from torch_cases import CASES, Case
 
 import torchdynamo
+from torchdynamo import _native
 from torchdynamo.errors import Unsupported
 
 TABLES = (torch_cases_functions, torch_cases_modules, torch_cases_tensors)
 
 
-@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_agrees_with_eager(case: Case) -> None:
     compiled = torchdynamo.compile(case.fn, backend="eager", fullgraph=True)
@@ -34,4 +36,15 @@ def test_agrees_with_eager(case: Case) -> None:
             wanted = case.fn(*theirs)
             torch.set_rng_state(state)
             got = compiled(*mine)
+            assert _native.cache_entries(case.fn.__code__), "it ran as plain Python"
             Alike()((wanted, theirs), (got, mine))
+            if backward(wanted) + backward(got):
+                Alike()(theirs, mine, "gradients")
+
+
+def backward(result: Any) -> int:
+    """Send gradients back from every tensor of a result; how many there were."""
+    roots = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad and not t.is_leaf]
+    if roots:
+        torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+    return len(roots)

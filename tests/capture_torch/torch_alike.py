@@ -56,5 +56,7 @@ class Alike:
         assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride(), where
         assert a.requires_grad == b.requires_grad and a.is_leaf == b.is_leaf and a.device == b.device, where
         assert a.is_inference() == b.is_inference() and a.is_conj() == b.is_conj(), where
+        if a.is_leaf:
+            self(a.grad, b.grad, f"{where}.grad")
         x, y = a.detach().resolve_conj().contiguous(), b.detach().resolve_conj().contiguous()
         assert x.flatten().view(torch.uint8).equal(y.flatten().view(torch.uint8)), f"{where}: {a} against {b}"

@@ -24,6 +24,8 @@ OWN_NOTHING: tuple[type, ...] = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
     enum.Enum,
+    types.UnionType,
+    types.GenericAlias,
 )
 TRACKED = 1 << 14  # Py_TPFLAGS_HAVE_GC: may refer to other objects
 
