@@ -21,7 +21,7 @@ if __name__ == "__main__":
         normalize(torch.randn(10))
         print("compiled versions after warming up:", versions())
         with torchdynamo.run():
-            torchdynamo.run(normalize)(torch.randn(3, 7))  # a new shape: runs eagerly
+            normalize(torch.randn(3, 7))  # a new shape: runs eagerly
         print("compiled versions after a new shape in run mode:", versions())
         normalize(torch.randn(3, 7))
         print("compiled versions after a new shape outside of it:", versions())
