@@ -299,49 +299,66 @@ static PyObject *tensors_apart(PyObject *, PyObject *args)
 
 // Everything outside the frame's own objects that decides what an operator does: one row, one field.
 #define STATE_FIELDS(X)                                                                                                \
-    X(uint64_t, dispatch_keys_included, local.included_)                                                               \
-    X(uint64_t, dispatch_keys_excluded, local.excluded_)                                                               \
-    X(int64_t, functorch_level, functorch_level(local))                                                                \
+    X(uint64_t, dispatch_keys_included, thread.keys->included_)                                                        \
+    X(uint64_t, dispatch_keys_excluded, thread.keys->excluded_)                                                        \
+    X(int64_t, functorch_level, functorch_level(*thread.keys))                                                         \
     X(int32_t, torch_function_modes, (int32_t)at::impl::PythonTorchFunctionTLS::stack_len())                           \
-    X(int32_t, dispatch_modes, dispatch_modes(local))                                                                  \
-    X(int32_t, saved_tensor_hooks, (int32_t)hooks.stack.size())                                                        \
-    X(int8_t, saved_tensor_hooks_disabled, hooks.disabled_error_message.has_value())                                   \
-    X(int8_t, saved_tensor_hooks_tracing, hooks.is_tracing)                                                            \
+    X(int32_t, dispatch_modes, dispatch_modes(*thread.keys))                                                           \
+    X(int32_t, saved_tensor_hooks, (int32_t)thread.hooks->stack.size())                                                \
+    X(bool, saved_tensor_hooks_disabled, thread.hooks->disabled_error_message.has_value())                             \
+    X(bool, saved_tensor_hooks_tracing, thread.hooks->is_tracing)                                                      \
     X(int8_t, torch_function_disabled, (int8_t)at::impl::PythonTorchFunctionTLS::get_disabled_state())                 \
-    X(int8_t, grad_enabled, autograd.get_grad_mode())                                                                  \
-    X(int8_t, forward_grad_enabled, autograd.get_fw_grad_mode())                                                       \
-    X(int8_t, inference_mode, autograd.get_inference_mode())                                                           \
-    X(int8_t, view_replay_enabled, autograd.get_view_replay_enabled())                                                 \
-    X(int8_t, anomaly_mode, torch::autograd::AnomalyMode::is_enabled())                                                \
-    X(int8_t, anomaly_check_nan, torch::autograd::AnomalyMode::should_check_nan())                                     \
-    X(int8_t, autocast_dtype_cpu, (int8_t)at::autocast::get_autocast_dtype(c10::kCPU))                                 \
-    X(int8_t, autocast_dtype_cuda, (int8_t)at::autocast::get_autocast_dtype(c10::kCUDA))                               \
-    X(int8_t, autocast_cache_enabled, at::autocast::is_autocast_cache_enabled())                                       \
-    X(int8_t, default_dtype, (int8_t)c10::get_default_dtype_as_scalartype())                                           \
-    X(int8_t, deterministic_algorithms, context.deterministicAlgorithms())                                             \
-    X(int8_t, deterministic_warn_only, context.deterministicAlgorithmsWarnOnly())                                      \
-    X(int8_t, deterministic_fill, context.deterministicFillUninitializedMemory())                                      \
-    X(int8_t, mkldnn_enabled, context.userEnabledMkldnn())                                                             \
-    X(int8_t, sdp_flash, context.userEnabledFlashSDP())                                                                \
-    X(int8_t, sdp_mem_efficient, context.userEnabledMemEfficientSDP())                                                 \
-    X(int8_t, sdp_math, context.userEnabledMathSDP())                                                                  \
-    X(int8_t, sdp_cudnn, context.userEnabledCuDNNSDP())                                                                \
-    X(int8_t, cudnn_enabled, context.userEnabledCuDNN())                                                               \
-    X(int8_t, cudnn_benchmark, context.benchmarkCuDNN())                                                               \
-    X(int8_t, cudnn_deterministic, context.deterministicCuDNN())                                                       \
-    X(int8_t, fp16_reduction_cublas, (int8_t)context.allowFP16ReductionCuBLAS())                                       \
-    X(int8_t, bf16_reduction_cublas, (int8_t)context.allowBF16ReductionCuBLAS())                                       \
-    X(int8_t, matmul_precision_cuda, precision(context, at::Float32Backend::CUDA, at::Float32Op::MATMUL))              \
-    X(int8_t, conv_precision_cuda, precision(context, at::Float32Backend::CUDA, at::Float32Op::CONV))                  \
-    X(int8_t, matmul_precision_cpu, precision(context, at::Float32Backend::MKLDNN, at::Float32Op::MATMUL))
+    X(bool, grad_enabled, thread.autograd->get_grad_mode())                                                            \
+    X(bool, forward_grad_enabled, thread.autograd->get_fw_grad_mode())                                                 \
+    X(bool, inference_mode, thread.autograd->get_inference_mode())                                                     \
+    X(bool, view_replay_enabled, thread.autograd->get_view_replay_enabled())                                           \
+    X(bool, anomaly_mode, torch::autograd::AnomalyMode::is_enabled())                                                  \
+    X(bool, anomaly_check_nan, torch::autograd::AnomalyMode::should_check_nan())                                       \
+    X(c10::ScalarType, autocast_dtype_cpu, at::autocast::get_autocast_dtype(c10::kCPU))                                \
+    X(c10::ScalarType, autocast_dtype_cuda, at::autocast::get_autocast_dtype(c10::kCUDA))                              \
+    X(bool, autocast_cache_enabled, at::autocast::is_autocast_cache_enabled())                                         \
+    X(c10::ScalarType, default_dtype, c10::get_default_dtype_as_scalartype())                                          \
+    X(bool, deterministic_algorithms, context->deterministicAlgorithms())                                              \
+    X(bool, deterministic_warn_only, context->deterministicAlgorithmsWarnOnly())                                       \
+    X(bool, deterministic_fill, context->deterministicFillUninitializedMemory())                                       \
+    X(bool, mkldnn_enabled, context->userEnabledMkldnn())                                                              \
+    X(bool, sdp_flash, context->userEnabledFlashSDP())                                                                 \
+    X(bool, sdp_math, context->userEnabledMathSDP())                                                                   \
+    X(int8_t, matmul_precision_cpu, precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL))
+
+// What nothing heeds where torch was built without CUDA.
+#define CUDA_FIELDS(X)                                                                                                 \
+    X(bool, sdp_mem_efficient, context->userEnabledMemEfficientSDP())                                                  \
+    X(bool, sdp_cudnn, context->userEnabledCuDNNSDP())                                                                 \
+    X(bool, cudnn_enabled, context->userEnabledCuDNN())                                                                \
+    X(bool, cudnn_benchmark, context->benchmarkCuDNN())                                                                \
+    X(bool, cudnn_deterministic, context->deterministicCuDNN())                                                        \
+    X(int8_t, fp16_reduction_cublas, (int8_t)context->allowFP16ReductionCuBLAS())                                      \
+    X(int8_t, bf16_reduction_cublas, (int8_t)context->allowBF16ReductionCuBLAS())                                      \
+    X(int8_t, matmul_precision_cuda, precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL))                       \
+    X(int8_t, conv_precision_cuda, precision(at::Float32Backend::CUDA, at::Float32Op::CONV))
 
 namespace {
 struct Packed {
 #define DECLARE(type, name, value) type name;
     STATE_FIELDS(DECLARE)
+    CUDA_FIELDS(DECLARE)
 #undef DECLARE
 };
+
+// Where torch keeps a thread's state: places that stay while the thread lives.
+struct Thread {
+    PyThreadState *python;
+    uint64_t id; // threads of Python are numbered, and no number comes twice
+    const c10::impl::PODLocalDispatchKeySet *keys;
+    const c10::AutogradState *autograd;
+    const at::impl::SavedTensorDefaultHooksTLS *hooks;
+};
 } // namespace
+
+static Thread thread;        // the one that asked last: finding the places again costs more than all the rest
+static at::Context *context; // the process's settings
+static bool has_cuda;
 
 struct TdState {
     Packed packed;
@@ -367,20 +384,35 @@ static int32_t dispatch_modes(const c10::impl::PODLocalDispatchKeySet &local)
     return C10_LIKELY(!local.included().has(DispatchKey::Python)) ? 0 : (int32_t)c10::impl::TorchDispatchModeTLS::stack_len();
 }
 
-static int8_t precision(at::Context &context, at::Float32Backend backend, at::Float32Op op)
+static int8_t precision(at::Float32Backend backend, at::Float32Op op)
 {
-    return (int8_t)context.float32Precision(backend, op);
+    try {
+        return (int8_t)context->float32Precision(backend, op);
+    }
+    catch (const std::exception &) { // a torch that does not know the pair
+        return -1;
+    }
+}
+
+static inline void find_thread()
+{
+    PyThreadState *python = PyThreadState_Get();
+    uint64_t id = PyThreadState_GetID(python);
+    if (C10_LIKELY(python == thread.python && id == thread.id))
+        return;
+    thread = {python, id, &c10::impl::raw_local_dispatch_key_set, &c10::AutogradState::get_tls_state(),
+              &at::SavedTensorDefaultHooks::get_tls_state()};
 }
 
 static inline void read_state(Packed &packed)
 {
-    const c10::impl::PODLocalDispatchKeySet &local = c10::impl::raw_local_dispatch_key_set;
-    const auto &hooks = at::SavedTensorDefaultHooks::get_tls_state();
-    const c10::AutogradState &autograd = c10::AutogradState::get_tls_state();
-    at::Context &context = at::globalContext();
+    find_thread();
     std::memset(&packed, 0, sizeof packed); // the padding too: it is compared
 #define READ(type, name, value) packed.name = value;
     STATE_FIELDS(READ)
+    if (has_cuda) {
+        CUDA_FIELDS(READ)
+    }
 #undef READ
 }
 
@@ -462,7 +494,14 @@ static PyObject *global_state(PyObject *, PyObject *)
     return Py_BuildValue("y#N", (const char *)&now, (Py_ssize_t)sizeof now, modes);
 }
 
-// global_state_fields(bytes) -> {name: number}
+static PyObject *told(bool value) { return PyBool_FromLong(value); }
+static PyObject *told(uint64_t value) { return PyLong_FromUnsignedLongLong(value); }
+static PyObject *told(int64_t value) { return PyLong_FromLongLong(value); }
+static PyObject *told(int32_t value) { return PyLong_FromLong(value); }
+static PyObject *told(int8_t value) { return PyLong_FromLong(value); }
+static PyObject *told(c10::ScalarType value) { return Py_NewRef((PyObject *)torch::getTHPDtype(value)); }
+
+// global_state_fields(bytes) -> {name: value}
 static PyObject *global_state_fields(PyObject *, PyObject *obj)
 {
     Packed packed;
@@ -472,12 +511,13 @@ static PyObject *global_state_fields(PyObject *, PyObject *obj)
     PyObject *fields = PyDict_New();
 #define PUT(type, name, value)                                                                                         \
     if (fields != nullptr) {                                                                                           \
-        PyObject *number = PyLong_FromUnsignedLongLong((unsigned long long)(uint64_t)packed.name);                     \
+        PyObject *number = told(packed.name);                                                                          \
         if (number == nullptr || PyDict_SetItemString(fields, #name, number) < 0)                                      \
             Py_CLEAR(fields);                                                                                          \
         Py_XDECREF(number);                                                                                            \
     }
     STATE_FIELDS(PUT)
+    CUDA_FIELDS(PUT)
 #undef PUT
     return fields;
 }
@@ -489,7 +529,7 @@ static PyMethodDef functions[] = {
      "tensor_meta(tensor) -> (class, dispatch keys, dtype, device, layout, requires_grad, sizes, strides)"},
     {"tensors_apart", tensors_apart, METH_O, "tensors_apart(tensors) -> bool: the first shares no byte of storage with the others."},
     {"global_state", global_state, METH_NOARGS, "global_state() -> (bytes, modes) of this thread now."},
-    {"global_state_fields", global_state_fields, METH_O, "global_state_fields(bytes) -> {name: number}"},
+    {"global_state_fields", global_state_fields, METH_O, "global_state_fields(bytes) -> {name: value}"},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -512,5 +552,14 @@ extern "C" int td_tensor_init(PyObject *module)
         return -1;
     current_level = PyObject_GetAttrString(functorch, "maybe_current_level");
     Py_DECREF(functorch);
-    return current_level == nullptr ? -1 : PyModule_AddFunctions(module, functions);
+    PyObject *torch_c = PyImport_ImportModule("torch._C"), *built = nullptr;
+    if (torch_c != nullptr)
+        built = PyObject_GetAttrString(torch_c, "_has_cuda");
+    Py_XDECREF(torch_c);
+    if (built == nullptr || current_level == nullptr)
+        return -1;
+    has_cuda = built == Py_True;
+    Py_DECREF(built);
+    context = &at::globalContext();
+    return PyModule_AddFunctions(module, functions);
 }
