@@ -14,7 +14,7 @@ def length(value: Any) -> int | None:
     """The length without asking a subclass's `__len__`; None for what has none that we know."""
     for base in MEASURED:
         if isinstance(value, base):
-            return base.__len__(value)  # type: ignore[attr-defined,no-any-return]
+            return base.__len__(value)  # type: ignore[attr-defined]
     return None
 
 
