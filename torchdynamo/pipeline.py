@@ -26,7 +26,14 @@ from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.worth import worth_capturing
 from torchdynamo.codegen import codegen, resume
-from torchdynamo.errors import CacheLimitWarning, FallbackWarning, InternalError, TorchDynamoError, Unsupported
+from torchdynamo.errors import (
+    CacheLimitWarning,
+    FallbackWarning,
+    InternalError,
+    TorchDynamoError,
+    TorchDynamoWarning,
+    Unsupported,
+)
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.guards.program import complete, lower
@@ -54,7 +61,7 @@ class Compiler:
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         try:
             return compile_frame(frame, self)
-        except TorchDynamoError as error:
+        except (TorchDynamoError, TorchDynamoWarning) as error:
             return error.with_traceback(None)  # raised at the user's call, without a frame of ours
 
 
@@ -77,43 +84,47 @@ def reset() -> None:
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
     """An entry for this frame, or None to run it as it is."""
-    code: CodeType = frame.f_code
-    if interop.disables_its_calls(frame.f_func):
-        _native.skip_code(code, "disabled function", True)
-        return None
-    if code in marks.SKIPPED:
-        _native.skip_code(code, "skipped function")
-        return None
-    reason = None if resume.is_continuation(code) else frames.skip_reason(code, frame.f_globals)
-    roots = Roots(frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure)
-    if reason is None and not resume.is_continuation(code) and not worth_capturing(roots, code):
-        reason = "no tensors"
-    if reason is not None:
-        _native.skip_code(code, reason)
-        return None
-    if over_limit(code, compiler, roots):
-        return None
     started = time.perf_counter()
+    code: CodeType = frame.f_code
     try:
+        if interop.disables_its_calls(frame.f_func):
+            _native.skip_code(code, "disabled function", True)
+            return None
+        roots = Roots(frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure)
+        reason = skip_reason(code, roots)
+        if reason is not None:
+            _native.skip_code(code, reason)
+            return None
+        if over_limit(code, compiler, roots):
+            return None
         return build_entry(code, roots, compiler, started)
-    except TorchDynamoError as error:
-        if compiler.fullgraph or not config.suppress_errors:
-            raise
-        return give_up(code, error)
+    except TorchDynamoWarning:
+        raise  # a warning that the user's filters made an error
     except Exception as error:
-        if not config.suppress_errors:
-            raise InternalError(f"compiling {code.co_qualname} failed: {error!r}") from error
+        if compiler.fullgraph or not config.suppress_errors:
+            if isinstance(error, TorchDynamoError):
+                raise
+            raise InternalError(f"compiling {code.co_name} failed: {error!r}") from error
         return give_up(code, error)
+
+
+def skip_reason(code: CodeType, roots: Roots) -> str | None:
+    """Why this frame is left to Python, or None if it is worth a try."""
+    if code in marks.SKIPPED:
+        return "skipped function"
+    if resume.is_continuation(code):
+        return None
+    return frames.skip_reason(code, roots.globals) or (None if worth_capturing(roots, code) else "no tensors")
 
 
 def give_up(code: CodeType, error: Exception) -> None:
-    """A fault of ours or of a backend: say so once, and leave the function to Python."""
+    """A fault of ours or of a backend: leave the function to Python from now on, and say so once."""
+    _native.skip_code(code, "internal error")
     place = f"{code.co_filename}:{code.co_firstlineno}"
     text = f"torchdynamo could not compile {code.co_name} ({place}): {type(error).__name__}: {error}; it runs eagerly"
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(error))}"
     warnings.warn(text, FallbackWarning, stacklevel=3)
-    _native.skip_code(code, "internal error")
 
 
 def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
