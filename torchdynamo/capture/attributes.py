@@ -46,6 +46,11 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes whose attributes a program can change
 
 
+def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
+    """Whether what a class has is asked for its value by that method."""
+    return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING
+
+
 def getattr_(vm: Machine, obj: Value, name: str) -> Value:
     """`obj.name`."""
     if obj.__class__ is Object:
@@ -60,6 +65,7 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
 def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     """The attribute of an object in the heap: the class's `__getattribute__`, then its `__getattr__`."""
     cls = obj.pytype
+    guarded_lookup(vm, cls, "__getattribute__")
     own = model.find_slot(cls, "__getattribute__")
     if own[0] == "model":
         return own[1](vm, obj, name)
@@ -70,11 +76,11 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     value = generic_getattr(vm, obj, name)
     if value is not None:
         return value
+    guarded_lookup(vm, cls, "__getattr__")
     fallback = model.find_slot(cls, "__getattr__")
     if fallback[0] == "model":
         return fallback[1](vm, obj, name)
     if fallback[0] == "python":
-        guarded_lookup(vm, cls, "__getattr__")
         return vm.call(
             Known(fallback[1][1], Source("class_attr", class_source(cls), "__getattr__")), [obj, Known(name)], {}
         )
@@ -96,12 +102,12 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
         return slot(vm, obj)
     found = guarded_lookup(vm, cls, name)
     entity = vm.entity(obj)
-    if found is not MISSING and type(found) is not types.FunctionType and hasattr(type(found), "__get__"):
+    if is_descriptor(vm, found, "__get__") and type(found) is not types.FunctionType:
         if issubclass(cls, tuple):
             item: Value | None = model.MODELS[tuple, "<field>"](vm, obj, name, found)
             if item is not None:
                 return item
-        if hasattr(type(found), "__set__"):
+        if is_descriptor(vm, found, "__set__"):
             return data_descriptor(vm, obj, cls, name, found)
     value = read_instance(vm, entity, name)
     if value is not None:
@@ -148,8 +154,7 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
     if kind is property:
         if found.fget is None:
             raise vm.error(AttributeError, f"unreadable attribute {name}")
-        getter = Source("attr", Source("class_attr", class_source(cls), name), "fget")
-        return vm.call(Known(found.fget, getter), [obj], {})
+        return vm.call(Known(found.fget, property_source(cls, name)), [obj], {})
     if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
         entity = vm.entity(obj)
         if name == "__dict__":
@@ -170,7 +175,7 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
             return None
         return wrap(vm, real, Source("attr", entity.source, name))
     getter = Source("class_attr", class_source(kind), "__get__")
-    method = class_lookup(kind, "__get__")
+    method = guarded_lookup(vm, kind, "__get__")
     if type(method) is types.FunctionType:
         descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
         return vm.call(Known(method, getter), [descriptor, obj, Known(cls)], {})
@@ -195,7 +200,7 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any) -> Value
         return vm.bound_method(Known(cls), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
     if kind in (types.BuiltinFunctionType, types.ClassMethodDescriptorType):
         return Known(getattr(cls, name), source)
-    method = class_lookup(kind, "__get__")
+    method = guarded_lookup(vm, kind, "__get__")
     if method is MISSING or kind in (type,) or issubclass(kind, type):
         return wrap(vm, found, source)
     row = model.MODELS.get((kind, "__get__"))
@@ -236,7 +241,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
     if type(written) in PLAIN_METHODS and name not in getattr(real, "__dict__", ()):
         return vm.bound_method(obj, Known(written), name)
     if type(written) is property and written.fget is not None:
-        return vm.call(Known(written.fget), [obj], {})
+        return vm.call(Known(written.fget, property_source(cls, name)), [obj], {})
     try:
         found = getattr(real, name)
     except AttributeError as error:
@@ -273,23 +278,29 @@ def is_written(found: Any) -> bool:
     return type(found) is types.FunctionType or type(class_lookup(type(found), "__get__")) is types.FunctionType
 
 
+def property_source(cls: type, name: str) -> Source:
+    """The getter of a property."""
+    return Source("attr", Source("class_attr", class_source(cls), name), "fget")
+
+
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:
     """An attribute of a class: the metaclass's data descriptors, the MRO, then the metaclass."""
     meta = type(cls)
-    above = class_lookup(meta, name)
+    above = guarded_lookup(vm, meta, name)
     if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
         if name == "__dict__":
             raise Break("unsupported attribute", name=name, type="type")
         if type(above) is property:
-            return vm.call(Known(above.fget), [Known(cls)], {})
+            return vm.call(Known(above.fget, property_source(meta, name)), [Known(cls)], {})
         return constant(vm, getattr(cls, name))
     found = guarded_lookup(vm, cls, name)
     if found is MISSING:
         if above is not MISSING:
             return describe(vm, Known(cls), meta, name, above)
-        hook = class_lookup(meta, "__getattr__")
+        hook = guarded_lookup(vm, meta, "__getattr__")
         if hook is not MISSING and type(hook) is types.FunctionType:
-            return vm.call(Known(hook), [Known(cls), Known(name)], {})
+            getter = Source("class_attr", class_source(meta), "__getattr__")
+            return vm.call(Known(hook, getter), [Known(cls), Known(name)], {})
         raise vm.error(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
     source = Source("class_attr", class_source(cls), name)
     kind = type(found)
@@ -303,11 +314,12 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
         return Known(found)
     if kind in (types.BuiltinFunctionType, types.ClassMethodDescriptorType):
         return Known(getattr(cls, name))
-    method = class_lookup(kind, "__get__")
+    method = guarded_lookup(vm, kind, "__get__")
     if method is MISSING or issubclass(kind, type):
         return wrap(vm, found, source)
     if type(method) is types.FunctionType:
-        return vm.call(Known(method), [wrap(vm, found, source), Known(None), Known(cls)], {})
+        get = Source("class_attr", class_source(kind), "__get__")
+        return vm.call(Known(method, get), [wrap(vm, found, source), Known(None), Known(cls)], {})
     raise Break("unsupported attribute", name=name, type=cls.__name__)
 
 
@@ -319,11 +331,11 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
     if obj.__class__ is not Object:
         raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
     cls = obj.pytype
+    guarded_lookup(vm, cls, "__setattr__")
     own = model.find_slot(cls, "__setattr__")
     if own[0] == "model":
         own[1](vm, obj, Known(name), value)
     elif own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        guarded_lookup(vm, cls, "__setattr__")
         vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__setattr__")), [obj, Known(name), value], {})
     else:
         generic_setattr(vm, obj, name, value)
@@ -341,10 +353,10 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
             return
         if kind is property:
             raise vm.error(AttributeError, f"property {name!r} of {cls.__name__!r} object has no setter")
-        method = class_lookup(kind, "__set__")
+        method = guarded_lookup(vm, kind, "__set__")
         if type(method) is types.FunctionType and value is not ABSENT:
             descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
-            vm.call(Known(method), [descriptor, obj, value], {})
+            vm.call(Known(method, Source("class_attr", class_source(kind), "__set__")), [descriptor, obj, value], {})
             return
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
     entity = vm.entity(obj)
@@ -369,6 +381,7 @@ def delattr_(vm: Machine, obj: Value, name: str) -> None:
     """`del obj.name`."""
     if obj.__class__ is not Object:
         raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
+    guarded_lookup(vm, obj.pytype, "__delattr__")
     own = model.find_slot(obj.pytype, "__delattr__")
     if own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
         vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})

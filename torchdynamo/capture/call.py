@@ -93,11 +93,11 @@ def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dic
 def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a function made in the frame, a bound method, or an instance whose class says `__call__`."""
     cls = fn.pytype
+    found = guarded_lookup(vm, cls, "__call__")
     slot = model.find_slot(cls, "__call__")
     if slot[0] == "model":
         return slot[1](vm, fn, *args, **kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
-        found = guarded_lookup(vm, cls, "__call__")
         return call(vm, Known(found, Source("class_attr", class_source(cls), "__call__")), [fn, *args], kwargs)
     raise Break("unknown call", name=cls.__name__)
 
@@ -138,6 +138,8 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
     """Run a Python function's own code symbolically."""
     obj, source = fn.obj, fn.source
     code = obj.__code__
+    if source is not None:
+        vm.guard(source, "FUNCTION_MATCH", obj)
     closure: dict[str, Value] = {}
     if code.co_freevars:
         for index, name in enumerate(code.co_freevars):
@@ -228,7 +230,7 @@ def bind(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str,
 
 def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`cls(*args, **kwargs)`: the metaclass, `__new__`, then `__init__`."""
-    meta_call = class_lookup(type(cls), "__call__")
+    meta_call = guarded_lookup(vm, type(cls), "__call__")
     if type(meta_call) is types.FunctionType:
         row = model.FUNCTIONS.get(id(meta_call))
         if row is not None:
@@ -246,6 +248,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             object.__new__(cls)
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
+    guarded_lookup(vm, cls, "__new__")
     maker = model.find_slot(cls, "__new__")
     if maker[0] == "model":
         obj: Value = maker[1](vm, Known(cls), *args, **kwargs)
@@ -255,10 +258,10 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         new = maker[1][1]
         if type(new) is not staticmethod:
             raise Break("unsupported type", type=cls.__name__)
-        guarded_lookup(vm, cls, "__new__")
         source = Source("attr", Source("class_attr", class_source(cls), "__new__"), "__func__")
         obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
     if obj.__class__ is Object and issubclass(obj.pytype, cls):
+        found = guarded_lookup(vm, cls, "__init__")
         init = model.find_slot(cls, "__init__")
         if init[0] == "model":
             init[1](vm, obj, *args, **kwargs)
@@ -267,7 +270,6 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
                 if maker[0] == "model":
                     return obj
                 raise Break("unsupported type", type=cls.__name__)
-            found = guarded_lookup(vm, cls, "__init__")
             call(vm, Known(found, Source("class_attr", class_source(cls), "__init__")), [obj, *args], kwargs)
         elif (args or kwargs) and maker[1][0] is object:
             raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")

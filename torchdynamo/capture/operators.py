@@ -66,6 +66,7 @@ IN_GRAPH = (Graphed, Symbol)
 def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     """`type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
     cls = obj.pytype
+    guarded_lookup(vm, cls, name)
     slot = model.find_slot(cls, name)
     if slot[0] == "model":
         return slot[1](vm, obj, *args)
@@ -73,7 +74,6 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
         return None
     found = slot[1][1]
     if type(found) is types.FunctionType:
-        guarded_lookup(vm, cls, name)
         return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
     if slot[1][0] is object and (obj.__class__ is not Known or name in ("__eq__", "__ne__")):
         return None

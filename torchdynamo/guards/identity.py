@@ -1,4 +1,4 @@
-"""What a guard may keep of an object: the object itself if it owns nothing of the user's, else a weak reference.
+"""What a guard may keep of an object: itself if it owns nothing of the user's, else a weak reference if it has any.
 
 A guard that held a model, or a function whose closure holds one, would keep it alive for as long as the code it is
 cached on.
@@ -61,12 +61,8 @@ def weakrefable(obj: Any) -> bool:
 
 
 def held(obj: Any) -> Any:
-    """What to keep: the object, or a `Weak`. TypeError where neither will do."""
-    if owns_nothing(obj):
-        return obj
-    if not weakrefable(obj):
-        raise TypeError(f"no guard can know a {type(obj).__qualname__} again without keeping it alive")
-    return Weak(obj)
+    """What to keep: the object, or a `Weak` where that can be made."""
+    return obj if owns_nothing(obj) or not weakrefable(obj) else Weak(obj)
 
 
 def is_same(kept: Any, value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
 import types
 import typing
@@ -16,6 +17,7 @@ from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
@@ -49,10 +51,20 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
         if issubclass(type(wanted), type(torch.nn.Parameter)) or real is MISSING:
             return issubclass(obj.pytype, wanted)
         raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
+    rest_on_registrations(vm, wanted)
     try:
         return issubclass(obj.pytype, wanted)
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
+
+
+def rest_on_registrations(vm: Machine, *classes: Any) -> None:
+    """What an abstract class takes for its subclasses changes with `register`."""
+    if any(isinstance(cls, abc.ABCMeta) for cls in classes):
+        vm.guard(Source("call", REGISTRATIONS, ()), "EQUALS_MATCH", abc.get_cache_token())
+
+
+REGISTRATIONS = Source("pinned", None, Pinned(abc.get_cache_token))
 
 
 def is_abc(meta: type) -> bool:
@@ -61,8 +73,10 @@ def is_abc(meta: type) -> bool:
 
 @function(issubclass)
 def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
+    wanted = vm.concretely(classes)
+    rest_on_registrations(vm, *(wanted if type(wanted) is tuple else [wanted]))
     try:
-        return boolean(issubclass(vm.known(cls, "class"), vm.concretely(classes)))
+        return boolean(issubclass(vm.known(cls, "class"), wanted))
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
 

@@ -39,13 +39,19 @@ def items_of(vm: Machine, value: Object) -> Items:
         entity.items = {}
         if entity.real is not MISSING:
             assert entity.source is not None
-            for key, item in dict.items(entity.real):
+            for key in ordered_keys(entity.real):
+                item = dict.__getitem__(entity.real, key)
                 source = Source("key", entity.source, key) if sourceable(key) else None
                 known = Known(key) if sourceable(key) else None
                 opaque = Opaque(type(item), source) if source is not None else ABSENT
                 entity.items[key if known is not None else Ref(id(key))] = (known, opaque)
     items: Items = entity.items
     return items
+
+
+def ordered_keys(real: Any) -> tuple[Any, ...]:
+    """The keys in order: an OrderedDict keeps its own."""
+    return tuple(collections.OrderedDict.keys(real) if isinstance(real, collections.OrderedDict) else dict.keys(real))
 
 
 def sourceable(key: Any) -> bool:
@@ -61,7 +67,7 @@ def whole(vm: Machine, value: Object) -> Items:
     items = items_of(vm, value)
     if entity.real is not MISSING and entity.note is None:
         assert entity.source is not None
-        vm.guard(entity.source, "DICT_KEYS", tuple(dict.keys(entity.real)))
+        vm.guard(entity.source, "DICT_KEYS", ordered_keys(entity.real))
         if any(not sourceable(key) for key in dict.keys(entity.real)):
             raise Break("unsupported key", type="object")
     return items

@@ -22,7 +22,8 @@ Items = dict[Any, Value]
 def enter_frozenset(vm: Machine, obj: Any, source: Source) -> Value:
     if type(obj) is not frozenset or not all(sourceable(item) for item in obj):
         raise Break("unsupported type", type=type(obj).__name__)
-    vm.guard(source, "EQUALS_MATCH", obj)
+    vm.guard(source, "TYPE_MATCH", frozenset)
+    vm.guard(source, "SET_CONTENTS", obj)
     return Known(obj, source)
 
 

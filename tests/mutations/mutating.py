@@ -1,0 +1,113 @@
+"""A program, something that changes under it, and what must be seen: eager's result, and as few compiles as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+
+import torchdynamo
+from torchdynamo.eval_frame import cache_entries
+from torchdynamo.report.explain import collecting
+
+
+class Mutation(NamedTuple):
+    """What a row of the table makes."""
+
+    fn: Callable[..., Any]
+    args: Callable[[], tuple[Any, ...]]  # made for each call
+    change: Callable[[ExitStack], Any]  # what it enters is left when the row is done
+    seen: bool = True  # whether the result differs afterwards
+    free: bool = False  # whether nothing may be compiled again: no guard needs what changed
+
+
+Row = Callable[[], Mutation]
+ROWS: list[Row] = []
+
+
+def mutation(row: Row) -> Row:
+    """Put a function that makes a Mutation into the table."""
+    ROWS.append(row)
+    return row
+
+
+def x() -> torch.Tensor:
+    return torch.arange(1.0, 5.0).reshape(2, 2)
+
+
+def one() -> tuple[torch.Tensor]:
+    """The usual arguments."""
+    return (x(),)
+
+
+def setting(obj: Any, name: str, value: Any) -> Callable[[ExitStack], None]:
+    """An attribute is set, for good or until the row is done."""
+    return lambda stack: stack.enter_context(mock.patch.object(obj, name, value, create=True))
+
+
+def setting_code(fn: Any, other: Any) -> Callable[[ExitStack], None]:
+    """A function is given another one's code until the row is done."""
+
+    def change(stack: ExitStack) -> None:
+        stack.callback(setattr, fn, "__code__", fn.__code__)
+        fn.__code__ = other.__code__
+
+    return change
+
+
+def entering(make: Callable[[], Any]) -> Callable[[ExitStack], None]:
+    """A context is entered."""
+    return lambda stack: stack.enter_context(make())
+
+
+def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What a call gives, or raises, and what it leaves in its arguments, to be compared."""
+    try:
+        result = fn(*args)
+    except Exception as error:
+        return type(error), str(error)
+    return told(result), told(args)
+
+
+def told(value: Any) -> Any:
+    """A value as something that == compares."""
+    if isinstance(value, torch.Tensor):
+        flags = str(value.dtype), str(value.device), value.requires_grad, value.is_inference(), tuple(value.stride())
+        return "tensor", None if value.is_meta else value.detach().tolist(), *flags, type(value).__name__
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [told(item) for item in value]
+    if isinstance(value, dict):
+        return [(key, told(item)) for key, item in value.items()]
+    return value if isinstance(value, (int, float, str, type(None))) else type(value).__name__
+
+
+def entries(fn: Any) -> int:
+    """How many times the program itself was compiled."""
+    return len(cache_entries(getattr(fn, "forward", fn)))
+
+
+def follow(row: Row) -> None:
+    """A compile, a hit, the change, eager's result with one compile at most, and a hit."""
+    torchdynamo.reset()
+    case = row()
+    compiled = torchdynamo.compile(case.fn, backend="eager")
+    with ExitStack() as stack, collecting() as events:
+        before = outcome(case.fn, case.args())
+        assert outcome(compiled, case.args()) == before
+        first = len(events)
+        assert any(event.graph is not None for event in events), [event.reason_text for event in events]
+        assert outcome(compiled, case.args()) == before
+        assert len(events) == first, "a second call compiled again"
+        case.change(stack)
+        after = outcome(case.fn, case.args())
+        assert (after != before) == case.seen, "the row says otherwise of what the change does"
+        assert outcome(compiled, case.args()) == after
+        if case.free:
+            assert len(events) == first, "compiled again, for nothing"
+        assert entries(case.fn) <= 2
+        again = len(events)
+        assert outcome(compiled, case.args()) == after
+        assert len(events) == again, "compiled once more after the change"
