@@ -370,9 +370,9 @@ class Machine(Trace):
         return None, self.entity(self.as_object(value)).attrs.get("return", NONE)
 
     # -- process state --------------------------------------------------------------------------------------------
-    def state_node(self, fn: Any, args: tuple[Any, ...]) -> None:
-        """A switch of process state has its place among the operators."""
-        self.builder.call("call_function", fn, args, {}, self.position())
+    def state_node(self, fn: Any, args: tuple[Any, ...]) -> tuple[torch.fx.Node, Any]:
+        """A switch of process state has its place among the operators; it is made for real."""
+        return self.builder.switch(fn, args, self.position())
 
     def put_back(self) -> None:
         """Leave the process as the frame found it; called on every way out."""

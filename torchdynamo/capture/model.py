@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from torchdynamo.capture.value import Object, Value
 
 if TYPE_CHECKING:
+    from torchdynamo.capture.frame import Globals
     from torchdynamo.capture.heap import Entity
     from torchdynamo.capture.machine import Machine
     from torchdynamo.capture.source import Source
@@ -48,6 +49,12 @@ class Emitter(Protocol):
 
     def local(self, entity: Entity) -> None:
         """Push the entity itself, which exists by now."""
+
+    def is_home(self, space: Globals) -> bool:
+        """Whether the frame's own names are looked up there."""
+
+    def namespace(self, space: Globals) -> None:
+        """Push the dictionary of a module's names."""
 
     def keep(self, entity: Entity) -> None:
         """What is on top is the entity: whoever refers to it from now on gets this."""

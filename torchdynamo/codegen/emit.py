@@ -11,6 +11,7 @@ from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture import model
 from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.frame import Globals
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
 from torchdynamo.capture.policy import PURE_TYPES
@@ -97,6 +98,17 @@ class Emitter:
         self.op("LOAD_FAST", BOUND)
         self.const(BoundIndex(index))
         self.op("GETITEM")
+
+    def is_home(self, space: Globals) -> bool:
+        """Whether the frame's own names are looked up there."""
+        return space.real is self.capture.machine.roots.globals
+
+    def namespace(self, space: Globals) -> None:
+        """Push the dictionary of a module's names; that of our own polyfills has no source."""
+        if space.source is not None:
+            self.source(space.source)
+        else:
+            self.const(space.real)
 
     def local(self, entity: Entity) -> None:
         """Push an entity that exists by now."""

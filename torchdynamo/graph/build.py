@@ -82,6 +82,15 @@ class GraphBuilder:
         node.meta = {"example_value": example, "stack_trace": describe(position)}
         return node, example
 
+    def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
+        """A change of the process's state. It is made for real, and outside the stand-ins' world: leaving a mode puts
+        back the state it found, so where it was entered it has to be left.
+        """
+        result = target(*examples(args))
+        node = self.graph.call_function(target, args)
+        node.meta = {"example_value": result, "stack_trace": describe(position)}
+        return node, result
+
     def getitem(self, node: Node, index: Any) -> tuple[Node, Any]:
         """One element of an operation's several results; it is at the operation's own position."""
         example = node.meta["example_value"][index]

@@ -38,12 +38,12 @@ def layer(kind: str) -> None:
 
     def enter(vm: Machine, *args: Value) -> Value:
         given = tuple(vm.concretely(arg) for arg in args)
-        _, level = vm.builder.call("call_function", opener, given, {}, vm.position())
+        _, level = vm.state_node(opener, given)
         vm.restore["layer", level] = closer
         return Known(level)
 
     def leave(vm: Machine) -> Value:
-        _, level = vm.builder.call("call_function", closer, (), {}, vm.position())
+        _, level = vm.state_node(closer, ())
         del vm.restore["layer", level]
         return Known(level)
 
@@ -120,7 +120,7 @@ def inplace_allowed(vm: Machine) -> Value:
 def allow_inplace(vm: Machine, allowed: Value) -> Value:
     """Of the innermost layer: it goes with it."""
     in_a_layer("requires_grad_")
-    vm.builder.call("call_function", C.set_inplace_requires_grad_allowed, (vm.concretely(allowed),), {}, vm.position())
+    vm.state_node(C.set_inplace_requires_grad_allowed, (vm.concretely(allowed),))
     return NONE
 
 

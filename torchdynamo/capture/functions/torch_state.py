@@ -65,12 +65,11 @@ def setter(fn: Any, read: Callable[..., tuple[Any, ...]]) -> None:
         if before[-1] is None:  # never set yet: there would be no way back
             raise Break("builtin with effects", name=fn.__name__)
         try:
-            fn(*real)
+            vm.state_node(fn, tuple(real))
         except (TypeError, ValueError, RuntimeError) as error:
             raise vm.error(type(error), *error.args) from None
         vm.restore.setdefault((fn, before[:-1]), lambda: fn(*before))
         vm.entry_state.setdefault((fn, before[:-1]), before)
-        vm.state_node(fn, tuple(real))
         vm.exit_state[fn, before[:-1]] = tuple(real)
         return NONE
 

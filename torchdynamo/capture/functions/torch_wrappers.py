@@ -11,8 +11,9 @@ import torch.profiler
 import torch.utils.checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from torchdynamo.capture.model import function, models
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import instance_attr
 from torchdynamo.capture.value import FALSE, NONE, Known, Object, Value
 
@@ -75,11 +76,17 @@ def init_inference_mode(vm: Machine, self: Value, mode: Value) -> Value:
     return NONE
 
 
+@rebuilds(RAII)
+def rebuild_inference_mode(emit: Emitter, entity: Entity) -> None:
+    """There is one way to have it: to enter the mode."""
+    raise Restart(entity.born - 1)
+
+
 @function(RAII.__dict__["__enter__"].__func__)
 def enter_inference_mode(vm: Machine, self: Object) -> Value:
     """The graph holds the mode as a node; a break inside goes back to before it, for it cannot be made again."""
     entity = vm.entity(self)
-    node, guard = vm.builder.call("call_function", _enter_inference_mode, (entity.note,), {}, vm.position())
+    node, guard = vm.state_node(_enter_inference_mode, (entity.note,))
     entity.items = node, guard
     vm.restore[id(guard)] = lambda: _exit_inference_mode(guard)
     return NONE
@@ -89,7 +96,7 @@ def enter_inference_mode(vm: Machine, self: Object) -> Value:
 def exit_inference_mode(vm: Machine, self: Object, *error: Value) -> Value:
     node, guard = vm.entity(self).items
     del vm.restore[id(guard)]
-    vm.builder.call("call_function", _exit_inference_mode, (node,), {}, vm.position())
+    vm.state_node(_exit_inference_mode, (node,))
     return NONE
 
 

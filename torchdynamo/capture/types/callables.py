@@ -107,16 +107,36 @@ def set_function_attribute(vm: Machine, self: Value, name: Known, value: Value) 
 @rebuilds(types.FunctionType)
 def rebuild_function(emit: Emitter, entity: Entity) -> None:
     made = entity.note
-    for part in made.given.values():
-        emit.value(part)
-    emit.const(made.parts.code)
-    emit.op("MAKE_FUNCTION", tuple(made.given))
+    if emit.is_home(made.parts.globals):
+        for part in made.given.values():
+            emit.value(part)
+        emit.const(made.parts.code)
+        emit.op("MAKE_FUNCTION", tuple(made.given))
+    else:  # it was made by a function that was followed, in a module of its own
+        emit.function(function_of)
+        emit.const(made.parts.code)
+        emit.namespace(made.parts.globals)
+        emit.const(tuple(made.given))
+        for part in made.given.values():
+            emit.value(part)
+        emit.op("CALL", (3 + len(made.given), ()))
     for name, value in entity.attrs.items():
         if value is not ABSENT and value is not entity.loaded.get(name):
             emit.op("COPY", 1)
             emit.value(value)
             emit.op("SWAP", 2)
             emit.op("STORE_ATTR", name)
+
+
+def function_of(code: types.CodeType, space: dict[str, Any], names: tuple[str, ...], *given: Any) -> types.FunctionType:
+    """What MAKE_FUNCTION does, with another module's names."""
+    parts = dict(zip(names, given))
+    fn = types.FunctionType(code, space, None, parts.get("defaults"), parts.get("closure"))
+    if "kwdefaults" in parts:
+        fn.__kwdefaults__ = parts["kwdefaults"]
+    notes = parts.get("annotations", ())
+    fn.__annotations__ = dict(zip(notes[::2], notes[1::2])) if isinstance(notes, tuple) else notes
+    return fn
 
 
 @rebuilds(types.CellType)

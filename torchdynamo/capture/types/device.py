@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchdynamo.capture.model import models
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Value
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def enter(vm: Machine, self: Value) -> Value:
 
 @models(torch.device, "__exit__")
 def leave(vm: Machine, self: Value, *error: Value) -> Value:
+    if not vm.devices:  # it was open when the frame began
+        raise Break("unknown context manager", type="torch.device")
     key = ENTER, len(vm.devices)
     vm.devices.pop()
     del vm.entry_state[key], vm.exit_state[key]

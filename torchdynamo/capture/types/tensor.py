@@ -79,7 +79,18 @@ OUTSIDE = [
     "__dlpack__",
     "record_stream",
 ]
-STATE = {"grad_fn", "_version", "_base", "_backward_hooks", "_cdata", "name", "output_nr", "volatile", "_grad_fn"}
+STATE = {
+    "grad_fn",
+    "_version",
+    "_base",
+    "_backward_hooks",
+    "_cdata",
+    "name",
+    "output_nr",
+    "volatile",
+    "_grad_fn",
+    "retains_grad",
+}
 
 
 @models(torch.Tensor, "__getattr__")

@@ -1,0 +1,185 @@
+"""Breaks inside torch's contexts: the rest runs under the same state, and the state is put back in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch_alike import Alike
+
+import torchdynamo
+
+X = torch.randn(2, 4)
+PROGRAMS: list[Callable[..., Any]] = []
+
+
+def program(fn: Callable[..., Any]) -> Callable[..., Any]:
+    PROGRAMS.append(fn)
+    return fn
+
+
+def state() -> tuple[Any, ...]:
+    """What the contexts switch."""
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+        torch.backends.cuda.math_sdp_enabled(),
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cudnn.enabled,
+        torch.empty(0).device,
+    )
+
+
+@program
+def in_no_grad(x):
+    with torch.no_grad():
+        y = x * 2
+        torchdynamo.graph_break()
+        y = y + 1
+        inside = state()
+    return y * x, inside
+
+
+@program
+def in_autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.T
+        torchdynamo.graph_break()
+        z = y @ y
+        inside = state()
+    return y, z, x @ x.T, inside
+
+
+@program
+def in_inference_mode(x):
+    with torch.inference_mode():
+        y = x * 2
+        torchdynamo.graph_break()
+        z = y + 1
+        inside = state()
+    return y, z, x + 1, inside
+
+
+@program
+def in_device(x):
+    with torch.device("meta"):
+        y = torch.ones(2)
+        torchdynamo.graph_break()
+        z = torch.zeros(3)
+        inside = state()
+    return y.device, z.device, x + torch.ones(4), inside
+
+
+@program
+def in_kernel_choice(x):
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        y = F.scaled_dot_product_attention(x[None], x[None], x[None])
+        torchdynamo.graph_break()
+        inside = state()
+        return y * 2, inside
+
+
+@program
+def in_flags(x):
+    with torch.backends.cudnn.flags(enabled=False):
+        y = x + 1
+        torchdynamo.graph_break()
+        return y * 2, state()
+
+
+@program
+def nested(x):
+    with torch.no_grad(), torch.autocast("cpu"):
+        for _ in range(2):
+            with torch.enable_grad():
+                x = x @ x.T.float()
+                torchdynamo.graph_break()
+                x = (x * 2).float()
+        inside = state()
+    return x, inside
+
+
+@program
+def switched_for_good(x):
+    torch.set_grad_enabled(False)
+    y = x * 2
+    torchdynamo.graph_break()
+    z = y + x
+    torch.set_grad_enabled(True)
+    return y, z
+
+
+@program
+def left_by_an_exception(x):
+    try:
+        with torch.no_grad():
+            y = x + 1
+            torchdynamo.graph_break()
+            raise ValueError(str(state()[0]))
+    except ValueError as error:
+        return y * 2, str(error), state()
+
+
+def quiet(x):
+    with torch.no_grad():
+        torchdynamo.graph_break()
+        return x * 3, state()
+
+
+@program
+def in_a_callee(x):
+    y = x * 2
+    z, inside = quiet(y)
+    return y + z, inside, state()
+
+
+@program
+def in_custom_function(x):
+    return Doubled.apply(x) + 1, state()
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        torchdynamo.graph_break()
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@program
+def in_vmap(x):
+    def row(r):
+        torchdynamo.graph_break()
+        return r.sum() * r
+
+    return torch.vmap(row)(x + 1) * 2, state()
+
+
+@program
+def in_func_grad(x):
+    def loss(y):
+        torchdynamo.graph_break()
+        return (y * y).sum()
+
+    return torch.func.grad(loss)(x + 1) * 2, state()
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["no_grad", "grad"])
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
+def test_break_inside(fn: Callable[..., Any], grad: bool) -> None:
+    compiled = torchdynamo.compile(fn, backend="eager")
+    before = state()
+    for _ in range(2):
+        mine, theirs = (X.clone().requires_grad_(grad) for _ in range(2))
+        wanted = fn(theirs)
+        got = compiled(mine)
+        assert state() == before
+        Alike()((wanted, theirs), (got, mine))
