@@ -1,4 +1,4 @@
-"""A program, something that changes under it, and what must be seen: eager's result, and as few compiles as possible."""
+"""A program, something that changes under it, and what must be seen: eager's result, and few compiles."""
 
 from __future__ import annotations
 
