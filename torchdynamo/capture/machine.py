@@ -153,6 +153,7 @@ class Machine(Trace):
             found = attributes.class_lookup(cls, name)
             if type(found) not in attributes.PLAIN_METHODS:
                 return None
+            attributes.guarded_lookup(self, cls, "__getattribute__")
             attributes.guarded_lookup(self, cls, name)
             if attributes.read_instance(self, self.entity(obj), name) is not None:
                 return None
@@ -319,15 +320,22 @@ class Machine(Trace):
         if isinstance(builtins, types.ModuleType):
             builtins = builtins.__dict__
         if real is self.roots.globals:
-            return Globals(real, Source("globals"), builtins)
+            return self.told_globals(source, Globals(real, Source("globals"), builtins))
         if (fn.__module__ or "").startswith("torchdynamo.capture."):
             return Globals(real, None, builtins)
         module = sys.modules.get(real.get("__name__", ""))
         if module is not None and module.__dict__ is real:
-            return Globals(real, Source("dict", Source("module", None, module.__name__)), builtins)
+            space = Source("dict", Source("module", None, module.__name__))
+            return self.told_globals(source, Globals(real, space, builtins))
         if source is None:
             source = Source("pinned", None, Pinned(fn))
         return Globals(real, Source("attr", source, "__globals__"), builtins)
+
+    def told_globals(self, fn: Source | None, space: Globals) -> Globals:
+        """Functions go by their code, and code may be shared by functions of two modules."""
+        if fn is not None and space.source is not None:
+            self.guard(Source("attr", fn, "__globals__"), "SAME_OBJECT", space.source)
+        return space
 
     def write_global(self, space: Globals, name: str, value: Value) -> None:
         """`global name; name = value`."""
@@ -430,4 +438,7 @@ class Machine(Trace):
             raise Break("import in frame", name=full)
         if names.__class__ is Known and not names.obj:
             module = sys.modules[full.partition(".")[0]] if not level else module
+            full = full.partition(".")[0] if not level else full
+        modules = Source("pinned", None, Pinned(sys.modules))
+        self.guard(Source("key", modules, full), "ID_MATCH", module)
         return Known(module, Source("module", None, module.__name__) if module.__name__ in sys.modules else None)
