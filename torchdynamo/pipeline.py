@@ -22,6 +22,7 @@ from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
+from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.worth import worth_capturing
@@ -251,7 +252,8 @@ def compile_captured(
     bound = [source for source in sources if not is_plain_local(source, captured.code)]
     arguments = [source.arg for source in sources if is_plain_local(source, captured.code)]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
-    fn = compile_graph(gm, examples, compiler.backend, name, fullgraph=compiler.fullgraph)
+    backend = compiler.backend if written_apart(vm, gm) else left_as_it_is
+    fn = compile_graph(gm, examples, backend, name, fullgraph=compiler.fullgraph)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
     return graph, arguments, bound, gm
 
@@ -268,18 +270,30 @@ def is_plain_local(source: Source | None, code: CodeType) -> bool:
     return source is not None and source.how == "local" and source.arg not in code.co_cellvars
 
 
+def writes(vm: Machine, gm: Any) -> list[list[Any]]:
+    """Each input that the graph writes to, followed by its other inputs."""
+    inputs, written = [value for value in vm.inputs if value.source is not None], mutated_inputs(gm)
+    groups = [[value, *(other for other in inputs if other is not value)] for value in inputs]
+    return [group for group in groups if group[0].node.name in written and len(group) > 1]
+
+
+def written_apart(vm: Machine, gm: Any) -> bool:
+    """Whether what the graph writes to shares no memory with its other inputs, as backends take for granted."""
+    return all(
+        _native.tensors_apart(tuple(vm.input_objects[value.node] for value in group)) for group in writes(vm, gm)
+    )
+
+
+def left_as_it_is(gm: Any, example_inputs: Any) -> None:
+    """The backend for inputs that share memory: run operator by operator, the graph is right for any."""
+
+
 def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
     """Writes make it matter what is the same: objects the frame changed, and tensors the graph writes to."""
     vm = captured.machine
     made: list[Guard] = [Guard(Source("globals"), "GLOBAL_STATE", None, None)]
-    if gm is not None and mutated_inputs(gm):
-        sources = tuple(value.source for value in vm.inputs if value.source is not None)
-        if len(sources) > 1:
-            written = mutated_inputs(gm)
-            for value in vm.inputs:
-                if value.node.name in written and value.source is not None:
-                    others = tuple(source for source in sources if source is not value.source)
-                    made.append(Guard(value.source, "NO_OVERLAP", (value.source, *others), None))
+    if gm is not None and written_apart(vm, gm):
+        made += [Guard(group[0].source, "NO_OVERLAP", tuple(each.source for each in group)) for group in writes(vm, gm)]
     for entity in captured.changed:
         same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
         if len(same) > 1 and entity.source is not None:
