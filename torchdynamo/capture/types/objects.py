@@ -162,6 +162,15 @@ def namespace_init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> 
 
 @rebuilds(types.SimpleNamespace)
 def rebuild_namespace(emit: Emitter, entity: Entity) -> None:
+    """Empty, then filled. A subclass may have a `__setattr__`, which has run: codegen fills it past that."""
     emit.function(types.SimpleNamespace.__new__)
     emit.const(entity.pytype)
     emit.op("CALL", (1, ()))
+    if entity.pytype is types.SimpleNamespace:
+        emit.keep(entity)  # before its contents, which may lead back to it
+        for name, value in entity.attrs.items():
+            if value is not ABSENT:
+                emit.op("COPY", 1)
+                emit.value(value)
+                emit.op("SWAP", 2)
+                emit.op("STORE_ATTR", name)
