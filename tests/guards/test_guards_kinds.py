@@ -104,8 +104,8 @@ def moved_to_end(*keys: str) -> OrderedDict[str, int]:
 NAN = float("nan")
 RED, PLAIN, KEY_OBJECT = Colour.RED, Plain(), Plain()
 CONSTANTS: list[Any] = [
-    None, True, False, 0, 1, -1, 2**31, 2**63, 2**100, -(2**100), 0.0, -0.0, 1.0, 1.5, math.inf, NAN, -NAN, float("nan"),
-    0j, complex(0.0, -0.0), complex(1, NAN), "", "a", "a" * 500, "ä", "b", b"", b"a", ..., NotImplemented,
+    None, True, False, 0, 1, -1, 2**31, 2**63, 2**100, -(2**100), 0.0, -0.0, 1.0, 1.5, math.inf, NAN, -NAN,
+    float("nan"), 0j, complex(0.0, -0.0), complex(1, NAN), "", "a", "a" * 500, "ä", "b", b"", b"a", ..., NotImplemented,
     torch.float32, torch.float64, torch.strided, torch.sparse_coo, torch.contiguous_format, torch.channels_last,
     torch.device("cpu"), torch.device("cuda"), torch.device("cuda:0"), torch.device("meta"),
     (), (1,), (1.0,), (True,), (1, 2), (1, (2, NAN)), (1, (2, -0.0)), (1, (2, 0.0)), ("a", None, torch.float32),
@@ -126,7 +126,8 @@ OBJECTS: list[Any] = [
     str.join, int.__add__, Plain.method, PLAIN.method, "a".join, functools.partial(len), property(), object(),
     torch.ones(2), torch.ones(2, dtype=torch.float64), torch.ones(3), torch.ones(2, 3), torch.ones(3, 2).t(),
     torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2)), torch.ones(2, device="meta"), torch.ones(()),
-    torch.ones(2, 2).to_sparse(), torch.ones(2, dtype=torch.complex64).conj(), torch.ones(4)[::2], torch.finfo(torch.half),
+    torch.ones(2, 2).to_sparse(), torch.ones(2, dtype=torch.complex64).conj(), torch.ones(4)[::2],
+    torch.finfo(torch.half),
     torch.nn.Linear(2, 2), torch.ones(2)._is_view, operator.attrgetter("a"),
 ]  # fmt: skip
 CLASSES: list[Any] = [

@@ -52,7 +52,7 @@ static int apart(TdProgram *program, const TdStep *step)
 }
 
 /* One check; fetches and witnesses are not for here. */
-static inline int holds(TdProgram *program, const TdStep *step)
+static inline int holds(TdProgram *program, const TdStep *step, const Frame *frame)
 {
     PyObject *value = step->node < 0 ? NULL : program->values[step->node];
     switch (step->op) {
@@ -74,6 +74,9 @@ static inline int holds(TdProgram *program, const TdStep *step)
         return td_length(value) == step->number;
     case CHECK_SET:
         return td_set_is(value, step->u.items);
+    case CHECK_UNBOUND_LOCAL:
+        value = frame->slots[step->number];
+        return value == NULL || (PyCell_Check(value) && PyCell_GET(value) == NULL);
     case CHECK_UNBOUND_CELL:
         return PyCell_Check(value) && PyCell_GET(value) == NULL;
     case CHECK_UNBOUND_ATTR:
@@ -111,7 +114,7 @@ static int failed(TdProgram *program, const TdStep *step)
 }
 
 /* The witness moved, or there is none: look every key up again, and see that all that rests on it still holds. */
-static int rebind(TdProgram *program, const TdStep *step, PyObject *box)
+static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const Frame *frame)
 {
     TdBind *bind = step->u.bind;
     int of_class = step->op == STEP_BIND_CLASS;
@@ -127,7 +130,7 @@ static int rebind(TdProgram *program, const TdStep *step, PyObject *box)
         program->values[key->node] = value;
     }
     for (int i = 0; i < bind->checks.count; i++)
-        if (!holds(program, &bind->checks.steps[i]))
+        if (!holds(program, &bind->checks.steps[i], frame))
             return failed(program, &bind->checks.steps[i]);
     bind->tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
     bind->box = bind->tag != 0 ? box : NULL;
@@ -186,7 +189,7 @@ static int walk(TdProgram *program, Frame *frame)
             values[step->node] = value;
         }
         else if (step->op > STEP_BIND_CLASS) {
-            if (!holds(program, step))
+            if (!holds(program, step, frame))
                 return failed(program, step);
         }
         else {
@@ -196,12 +199,12 @@ static int walk(TdProgram *program, Frame *frame)
             if (of_class ? !PyType_Check(box) : !PyDict_Check(box))
                 return failed(program, step);
             uint64_t tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
-            if (TD_UNLIKELY(box != bind->box || tag != bind->tag) && !rebind(program, step, box))
+            if (TD_UNLIKELY(box != bind->box || tag != bind->tag) && !rebind(program, step, box, frame))
                 return 0;
         }
     }
     for (int i = 0; i < program->late.count; i++)
-        if (!holds(program, &program->late.steps[i]))
+        if (!holds(program, &program->late.steps[i], frame))
             return failed(program, &program->late.steps[i]);
     return 1;
 }
