@@ -6,12 +6,14 @@ as eager Python, and a warning names the cause.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import time
 import traceback
 import warnings
 import weakref
+from collections.abc import Mapping
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -51,9 +53,21 @@ _loose: Any = weakref.WeakValueDictionary()
 class Compiler:
     """What a thread's hook calls for a frame it has no entry for: one backend with its settings."""
 
-    def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        mode: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
+        asked = {"mode": mode if mode != "default" else None, "options": options}
+        given = {name: value for name, value in asked.items() if value is not None}
+        if given:  # the backend's own business; one that takes none of it says so
+            self.backend = functools.partial(self.backend, **given)
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.owner_id = next(_owner_ids)
