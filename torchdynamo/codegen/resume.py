@@ -6,6 +6,7 @@ import inspect
 import itertools
 from types import CodeType
 from typing import Any, NamedTuple
+from weakref import ref
 
 from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
@@ -24,12 +25,14 @@ class Origin(NamedTuple):
     prologue: int
 
 
-_origins: PerCode[Origin] = PerCode()
+_origins: PerCode[tuple[ref[CodeType], int]] = PerCode()  # weak: the user's code owns its continuations
 
 
 def origin(code: CodeType) -> Origin:
     """The user's code behind a continuation; any other code is its own."""
-    return _origins.get(code) or Origin(code, 0)
+    known = _origins.get(code)
+    source = None if known is None else known[0]()
+    return Origin(code, 0) if known is None or source is None else Origin(source, known[1])
 
 
 def is_continuation(code: CodeType) -> bool:
@@ -93,7 +96,7 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
         cellvars=(),
         freevars=free_names(code),
     )
-    _origins.set(made, Origin(code, len(prologue)))
+    _origins.set(made, (ref(code), len(prologue)))
     return made
 
 

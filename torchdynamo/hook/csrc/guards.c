@@ -19,12 +19,14 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     TdProgram *program = (TdProgram *)type->tp_alloc(type, 0);
     if (program == NULL)
         return NULL;
-    program->code = (PyCodeObject *)Py_NewRef(code);
-    program->n_slots = slots_of(program->code);
+    program->varnames = PyObject_GetAttrString(code, "co_varnames");
+    program->freevars = PyObject_GetAttrString(code, "co_freevars");
+    program->n_slots = slots_of((PyCodeObject *)code);
     program->failed_node = program->failed_check = -1;
     program->guards = Py_NewRef(Py_None);
     program->spec = PyTuple_Pack(3, nodes, checks, bound);
-    if (program->spec == NULL || td_program_build(program, nodes, checks, bound) < 0) {
+    if (program->varnames == NULL || program->freevars == NULL || program->spec == NULL
+        || td_program_build(program, nodes, checks, bound) < 0) {
         Py_DECREF(program);
         return NULL;
     }
@@ -34,7 +36,6 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 static int program_traverse(TdProgram *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->code);
     Py_VISIT(self->spec);
     Py_VISIT(self->guards);
     int stop = td_steps_visit(&self->steps, visit, arg);
@@ -58,7 +59,8 @@ static void program_dealloc(TdProgram *self)
     PyMem_Free(self->values);
     PyMem_Free(self->bound);
     Py_CLEAR(self->spec);
-    Py_CLEAR(self->code);
+    Py_CLEAR(self->varnames);
+    Py_CLEAR(self->freevars);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -67,9 +69,7 @@ static void program_dealloc(TdProgram *self)
 
 static PyObject *closure_from(TdProgram *self, PyObject *cells)
 {
-    PyObject *names = PyObject_GetAttrString((PyObject *)self->code, "co_freevars");
-    if (names == NULL)
-        return NULL;
+    PyObject *names = self->freevars;
     PyObject *closure = PyTuple_New(PyTuple_GET_SIZE(names));
     for (Py_ssize_t i = 0; closure != NULL && i < PyTuple_GET_SIZE(names); i++) {
         PyObject *cell = cells == Py_None ? NULL : PyObject_GetItem(cells, PyTuple_GET_ITEM(names, i));
@@ -79,18 +79,15 @@ static PyObject *closure_from(TdProgram *self, PyObject *cells)
         }
         PyTuple_SET_ITEM(closure, i, cell);
     }
-    Py_DECREF(names);
     return closure;
 }
 
 static PyObject **slots_from(TdProgram *self, PyObject *locals)
 {
-    PyObject *names = PyObject_GetAttrString((PyObject *)self->code, "co_varnames");
-    PyObject **slots = names == NULL ? NULL : PyMem_Calloc(self->n_slots + 1, sizeof(PyObject *));
+    PyObject **slots = PyMem_Calloc(self->n_slots + 1, sizeof(PyObject *));
     for (int i = 0; slots != NULL && i < self->n_slots; i++)
-        slots[i] = PyDict_GetItemWithError(locals, PyTuple_GET_ITEM(names, i));
-    Py_XDECREF(names);
-    if (slots == NULL && !PyErr_Occurred())
+        slots[i] = PyDict_GetItemWithError(locals, PyTuple_GET_ITEM(self->varnames, i));
+    if (slots == NULL)
         PyErr_NoMemory();
     return slots;
 }

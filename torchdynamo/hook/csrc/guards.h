@@ -107,7 +107,8 @@ typedef struct {
     int failed_check;
     PyObject *spec;     /* (nodes, checks, bound) as given, for describe() */
     PyObject *guards;   /* what Python wants to remember with it */
-    PyCodeObject *code;
+    PyObject *varnames; /* of the code, which owns the program and is not held */
+    PyObject *freevars;
 } TdProgram;
 
 /* guards_build.c */

@@ -59,21 +59,14 @@ static int find_name(PyObject *names, Py_ssize_t count, PyObject *name)
 
 static int find_slot(TdProgram *program, PyObject *name)
 {
-    PyObject *names = PyObject_GetAttrString((PyObject *)program->code, "co_varnames");
-    if (names == NULL)
-        return -1;
-    int slot = PyUnicode_Check(name) ? find_name(names, program->n_slots, name) : -1;
-    Py_DECREF(names);
+    int slot = PyUnicode_Check(name) ? find_name(program->varnames, program->n_slots, name) : -1;
     return slot < 0 ? fault("not an argument of the code", name) : slot;
 }
 
 static int find_cell(TdProgram *program, PyObject *name)
 {
-    PyObject *names = PyObject_GetAttrString((PyObject *)program->code, "co_freevars");
-    if (names == NULL)
-        return -1;
+    PyObject *names = program->freevars;
     int index = PyUnicode_Check(name) ? find_name(names, PyTuple_GET_SIZE(names), name) : -1;
-    Py_DECREF(names);
     return index < 0 ? fault("not a free variable of the code", name) : index;
 }
 
@@ -120,7 +113,7 @@ static int add_fetch(Builder *b, int node, const char *how, PyObject *arg)
 static int node_parts(Builder *b, int node, const char **how, PyObject **arg)
 {
     int parent;
-    return PyArg_ParseTuple(PyTuple_GET_ITEM(b->nodes, node), "siO", how, &parent, arg) ? 0 : -1;
+    return TD_PARSE(PyTuple_GET_ITEM(b->nodes, node), "siO", how, &parent, arg) ? 0 : -1;
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
@@ -160,7 +153,7 @@ static int fill_nodes(Builder *b, TdStep *step, PyObject *payload)
 static int fill_lookup(TdStep *step, PyObject *payload)
 {
     PyObject *name, *expected = NULL;
-    if (!PyArg_ParseTuple(payload, "U|O", &name, &expected) || (step->u.items = td_items_new(1)) == NULL)
+    if (!TD_PARSE(payload, "U|O", &name, &expected) || (step->u.items = td_items_new(1)) == NULL)
         return -1;
     Py_XINCREF(expected);
     step->obj = expected;
@@ -238,7 +231,7 @@ static int parse_check(Builder *b, int index, int *node, TdOp *op, PyObject **pa
 {
     const char *name;
     PyObject *check = PyTuple_GET_ITEM(b->checks, index);
-    if (!PyArg_ParseTuple(check, "isO", node, &name, payload))
+    if (!TD_PARSE(check, "isO", node, &name, payload))
         return -1;
     if (*node < -1 || *node >= b->program->n_nodes)
         return fault("no such node", check);
@@ -363,7 +356,7 @@ static int link_up(Builder *b)
     PyObject *arg, *payload;
     const char *how;
     for (int i = n_nodes - 1; i >= 0; i--) {
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(b->nodes, i), "siO", &how, &b->parents[i], &arg))
+        if (!TD_PARSE(PyTuple_GET_ITEM(b->nodes, i), "siO", &how, &b->parents[i], &arg))
             return -1;
         if (b->parents[i] >= i || b->parents[i] < -1)
             return fault("a node before its parent", PyTuple_GET_ITEM(b->nodes, i));
