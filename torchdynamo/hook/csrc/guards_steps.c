@@ -109,7 +109,7 @@ static int item_parse(TdItem *item, PyObject *pair)
 {
     const char *how;
     PyObject *obj;
-    if (!PyTuple_Check(pair) || !PyArg_ParseTuple(pair, "sO", &how, &obj) || td_item_set(item, obj, -1) < 0)
+    if (!TD_PARSE(pair, "sO", &how, &obj) || td_item_set(item, obj, -1) < 0)
         return -1;
     if (strcmp(how, "equal") != 0)
         item->how = strcmp(how, "is_weak") == 0 && PyWeakref_CheckRefExact(obj) ? ITEM_WEAK : ITEM_IS;

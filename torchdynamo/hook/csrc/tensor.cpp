@@ -93,7 +93,7 @@ extern "C" TdTensorMeta *td_tensor_meta_new(PyObject *spec)
     PyObject *cls, *dtype, *device, *layout, *sizes, *strides;
     unsigned long long keys;
     int grad;
-    if (!PyArg_ParseTuple(spec, "O!KO!O!O!pOO", &PyType_Type, &cls, &keys, &THPDtypeType, &dtype, &THPDeviceType, &device,
+    if (!TD_PARSE(spec, "O!KO!O!O!pOO", &PyType_Type, &cls, &keys, &THPDtypeType, &dtype, &THPDeviceType, &device,
                           &THPLayoutType, &layout, &grad, &sizes, &strides))
         return nullptr;
     TdTensorMeta *meta = new TdTensorMeta();
@@ -464,7 +464,7 @@ extern "C" TdState *td_state_new(PyObject *spec)
     const char *bytes;
     Py_ssize_t length;
     PyObject *modes;
-    if (!PyArg_ParseTuple(spec, "y#O!", &bytes, &length, &PyTuple_Type, &modes))
+    if (!TD_PARSE(spec, "y#O!", &bytes, &length, &PyTuple_Type, &modes))
         return nullptr;
     if (length != (Py_ssize_t)sizeof(Packed)) {
         PyErr_SetString(PyExc_ValueError, "a global state of another version");

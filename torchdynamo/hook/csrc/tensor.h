@@ -7,6 +7,11 @@
 extern "C" {
 #endif
 
+/* PyArg_ParseTuple for what need not be a tuple. */
+#define TD_PARSE(obj, ...)                                                                                             \
+    (PyTuple_Check(obj) ? PyArg_ParseTuple(obj, __VA_ARGS__)                                                           \
+                        : (PyErr_SetString(PyExc_TypeError, "expected a tuple"), 0))
+
 typedef struct TdTensorMeta TdTensorMeta;
 typedef struct TdState TdState;
 

@@ -1,0 +1,301 @@
+"""How a guard program is made, what it refuses, and what it hands over."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import sys
+import weakref
+from typing import Any
+
+import pytest
+
+from torchdynamo import _native
+
+
+def frame(x: Any = None, y: Any = None, *args: Any, key: Any = None, **kwargs: Any) -> None:
+    """Whose frame is guarded."""
+
+
+def make(nodes: Any, checks: Any = (), bound: Any = (), function: Any = frame) -> Any:
+    return _native.GuardProgram(function.__code__, tuple(nodes), tuple(checks), tuple(bound))
+
+
+def ask(program: Any, **arguments: Any) -> bool:
+    answer: bool = program.check(arguments, globals(), vars(builtins))
+    return answer
+
+
+X = ("local", -1, "x")
+
+
+class Thing:
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+def test_nothing_to_check() -> None:
+    program = make([])
+    assert ask(program)
+    assert program.fetch({}, {}, {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "checks", "bound"),
+    [
+        ([("local", -1, "z")], [], []),
+        ([("local", -1, 1)], [], []),
+        ([("closure", -1, "z")], [], []),
+        ([("nowhere", -1, "z")], [], []),
+        ([("key", -1, "z")], [], []),
+        ([("item", -1, 0)], [], []),
+        ([X, ("item", 0, "a")], [], []),
+        ([X, ("attr", 0, 1)], [], []),
+        ([X, ("class_attr", 0, 1)], [], []),
+        ([("key", 1, "a"), X], [], []),
+        ([("key", 0, "a")], [], []),
+        ([("key", 7, "a")], [], []),
+        ([X, ("key", 0, "a"), ("class_attr", 0, "b")], [], []),
+        ([X], [(1, "equal", 1)], []),
+        ([X], [(-1, "equal", 1)], []),
+        ([X], [(-2, "equal", 1)], []),
+        ([X], [(0, "nonsense", 1)], []),
+        ([X], [(0, "type", 1)], []),
+        ([X], [(0, "code", 1)], []),
+        ([X], [(0, "is_weak", 1)], []),
+        ([X], [(0, "length", "a")], []),
+        ([X], [(0, "keys", "a")], []),
+        ([X], [(0, "keys", ("a",))], []),
+        ([X], [(0, "set", (("equal",),))], []),
+        ([X], [(0, "has_key", "a")], []),
+        ([X], [(0, "lookup", "a")], []),
+        ([X], [(0, "same", 3)], []),
+        ([X], [(0, "distinct", (3,))], []),
+        ([X], [(0, "distinct", 0)], []),
+        ([X], [(0, "unbound_local", "z")], []),
+        ([X], [(0, "equal")], []),
+        ([X], [0], []),
+        ([0], [], []),
+        ([("local", -1)], [], []),
+        ([X], [], [1]),
+        ([X], [], [-1]),
+        ([X], [], ["a"]),
+    ],
+)
+def test_what_makes_no_sense_is_refused(nodes: Any, checks: Any, bound: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        make(nodes, checks, bound)
+
+
+def test_arguments_of_every_sort_are_locals() -> None:
+    names = ("x", "y", "args", "key", "kwargs")
+    program = make([("local", -1, name) for name in names], bound=range(5))
+    values = {"x": 1, "y": 2, "args": (3,), "key": 4, "kwargs": {"z": 5}}
+    assert program.fetch(values, {}, {}) == tuple(values.values())
+    del values["y"]
+    assert program.fetch(values, {}, {}) is None
+    assert program.failed == (1, -1)
+
+
+def test_roots() -> None:
+    def closed() -> Any:
+        return made
+
+    made = 7
+    nodes = [("globals", -1, None), ("builtins", -1, None), ("closure", -1, "made"), ("contents", 2, None)]
+    nodes += [("constant", -1, sys), ("key", 0, "X"), ("key", 1, "len")]
+    program = make(nodes, bound=range(7), function=closed)
+    cells = {"made": closed.__closure__[0]}  # type: ignore[index]
+    assert program.fetch({}, globals(), vars(builtins), cells) == (
+        globals(), vars(builtins), cells["made"], 7, sys, X, len,
+    )  # fmt: skip
+
+
+def test_the_failing_check_is_known() -> None:
+    program = make([X, ("key", 0, "a"), ("key", 0, "b")], [(1, "equal", 1), (2, "equal", 2)])
+    for x, failed in [({"a": 1}, (2, -1)), ({"a": 1, "b": 3}, (2, 1)), ({"a": 0, "b": 2}, (1, 0)), (3, (0, -1))]:
+        assert not ask(program, x=x)
+        assert program.failed == failed
+    assert ask(program, x={"a": 1, "b": 2})
+
+
+def test_it_describes_itself() -> None:
+    nodes, checks = (X, ("key", 0, "a")), ((1, "equal", 1),)
+    assert make(nodes, checks, (1,)).describe() == (nodes, checks, (1,))
+
+
+def test_python_may_keep_something_with_it() -> None:
+    program = make([X])
+    assert program.guards is None
+    program.guards = ["a"]
+    assert program.guards == ["a"]
+    program.guards.append(program)  # a cycle that the collector must see
+    seen = weakref.ref(Thing())
+    program.guards.append(Thing())
+    seen = weakref.ref(program.guards[-1])
+    del program
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_dict_seen_once_is_not_trusted_when_another_comes() -> None:
+    program = make([X, ("key", 0, "a")], [(1, "equal", 1)], (1,))
+    first, second = {"a": 1}, {"a": 1}
+    for _ in range(3):
+        assert ask(program, x=first)
+        assert ask(program, x=second)
+        second["a"] = 2
+        assert not ask(program, x=second)
+        second["a"] = 1
+
+
+def test_a_dict_in_the_place_of_one_that_died() -> None:
+    program = make([X, ("key", 0, "a")], [(1, "equal", 1)])
+    for number in range(200):
+        box = {"a": number % 2}
+        assert ask(program, x=box) is (number % 2 == 1)
+        del box
+
+
+def test_an_object_in_the_place_of_one_that_died() -> None:
+    program = make([X, ("dict", 0, None), ("key", 1, "a")], [(0, "type", Thing), (2, "equal", 1)])
+    for number in range(200):
+        assert ask(program, x=Thing(a=number % 2)) is (number % 2 == 1)
+        assert not ask(program, x=[number])
+        assert not ask(program, x=object())
+
+
+def counts(thing: Any) -> list[int]:
+    return [sys.getrefcount(each) for each in (thing, thing.a, thing.a.b, thing.__dict__)]
+
+
+def test_a_dict_held_weakly_by_nobody_else() -> None:
+    """The program owns nothing it looks at."""
+    thing = Thing(a=Thing(b=[1]))
+    nodes = [X, ("dict", 0, None), ("key", 1, "a"), ("dict", 2, None), ("key", 3, "b"), ("item", 4, 0)]
+    program = make(nodes, [(5, "equal", 1)], (4,))
+    before = counts(thing)
+    for _ in range(1000):
+        assert program.fetch({"x": thing}, {}, {}) == (thing.a.b,)
+    assert counts(thing) == before
+    dead = weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert dead() is None
+    assert not ask(program, x=Thing())
+
+
+def test_instances_keep_no_dict_that_they_had_not() -> None:
+    """Making the dict of an instance leaves the instance as it was to everybody else."""
+    thing = Thing()
+    thing.a = 1  # type: ignore[attr-defined]
+    program = make([X, ("dict", 0, None), ("key", 1, "a")], [(2, "equal", 1)])
+    assert ask(program, x=thing)
+    thing.a = 2  # type: ignore[attr-defined]
+    assert thing.__dict__ == {"a": 2}
+    assert not ask(program, x=thing)
+
+
+class Spy:
+    """Counts who asks it."""
+
+    asked = 0
+
+    def __eq__(self, other: object) -> bool:
+        Spy.asked += 1
+        return True
+
+    def __hash__(self) -> int:
+        Spy.asked += 1
+        return hash("a")
+
+    def __bool__(self) -> bool:
+        Spy.asked += 1
+        return True
+
+
+class Guarded:
+    @property
+    def a(self) -> int:
+        Spy.asked += 1
+        return 1
+
+    def __getattr__(self, name: str) -> int:
+        Spy.asked += 1
+        return 1
+
+
+def test_nobodys_code_runs() -> None:
+    spy, box = Spy(), {Spy(): 1}
+    programs = [
+        make([X], [(0, "equal", "a")]),
+        make([X], [(0, "is", 1)]),
+        make([X], [(0, "has_key", ("equal", "a"))]),
+        make([X], [(0, "no_key", ("equal", "b"))]),
+        make([X], [(0, "keys", (("equal", "a"),))]),
+        make([X], [(0, "set", (("equal", "a"),))]),
+        make([X, ("key", 0, "a")]),
+        make([X, ("attr", 0, "a")]),
+        make([X, ("dict", 0, None), ("key", 1, "a")]),
+        make([X, ("item", 0, 0)]),
+        make([X], [(0, "length", 1)]),
+    ]
+    things = [spy, box, {spy}, [spy], Guarded()]
+    Spy.asked = 0
+    for program in programs:
+        for thing in things:
+            ask(program, x=thing)
+    assert Spy.asked == 0
+
+
+def test_a_finalizer_does_not_run_in_the_middle() -> None:
+    """Collections that an allocation would start wait until the check is over."""
+    log = []
+
+    class Final:
+        def __del__(self) -> None:
+            log.append("ran")
+
+    nodes = [("local", -1, "x"), *((("attr"), 0, "__defaults__") for _ in range(5))]
+    program = make(nodes, [(1, "type", tuple)], range(6))
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(50):
+            final = Final()
+            final.itself = final  # type: ignore[attr-defined]
+            del final
+            assert ask(program, x=with_default)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert log.count("ran") == 50
+
+
+def with_default(a: int = 1) -> int:
+    return a
+
+
+def test_large_programs_are_made_fast_enough() -> None:
+    nodes: list[Any] = [X]
+    nodes += [("key", 0, f"k{i}") for i in range(5000)]
+    program = make(nodes, [(i + 1, "equal", i) for i in range(5000)], range(1, 5001))
+    assert program.fetch({"x": {f"k{i}": i for i in range(5000)}}, {}, {}) == tuple(range(5000))
+
+
+def test_a_deep_path() -> None:
+    nodes: list[Any] = [X]
+    nodes += [("item", i, 0) for i in range(3000)]
+    box: list[Any] = []
+    inner = box
+    for _ in range(3000):
+        inner.append([])
+        inner = inner[0]
+    program = make(nodes, [(3000, "length", 0)])
+    assert ask(program, x=box)
+    inner.append(1)
+    assert not ask(program, x=box)
+    while box:  # taken apart by hand: so deep a nest would be freed recursively
+        box = box.pop()  # type: ignore[assignment]
+        if not isinstance(box, list):
+            break
