@@ -63,7 +63,7 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format .
 
 golden: $(VENV)/.built
-	TORCHDYNAMO_GOLDEN=1 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_golden.py
+	GOLDEN=accept $(BIN)/python -m pytest $(PYTEST_ARGS) tests/golden
 
 fuzz: $(VENV)/.built
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_property.py
