@@ -1,6 +1,6 @@
 """Sentence embeddings with a real model, three ways in one run: eager, torchdynamo, torch.compile.
 
-python demo/sentences.py [--query TEXT] [--rounds N]
+python demo/sentences.py [--query TEXT] [--rounds N] [--threads N]
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def measure(encoder: SentenceEncoder, sentences: list[str], rounds: int, progres
 
 def table(entered: list[Contender], count: int) -> Table:
     eager = entered[0]
-    made = Table(title=f"all-MiniLM-L6-v2, {count} sentences, batches of {BATCH}, {torch.get_num_threads()} threads")
+    made = Table(title=f"all-MiniLM-L6-v2, {count} sentences, batches of {BATCH}, threads: {torch.get_num_threads()}")
     made.add_column("")
     for contender in entered:
         made.add_column(contender.name, justify="right")
@@ -185,8 +185,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--query", default="An animal that never forgets a face")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1, help="one is steadiest where other programs run as well")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", module="torch")
+    torch.set_num_threads(options.threads)
     console = Console()
     columns = (
         SpinnerColumn(),
