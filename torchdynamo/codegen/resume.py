@@ -12,6 +12,7 @@ from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Label
 from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.capture.signals import Restart
 
 # Code that says these names can tell which frame it runs in.
 SELF_INSPECTING = frozenset({"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "stack", "globals"})
@@ -51,6 +52,8 @@ def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tupl
     Made once for each place and shape, and remembered as long as the user's code lives.
     """
     source, shift = origin(code)
+    if index < shift:  # inside the part that puts the stack back: nothing of the program has run yet
+        raise Restart(-1)
     index -= shift
     key = (index, names, stack)
     known: dict[Any, CodeType] = decode(source).analyses.setdefault("continuations", {})
