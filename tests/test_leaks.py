@@ -96,7 +96,7 @@ def in_context(x, xs, box):
         y = x + 1
         print(end="")
         y = y * 2
-    return y
+    return y + 1
 
 
 def closing(x, xs, box):
