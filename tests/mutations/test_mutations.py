@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import mutations_modules  # noqa: F401 - fills the table
+import mutations_classes  # noqa: F401 - fills the table
+import mutations_modules  # noqa: F401
 import mutations_python  # noqa: F401
 import mutations_torch  # noqa: F401
 import pytest

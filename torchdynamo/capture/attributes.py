@@ -59,7 +59,7 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
         return known_getattr(vm, obj, name)
     if obj.__class__ is Graphed:
         return vm.tensor_getattr(obj, name)
-    raise Break("unsupported attribute", name=name, type=obj.pytype.__name__)
+    raise Break("unsupported type", type=obj.pytype.__name__)
 
 
 def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
@@ -246,7 +246,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         found = getattr(real, name)
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None
-    if type(found) in CONSTANTS or source is None:
+    if source is None or (type(found) in CONSTANTS and cls is not types.FunctionType):
         return constant(vm, found)
     return wrap(vm, found, Source("attr", source, name))
 

@@ -237,6 +237,8 @@ class Machine(Trace):
                 return tuple(self.hkey(item) for item in self.iterate(value))
             if cls is int:
                 return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
+            attributes.guarded_lookup(self, cls, "__hash__")
+            attributes.guarded_lookup(self, cls, "__eq__")
             if cls.__hash__ in IDENTITY_HASHES:
                 return Ref(self.identity(value))
             if type(cls.__hash__) is types.FunctionType:

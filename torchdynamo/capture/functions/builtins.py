@@ -21,7 +21,7 @@ from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.wrap import class_source, constant
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -52,6 +52,7 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
             return issubclass(obj.pytype, wanted)
         raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
     rest_on_registrations(vm, wanted)
+    rest_on_bases(vm, obj.pytype)
     try:
         return issubclass(obj.pytype, wanted)
     except TypeError as error:
@@ -62,6 +63,12 @@ def rest_on_registrations(vm: Machine, *classes: Any) -> None:
     """What an abstract class takes for its subclasses changes with `register`."""
     if any(isinstance(cls, abc.ABCMeta) for cls in classes):
         vm.guard(Source("call", REGISTRATIONS, ()), "EQUALS_MATCH", abc.get_cache_token())
+
+
+def rest_on_bases(vm: Machine, cls: type) -> None:
+    """`__bases__` can be assigned; the classes that a class inherits from are then another tuple."""
+    if cls.__flags__ & attributes.HEAP_TYPE:
+        vm.guard(Source("attr", class_source(cls), "__mro__"), "ID_MATCH", cls.__mro__)
 
 
 REGISTRATIONS = Source("pinned", None, Pinned(abc.get_cache_token))
@@ -75,8 +82,11 @@ def is_abc(meta: type) -> bool:
 def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
     wanted = vm.concretely(classes)
     rest_on_registrations(vm, *(wanted if type(wanted) is tuple else [wanted]))
+    known = vm.known(cls, "class")
+    if isinstance(known, type):
+        rest_on_bases(vm, known)
     try:
-        return boolean(issubclass(vm.known(cls, "class"), wanted))
+        return boolean(issubclass(known, wanted))
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
 

@@ -38,7 +38,8 @@ FUNCTION_PARTS = {"__defaults__": "defaults", "__kwdefaults__": "kwdefaults", "_
 def made_name(field: str) -> Any:
     def row(vm: Machine, self: Value) -> Value:
         if self.__class__ is Known:
-            return constant(vm, getattr(self.obj, field))
+            name, source = getattr(self.obj, field), self.source
+            return wrap(vm, name, Source("attr", source, field)) if source is not None else constant(vm, name)
         assert self.__class__ is Object
         entity = vm.entity(vm.as_object(self))
         if field in entity.attrs:
@@ -283,6 +284,7 @@ def super_getattr(vm: Machine, self: Object, name: str) -> Value:
     for base in mro[mro.index(start) + 1 :]:
         found = base.__dict__.get(name, MISSING)
         if found is MISSING:
+            attributes.guarded_lookup(vm, base, name)  # what a base further on has: not a method of its own
             continue
         if base.__flags__ & attributes.HEAP_TYPE:
             vm.guard(class_source(base), "CLASS_ATTR", (name, found))

@@ -181,6 +181,7 @@ def getitem(vm: Machine, self: Object, key: Value) -> Value:
     found = lookup(vm, self, key)
     if found is not None:
         return found
+    attributes.guarded_lookup(vm, self.pytype, "__missing__")
     missing = find_slot(self.pytype, "__missing__")
     if missing[0] != "missing":
         return vm.special(self, "__missing__", key)
