@@ -20,7 +20,7 @@ def frame_of_x(x: Any = None, y: Any = None) -> None:
     """Whose frame most tests guard."""
 
 
-def roots_of(function: Callable[..., Any], **arguments: Any) -> Roots:
+def roots_of(function: Callable[..., Any], /, **arguments: Any) -> Roots:
     """The frame a call of the function would make."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     return Roots(arguments, function.__globals__, vars(builtins), cells)
@@ -33,6 +33,7 @@ class Guarded:
         self,
         guards: Sequence[Guard],
         function: Callable[..., Any] = frame_of_x,
+        /,
         bound: Sequence[Source] = (),
         settled: bool = True,
         **arguments: Any,
