@@ -80,6 +80,7 @@ class Program:
         self.filename = f"<program {next(_numbers)}>"
         linecache.cache[self.filename] = (len(source), None, source.splitlines(keepends=True), self.filename)
         self.space: dict[str, Any] = {"__name__": "program", "torch": torch, **given}
+        torch.manual_seed(0)
         exec(compile(source, self.filename, "exec", dont_inherit=True), self.space)
         self.f: Any = self.space["f"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch.fx
 
 from torchdynamo.capture.exits import Return
-from torchdynamo.capture.value import Absent, Graphed, Known, Object, Opaque, Value
+from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.capture import Capture
@@ -67,7 +67,7 @@ def exit_lines(capture: Capture) -> list[str]:
         return [f"return {value_text(capture, leave.value)}"]
     lines = [f"break before instruction {leave.at}"]
     lines += [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]
-    stack = ", ".join(value_text(capture, value) for value in leave.stack)
+    stack = ", ".join(value_text(capture, value) for value in leave.stack if value is not ABSENT)
     return [*lines, f"stack: {stack}"]
 
 
