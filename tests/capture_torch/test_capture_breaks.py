@@ -183,3 +183,20 @@ def test_break_inside(fn: Callable[..., Any], grad: bool) -> None:
         got = compiled(mine)
         assert state() == before
         Alike()((wanted, theirs), (got, mine))
+
+
+def passes_on(x, odd):
+    y = x + 1
+    box = [odd, odd]
+    return y, box, odd.device, isinstance(odd, torch.Tensor), odd is None, box[0] is odd, odd + odd
+
+
+@pytest.mark.parametrize("odd", [torch.ones(2, device="meta"), torch.ones(2).to_sparse()], ids=["meta", "sparse"])
+def test_tensors_that_cannot_be_followed_are_passed_on(odd: torch.Tensor) -> None:
+    compiled = torchdynamo.compile(passes_on, backend="eager")
+    for _ in range(2):
+        got, wanted = compiled(X, odd), passes_on(X, odd)
+        assert torch.equal(got[0], wanted[0])
+        assert got[1][0] is got[1][1] is odd
+        assert got[2:6] == wanted[2:6]
+        assert got[6].layout is wanted[6].layout and got[6].device == wanted[6].device

@@ -10,7 +10,7 @@ import torch.fx
 from torch.utils._device import _device_constructors
 
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Graphed, Known, Object, Symbol, Value
+from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def to_node(vm: Machine, value: Value) -> Any:
     """A value as an argument of a graph node."""
     if value.__class__ is Graphed or value.__class__ is Symbol:
         return value.node
+    if value.__class__ is Opaque:
+        raise Break("unsupported type", type=value.pytype.__name__)
     if value.__class__ is Known:
         obj = value.obj
         if type(obj) in GRAPH_CONSTANTS or (type(obj) is tuple and all(type(item) in GRAPH_CONSTANTS for item in obj)):

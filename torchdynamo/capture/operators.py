@@ -12,7 +12,7 @@ from torchdynamo.capture.attributes import class_lookup, guarded_lookup
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
+from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
 from torchdynamo.capture.wrap import class_source, constant
 
 if TYPE_CHECKING:
@@ -184,6 +184,8 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
         if a.source is not None and b.source is not None:
             vm.guard(a.source, "DISTINCT", (a.source, b.source))
         return False
+    if a.__class__ is Opaque and b.__class__ is Opaque:
+        raise Break("unsupported type", type=a.pytype.__name__)
     return False
 
 

@@ -12,7 +12,7 @@ import torch
 from torchdynamo.capture import model
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import Graphed, Known, Object, Value
+from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -50,7 +50,13 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
         return known
     row = model.for_type(model.ENTER, cls)
     if row is not None:
-        entered: Value = row(vm, obj, source)
+        try:
+            entered: Value = row(vm, obj, source)
+        except Break as why:
+            if why.reason != "unsupported type":
+                raise
+            entered = Opaque(cls, source)  # it may be passed on; whatever looks into it breaks
+            vm.guard(source, "TYPE_MATCH", cls)
         return entered
     vm.guard(source, "TYPE_MATCH", cls)
     return vm.heap.adopt(obj, source)

@@ -11,7 +11,7 @@ import torch.profiler
 import torch.utils.checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import instance_attr
@@ -86,6 +86,8 @@ def rebuild_inference_mode(emit: Emitter, entity: Entity) -> None:
 def enter_inference_mode(vm: Machine, self: Object) -> Value:
     """The graph holds the mode as a node; a break inside goes back to before it, for it cannot be made again."""
     entity = vm.entity(self)
+    if entity.real is not MISSING:
+        raise Break("unknown context manager", type="torch.inference_mode")
     node, guard = vm.state_node(_enter_inference_mode, (entity.note,))
     entity.items = node, guard
     vm.restore[id(guard)] = lambda: _exit_inference_mode(guard)
@@ -94,6 +96,8 @@ def enter_inference_mode(vm: Machine, self: Object) -> Value:
 
 @function(RAII.__dict__["__exit__"].__func__)
 def exit_inference_mode(vm: Machine, self: Object, *error: Value) -> Value:
+    if vm.entity(self).items is None:  # it was entered before the frame began
+        raise Break("unknown context manager", type="torch.inference_mode")
     node, guard = vm.entity(self).items
     del vm.restore[id(guard)]
     vm.state_node(_exit_inference_mode, (node,))
