@@ -79,7 +79,16 @@ def send(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
         raise Break("unsupported instruction", name="send() through yield from")
     item, result = vm.advance_or_return(frame.stack[-1])
     if item is None:
-        frame.stack[-1] = result
-        return frame.code.targets[inst.arg]
+        target = frame.code.targets[inst.arg]
+        if frame.code.instructions[target].op == "END_SEND":
+            frame.stack.append(result)  # which takes the iterator away
+        else:
+            frame.stack[-1] = result
+        return target
     frame.stack.append(item)
     return None
+
+
+@op("END_SEND", "iterator value -- value")
+def end_send(vm: Machine, frame: Frame, inst: Instruction, iterator: Value, value: Value) -> Value:
+    return value

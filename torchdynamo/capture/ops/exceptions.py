@@ -72,3 +72,11 @@ def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     exc, exit_ = frame.stack[-1], frame.stack[-4]
     traceback = vm.new(types.TracebackType)
     return vm.call(exit_, [Known(exc.pytype), exc, traceback], {})
+
+
+@op("INTRINSIC", "x -- y")
+def intrinsic(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> Value:
+    """The end of every generator on newer Pythons: what a StopIteration becomes there, `resume` sees to."""
+    if inst.arg != "STOPITERATION_ERROR":
+        raise Break("unsupported instruction", name=inst.arg)
+    return x

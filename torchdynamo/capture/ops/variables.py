@@ -126,3 +126,11 @@ def import_from(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     if value is None:
         raise Break("import in frame", name=inst.arg)
     return value
+
+
+@op("MAKE_CELL", "--")
+def make_cell(vm: Machine, frame: Frame, inst: Instruction) -> None:
+    """A comprehension written into its function has a variable that inner functions share."""
+    if frame.root or inst.arg in frame.cells:
+        raise Break("unsupported instruction", name=inst.op)
+    frame.cells[inst.arg] = vm.new_cell(frame, inst.arg)

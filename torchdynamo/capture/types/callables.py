@@ -31,7 +31,11 @@ def bind_function(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Va
     return vm.bound_method(obj, self, "")
 
 
-FUNCTION_NAMES = ("__name__", "__qualname__", "__doc__", "__module__")
+FUNCTION_NAMES = tuple(  # what this Python's functions have of these
+    name
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__type_params__")
+    if hasattr(types.FunctionType, name)
+)
 FUNCTION_PARTS = {"__defaults__": "defaults", "__kwdefaults__": "kwdefaults", "__closure__": "closure"}
 
 
@@ -46,7 +50,12 @@ def made_name(field: str) -> Any:
             return entity.attrs[field]
         code, space = entity.note.parts.code, entity.note.parts.globals
         doc = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else None
-        answers = {"__name__": code.co_name, "__doc__": doc, "__module__": space.real.get("__name__")}
+        answers = {
+            "__name__": code.co_name,
+            "__doc__": doc,
+            "__module__": space.real.get("__name__"),
+            "__type_params__": (),
+        }
         return Known(answers.get(field, getattr(code, "co_qualname", code.co_name)))
 
     return row
