@@ -39,11 +39,14 @@ class OptimizedModule(torch.nn.Module):
         original = module
         while isinstance(original, OptimizedModule) and original.__call__.callback:
             original = original._orig_mod
-        self = object.__new__(subclass_of(type(original)))
+        cls = type(original)
+        self = object.__new__(subclass_of(cls))
+        call: Any = Compiled(original.__call__, callback)
+        call.__name__, call.__qualname__ = cls.__name__, cls.__qualname__  # for messages
         for name, value in (
             ("__dict__", original.__dict__),
             ("_orig_mod", original),
-            ("__call__", Compiled(original.__call__, callback)),
+            ("__call__", call),
             ("_remake", remake),
         ):
             object.__setattr__(self, name, value)

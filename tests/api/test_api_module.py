@@ -225,3 +225,24 @@ def test_no_frame_of_ours_stands_in_a_traceback() -> None:
         torchdynamo.compile(Failing(), backend="eager")(X)
     ours = Path(torchdynamo.__file__).parent
     assert not [entry.path for entry in caught.traceback if ours in Path(entry.path).parents]
+
+
+def test_inside_another_compiled_function() -> None:
+    net, compiled = make()
+    report = torchdynamo.explain(lambda x: compiled(x) * 2)(X)
+    assert (report.graph_count, report.graph_break_count) == (1, 0)
+    assert torch.equal(report.result, net(X) * 2)
+    disabled = torchdynamo.disable(net)
+    report = torchdynamo.explain(lambda x: disabled(x) * 2)(X)
+    assert [event.reason for event in report.breaks] == ["disabled function"]
+    assert "Net is marked to run as plain Python" in report.break_reasons[0]
+
+
+def test_a_compiled_function_that_calls_it_does_not_keep_it_alive() -> None:
+    _, compiled = make()
+    outer = torchdynamo.compile(lambda x, module: module(x) + 1, backend="eager")
+    outer(X, compiled)
+    weight = weakref.ref(compiled.fc1.weight)
+    del compiled, _
+    gc.collect()
+    assert weight() is None

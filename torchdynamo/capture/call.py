@@ -99,6 +99,8 @@ def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Va
         return slot[1](vm, fn, *args, **kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
         return call(vm, Known(found, Source("class_attr", class_source(cls), "__call__")), [fn, *args], kwargs)
+    if slot[0] == "python" and type(slot[1][1]) is types.MemberDescriptorType:
+        return call(vm, vm.getattr(fn, "__call__"), args, kwargs)  # a slot: each instance holds its own callable
     raise Break("unknown call", name=cls.__name__)
 
 

@@ -21,6 +21,7 @@ from torchdynamo.capture import model
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value
+from torchdynamo.capture.wrap import wrap
 from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, V
     """Inside a capture a compiled function is the function; a disabled one stays outside."""
     if fn.obj in marks.DISABLED or not fn.obj.callback:
         raise Break("disabled function", name=getattr(fn.obj, "__qualname__", repr(fn.obj)))
-    return vm.call(vm.constant(fn.obj.fn), args, kwargs)
+    inner = vm.constant(fn.obj.fn) if fn.source is None else wrap(vm, fn.obj.fn, Source("attr", fn.source, "fn"))
+    return vm.call(inner, args, kwargs)
 
 
 def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
