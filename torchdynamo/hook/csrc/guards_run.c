@@ -52,7 +52,7 @@ static int apart(TdProgram *program, const TdStep *step)
 }
 
 /* One check; fetches and witnesses are not for here. */
-static inline int holds(TdProgram *program, const TdStep *step, const Frame *frame)
+static int holds(TdProgram *program, const TdStep *step, const Frame *frame)
 {
     PyObject *value = step->node < 0 ? NULL : program->values[step->node];
     switch (step->op) {
@@ -151,57 +151,81 @@ static inline PyObject *instance_dict(PyObject *obj)
     return dict;
 }
 
-static inline PyObject *fetch(const TdStep *step, PyObject *base, Frame *frame)
-{
-    switch (step->op) {
-    case STEP_LOCAL:
-        return frame->slots[step->number];
-    case STEP_GLOBALS:
-        return frame->globals;
-    case STEP_BUILTINS:
-        return frame->builtins;
-    case STEP_CLOSURE:
-        return frame->closure == NULL ? NULL : PyTuple_GET_ITEM(frame->closure, step->number);
-    case STEP_DICT:
-        return instance_dict(base);
-    case STEP_ITEM:
-        return td_item_at(base, step->number);
-    case STEP_ATTR:
-        return td_attr(base, step->obj, &frame->temps[frame->n_temps++]);
-    case STEP_CONTENTS:
-        return PyCell_Check(base) ? PyCell_GET(base) : NULL;
-    case STEP_CALL:
-        return td_call(base, step->obj, &frame->temps[frame->n_temps++]);
-    default: /* STEP_TYPE */
-        return (PyObject *)Py_TYPE(base);
-    }
-}
-
+/* The steps of which a program has many are told apart here; the rest go to holds(). */
 static int walk(TdProgram *program, Frame *frame)
 {
     PyObject **values = program->values;
     const TdStep *step = program->steps.steps, *end = step + program->steps.count;
     for (; step < end; step++) {
-        if (step->op < STEP_BIND_DICT) {
-            PyObject *value = fetch(step, step->base < 0 ? NULL : values[step->base], frame);
-            if (value == NULL)
+        PyObject *value;
+        switch (step->op) {
+        case STEP_LOCAL:
+            value = frame->slots[step->number];
+            break;
+        case STEP_GLOBALS:
+            value = frame->globals;
+            break;
+        case STEP_BUILTINS:
+            value = frame->builtins;
+            break;
+        case STEP_CLOSURE:
+            value = frame->closure == NULL ? NULL : PyTuple_GET_ITEM(frame->closure, step->number);
+            break;
+        case STEP_DICT:
+            value = instance_dict(values[step->base]);
+            break;
+        case STEP_ITEM:
+            value = td_item_at(values[step->base], step->number);
+            break;
+        case STEP_ATTR:
+            value = td_attr(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
+            break;
+        case STEP_CONTENTS:
+            value = PyCell_Check(values[step->base]) ? PyCell_GET(values[step->base]) : NULL;
+            break;
+        case STEP_TYPE:
+            value = (PyObject *)Py_TYPE(values[step->base]);
+            break;
+        case STEP_CALL:
+            value = td_call(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
+            break;
+        case STEP_BIND_DICT:
+            value = values[step->node];
+            if (TD_UNLIKELY(!PyDict_Check(value)))
                 return failed(program, step);
-            values[step->node] = value;
-        }
-        else if (step->op > STEP_BIND_CLASS) {
-            if (!holds(program, step, frame))
-                return failed(program, step);
-        }
-        else {
-            PyObject *box = values[step->node];
-            const TdBind *bind = step->u.bind;
-            int of_class = step->op == STEP_BIND_CLASS;
-            if (of_class ? !PyType_Check(box) : !PyDict_Check(box))
-                return failed(program, step);
-            uint64_t tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
-            if (TD_UNLIKELY(box != bind->box || tag != bind->tag) && !rebind(program, step, box, frame))
+            if (TD_UNLIKELY(value != step->u.bind->box || td_dict_tag(value) != step->u.bind->tag)
+                && !rebind(program, step, value, frame))
                 return 0;
+            continue;
+        case STEP_BIND_CLASS:
+            value = values[step->node];
+            if (TD_UNLIKELY(!PyType_Check(value)))
+                return failed(program, step);
+            if (TD_UNLIKELY(value != step->u.bind->box || td_type_tag((PyTypeObject *)value) != step->u.bind->tag)
+                && !rebind(program, step, value, frame))
+                return 0;
+            continue;
+        case CHECK_TYPE:
+            if (TD_UNLIKELY((PyObject *)Py_TYPE(values[step->node]) != step->obj))
+                return failed(program, step);
+            continue;
+        case CHECK_TENSOR:
+            if (TD_UNLIKELY(!td_tensor_matches(step->u.tensor, values[step->node])))
+                return failed(program, step);
+            continue;
+        case CHECK_LENGTH:
+            value = values[step->node];
+            if (TD_UNLIKELY((PyDict_Check(value) ? PyDict_GET_SIZE(value) : td_length(value)) != step->number))
+                return failed(program, step);
+            continue;
+        default:
+            if (TD_UNLIKELY(!holds(program, step, frame)))
+                return failed(program, step);
+            continue;
         }
+        if (TD_UNLIKELY(value == NULL))
+            return failed(program, step);
+        values[step->node] = value;
     }
     for (int i = 0; i < program->late.count; i++)
         if (!holds(program, &program->late.steps[i], frame))

@@ -61,8 +61,8 @@ static bool has_plain_sizes(const TensorImpl *impl)
 
 static bool requires_grad(const TensorImpl *impl)
 {
-    const c10::AutogradMetaInterface *meta = impl->autograd_meta();
-    return meta != nullptr && meta->requires_grad();
+    const auto *meta = static_cast<const torch::autograd::AutogradMeta *>(impl->autograd_meta());
+    return meta != nullptr && (meta->requires_grad_ || meta->grad_fn_); // what its virtual requires_grad() says
 }
 
 static int read_dims(PyObject *tuple, std::vector<int64_t> &dims)
