@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Any, NamedTuple
 
+import torch.compiler
+
 from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
 from torchdynamo.backends.run import compile_graph, on_error
@@ -52,6 +54,8 @@ _loose: Any = weakref.WeakValueDictionary()
 
 class Compiler:
     """What a thread's hook calls for a frame it has no entry for: one backend with its settings."""
+
+    shield = staticmethod(torch.compiler.disable)  # torch.compile around us would compile our frames
 
     def __init__(
         self,

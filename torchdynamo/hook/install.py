@@ -46,7 +46,8 @@ class FrameCallback(Protocol):
 
     None lets the function run as it is, this time. An Entry is kept with the function's code, and runs if its guards
     hold. An exception is raised from the call. An attribute `owner_id` of the callback (0 if there is none) says whose
-    entries may serve it. While it runs, no callback is on in its thread.
+    entries may serve it. While it runs, no callback is on in its thread. Its attribute `shield`, if it has one, is used
+    where another frame hook is in too: `shield(callback)` is called in its place, out of that hook's sight.
     """
 
     def __call__(

@@ -85,6 +85,24 @@ static Verdict accept(const TdFrame *view, TdThread *thread, PyObject *answer, C
     return ENTRY;
 }
 
+/* What to call for the callback. Another hook that is in sees the frames of the callback too, and may be a compiler that
+ * takes them for the user's; a callback says by its attribute `shield` how it is kept from that. New reference. */
+static PyObject *shielded(PyObject *callback)
+{
+    if (!td_others_are_in())
+        return Py_NewRef(callback);
+    PyObject *shield = PyObject_GetAttrString(callback, "shield");
+    if (shield == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+            return NULL;
+        PyErr_Clear();
+        return Py_NewRef(callback);
+    }
+    PyObject *callee = PyObject_CallOneArg(shield, callback);
+    Py_DECREF(shield);
+    return callee;
+}
+
 static PyObject *call_callback(const TdFrame *view, TdThread *thread)
 {
     TdCodeState *state = td_state_make(view->code);
@@ -99,7 +117,10 @@ static PyObject *call_callback(const TdFrame *view, TdThread *thread)
     }
     PyObject *args[] = {NULL, object, newest, notes};
     TdSetting ours = td_thread_swap(thread, TD_OFF);
-    PyObject *answer = PyObject_Vectorcall(ours.callback, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    PyObject *callee = shielded(ours.callback), *answer = NULL;
+    if (callee != NULL)
+        answer = PyObject_Vectorcall(callee, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    Py_XDECREF(callee);
     TdSetting stray = td_thread_swap(thread, ours);
     Py_XDECREF(stray.callback);
     td_frame_object_expire(object);
@@ -206,11 +227,13 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
         if (thread->awaited_bound != NULL)
             td_frame_store(frame, thread->awaited_slot, thread->awaited_bound);
         thread->awaited = NULL;
-        return td_run_frame(tstate, frame, 0);
+        return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
     }
     PyObject *result = prepare(tstate, frame, thread);
     if (result != TD_RUN_IT)
         return result;
+    if (TD_FRAME_CODE(frame) != code) /* replaced: another hook would take what we wrote for the user's */
+        return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
     state = td_state_of(code); /* the callback may have had it skipped */
     return state != NULL && state->reason != NULL && state->quiet ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
 }

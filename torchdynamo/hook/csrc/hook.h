@@ -82,6 +82,7 @@ int td_setting_from(PyObject *callback, TdSetting *setting);        /* reads a c
 void td_hook_enter(void);                                           /* one more thread needs the hook */
 void td_hook_leave(void);
 void td_hook_remove(void);                                          /* if it is on top */
+int td_others_are_in(void);                                         /* frames pass through another hook than ours */
 PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing); /* past our hook */
 int td_came_round(TdRawFrame *frame);                               /* the chain of hooks is a loop */
 int td_thread_init(PyObject *module);

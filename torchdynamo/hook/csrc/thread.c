@@ -55,6 +55,12 @@ void td_hook_leave(void)
         td_hook_remove();
 }
 
+int td_others_are_in(void)
+{
+    _PyFrameEvalFunction top = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+    return top == td_eval_frame ? td_chained : top != _PyEval_EvalFrameDefault;
+}
+
 int td_came_round(TdRawFrame *frame) { return passing == frame; }
 
 PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
