@@ -220,7 +220,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
-    record = CompiledEntry(new_code, guards, gm, why, repr(graph) if graph else "")
+    record = CompiledEntry(new_code, guards, gm, why, repr(graph) if graph else "", compiler)
     tell(code, compiler, gm, why, guards, started)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)

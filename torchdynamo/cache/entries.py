@@ -19,6 +19,7 @@ class CompiledEntry(NamedTuple):
     graph: Any  # torch.fx.GraphModule, or None where nothing was captured
     why: Why | None  # what ended the capture, if it did not reach the end of the frame
     name: str
+    compiler: Any  # who made it: kept, so that entering the same context again finds the same one
 
 
 _misses: PerCode[dict[int, int]] = PerCode()
