@@ -38,6 +38,7 @@ FLAG_NAMES = {
     "_set_sdp_use_overrideable": "_get_overrideable_sdp_enabled",
     "_set_cudnn_enabled": "_get_cudnn_enabled",
     "_set_cudnn_benchmark": "_get_cudnn_benchmark",
+    "_cuda_set_cudnn_benchmark_limit": "_cuda_get_cudnn_benchmark_limit",
     "_set_cudnn_deterministic": "_get_cudnn_deterministic",
     "_set_cudnn_allow_tf32": "_get_cudnn_allow_tf32",
     "_set_cudnn_depthwise_kernel": "_get_cudnn_depthwise_kernel",
