@@ -6,6 +6,7 @@
 #   make bench     cost per call and of the first call, against torch.compile
 #   make corpus    185 models of other people's, checked against eager
 #   make fuzz      2,000 random programs, other ones each time (FUZZ_EXAMPLES)
+#   make cpython   CPython's own tests under the hook, each against the same test without
 
 PYTHON ?= python3.11
 TORCH ?= 2.13.0
@@ -24,7 +25,7 @@ CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus fuzz clean
+.PHONY: setup demo test lint format golden bench corpus fuzz cpython clean
 
 setup: $(VENV)/.built
 
@@ -67,6 +68,9 @@ golden: $(VENV)/.built
 
 fuzz: $(VENV)/.built
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_property.py
+
+cpython: $(VENV)/.built
+	$(BIN)/python tests/cpython.py
 
 bench: $(VENV)/.demo
 	@test -d $(MEASURE) || { echo "no measuring scripts in $(MEASURE): make bench MEASURE=..."; exit 1; }

@@ -34,6 +34,9 @@ capture_dynamic_output_shape_ops: bool = False
 suppress_errors: bool = True
 """A fault inside torchdynamo or a backend warns and runs eagerly. False raises it: for finding the fault."""
 
+capture_everything: bool = False
+"""Capture every frame there is, with tensors or without, Python's own library too: for testing what capture does."""
+
 _DEFAULTS: dict[str, Any] = {name: globals()[name] for name in __annotations__}
 
 

@@ -1,4 +1,4 @@
-"""`obj.name`, `obj.name = value`, `del obj.name`: Python's own rules, over values."""
+"""`obj.name`: Python's own rules, over values."""
 
 from __future__ import annotations
 
@@ -6,49 +6,26 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from torchdynamo.capture import model
+from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import (
+    PLAIN_METHODS,
+    class_lookup,
+    guarded_lookup,
+    instance_dict,
+    is_descriptor,
+    property_source,
+)
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source, instance_attr
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.capture.symbols import settled
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value
 from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
-
-INSTANCE_METHOD = type(torch._C._InferenceMode.__dict__["__enter__"])  # pybind11's methods are of this type
-PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-
-
-def class_lookup(cls: type, name: str) -> Any:
-    """What `name` is on the class, along its MRO, undescribed; MISSING if nothing."""
-    for base in cls.__mro__:
-        found = base.__dict__.get(name, MISSING)
-        if found is not MISSING:
-            return found
-    return MISSING
-
-
-def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
-    """`class_lookup`, with the guard that the class keeps saying so."""
-    key = (cls, name)
-    found = vm.class_attrs.get(key, vm)
-    if found is vm:
-        found = vm.class_attrs[key] = class_lookup(cls, name)
-        if cls not in CONSTANTS and cls.__flags__ & HEAP_TYPE:
-            vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
-    return found
-
-
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes whose attributes a program can change
-
-
-def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
-    """Whether what a class has is asked for its value by that method."""
-    return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING
 
 
 def getattr_(vm: Machine, obj: Value, name: str) -> Value:
@@ -59,6 +36,8 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
         return known_getattr(vm, obj, name)
     if obj.__class__ is Graphed:
         return vm.tensor_getattr(obj, name)
+    if obj.__class__ is Symbol:
+        return known_getattr(vm, settled(vm, obj), name)
     raise Break("unsupported type", type=obj.pytype.__name__)
 
 
@@ -139,79 +118,6 @@ def read_instance(vm: Machine, entity: Entity, name: str) -> Value | None:
     return None
 
 
-def instance_dict(obj: Any) -> dict[str, Any] | None:
-    """The instance's `__dict__`, never through code the user wrote."""
-    try:
-        own = object.__getattribute__(obj, "__dict__")
-    except AttributeError:
-        return None
-    return own if type(own) is dict else None
-
-
-def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) -> Value | None:
-    """Properties, slots, C attributes, and the user's own descriptors."""
-    kind = type(found)
-    if kind is property:
-        if found.fget is None:
-            raise vm.error(AttributeError, f"unreadable attribute {name}")
-        return vm.call(Known(found.fget, property_source(cls, name)), [obj], {})
-    if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
-        entity = vm.entity(obj)
-        if name == "__dict__":
-            return vm.instance_dict(obj)
-        if name == "__class__":
-            return constant(vm, cls)
-        value = entity.attrs.get(name)
-        if value is not None:
-            return None if value is ABSENT else value
-        if entity.real is MISSING or entity.source is None:
-            return None if kind is types.MemberDescriptorType else missing_c_attr(name, cls)
-        try:
-            real = found.__get__(entity.real, cls)
-        except AttributeError:
-            if kind is not types.MemberDescriptorType:
-                raise Break("unsupported attribute", name=name, type=cls.__name__) from None
-            vm.guard(Source("attr", entity.source, name), "UNBOUND")
-            return None
-        return wrap(vm, real, Source("attr", entity.source, name))
-    getter = Source("class_attr", class_source(kind), "__get__")
-    method = guarded_lookup(vm, kind, "__get__")
-    if type(method) is types.FunctionType:
-        descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
-        return vm.call(Known(method, getter), [descriptor, obj, Known(cls)], {})
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
-
-
-def missing_c_attr(name: str, cls: type) -> Value:
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
-
-
-def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any) -> Value:
-    """A class attribute as seen through an instance: functions bind, descriptors are asked."""
-    kind = type(found)
-    source = Source("class_attr", class_source(cls), name)
-    if kind in PLAIN_METHODS:
-        return vm.bound_method(obj, Known(found, source), name)
-    if kind is INSTANCE_METHOD:
-        return vm.bound_method(obj, Known(found.__func__), name)
-    if kind is staticmethod:
-        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
-    if kind is classmethod:
-        return vm.bound_method(Known(cls), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
-    if kind in (types.BuiltinFunctionType, types.ClassMethodDescriptorType):
-        return Known(getattr(cls, name), source)
-    method = guarded_lookup(vm, kind, "__get__")
-    if method is MISSING or kind in (type,) or issubclass(kind, type):
-        return wrap(vm, found, source)
-    row = model.MODELS.get((kind, "__get__"))
-    if row is not None:
-        return row(vm, wrap(vm, found, source), obj, Known(cls))
-    if type(method) is types.FunctionType:
-        get = Source("class_attr", class_source(kind), "__get__")
-        return vm.call(Known(method, get), [wrap(vm, found, source), obj, Known(cls)], {})
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
-
-
 def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
     """An attribute of a module, class, function or constant."""
     real, source = obj.obj, obj.source
@@ -278,11 +184,6 @@ def is_written(found: Any) -> bool:
     return type(found) is types.FunctionType or type(class_lookup(type(found), "__get__")) is types.FunctionType
 
 
-def property_source(cls: type, name: str) -> Source:
-    """The getter of a property."""
-    return Source("attr", Source("class_attr", class_source(cls), name), "fget")
-
-
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:
     """An attribute of a class: the metaclass's data descriptors, the MRO, then the metaclass."""
     meta = type(cls)
@@ -302,91 +203,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
             getter = Source("class_attr", class_source(meta), "__getattr__")
             return vm.call(Known(hook, getter), [Known(cls), Known(name)], {})
         raise vm.error(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
-    source = Source("class_attr", class_source(cls), name)
-    kind = type(found)
-    if kind is types.FunctionType:
-        return Known(found, source)
-    if kind is staticmethod:
-        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
-    if kind is classmethod:
-        return vm.bound_method(Known(cls), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
-    if kind in (*PLAIN_METHODS, property, types.MemberDescriptorType, types.GetSetDescriptorType):
-        return Known(found)
-    if kind in (types.BuiltinFunctionType, types.ClassMethodDescriptorType):
-        return Known(getattr(cls, name))
-    method = guarded_lookup(vm, kind, "__get__")
-    if method is MISSING or issubclass(kind, type):
-        return wrap(vm, found, source)
-    if type(method) is types.FunctionType:
-        get = Source("class_attr", class_source(kind), "__get__")
-        return vm.call(Known(method, get), [wrap(vm, found, source), Known(None), Known(cls)], {})
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
-
-
-def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
-    """`obj.name = value`."""
-    if obj.__class__ is Graphed:
-        vm.tensor_setattr(obj, name, value)
-        return
-    if obj.__class__ is not Object:
-        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
-    cls = obj.pytype
-    guarded_lookup(vm, cls, "__setattr__")
-    own = model.find_slot(cls, "__setattr__")
-    if own[0] == "model":
-        own[1](vm, obj, Known(name), value)
-    elif own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__setattr__")), [obj, Known(name), value], {})
-    else:
-        generic_setattr(vm, obj, name, value)
-
-
-def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
-    """`object.__setattr__`; ABSENT as the value deletes."""
-    cls = obj.pytype
-    found = guarded_lookup(vm, cls, name)
-    kind = type(found)
-    if found is not MISSING and hasattr(kind, "__set__") and kind is not types.MemberDescriptorType:
-        if kind is property and value is not ABSENT and found.fset is not None:
-            setter = Source("attr", Source("class_attr", class_source(cls), name), "fset")
-            vm.call(Known(found.fset, setter), [obj, value], {})
-            return
-        if kind is property:
-            raise vm.error(AttributeError, f"property {name!r} of {cls.__name__!r} object has no setter")
-        method = guarded_lookup(vm, kind, "__set__")
-        if type(method) is types.FunctionType and value is not ABSENT:
-            descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
-            vm.call(Known(method, Source("class_attr", class_source(kind), "__set__")), [descriptor, obj, value], {})
-            return
-        raise Break("unsupported attribute write", name=name, type=cls.__name__)
-    entity = vm.entity(obj)
-    if kind is not types.MemberDescriptorType and not cls.__dictoffset__:
-        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
-    if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
-        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
-    if entity.attrs.get(name) is ABSENT:
-        del entity.attrs[name]  # set again after it was deleted, it comes last
-    if value is ABSENT and kind is not types.MemberDescriptorType and not existed(entity, name):
-        entity.attrs.pop(name, None)
-        return
-    entity.attrs[name] = value
-
-
-def existed(entity: Entity, name: str) -> bool:
-    """Whether the instance had the attribute at entry."""
-    return entity.real is not MISSING and name in (instance_dict(entity.real) or ())
-
-
-def delattr_(vm: Machine, obj: Value, name: str) -> None:
-    """`del obj.name`."""
-    if obj.__class__ is not Object:
-        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
-    guarded_lookup(vm, obj.pytype, "__delattr__")
-    own = model.find_slot(obj.pytype, "__delattr__")
-    if own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})
-    else:
-        generic_setattr(vm, obj, name, ABSENT)
+    return describe_on_class(vm, cls, cls, name, found)
 
 
 def has_attribute(vm: Machine, obj: Value, name: str) -> Value | None:

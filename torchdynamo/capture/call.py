@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture import interop, model, policy
-from torchdynamo.capture.attributes import guarded_lookup
 from torchdynamo.capture.frame import Frame, FunctionParts
+from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Known, Object, Value

@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import attributes, model
+from torchdynamo.capture import lookup, model
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.value import Graphed, Known, Object, Value
 from torchdynamo.capture.wrap import constant
@@ -115,7 +115,7 @@ def iterator(vm: Machine, value: Value) -> Value:
         if entity.items.__class__ is Steps or value.pytype is types.GeneratorType:
             return value
         if model.for_type(model.ITERATE, value.pytype) is None:
-            attributes.guarded_lookup(vm, value.pytype, "__iter__")
+            lookup.guarded_lookup(vm, value.pytype, "__iter__")
             found = model.find_slot(value.pytype, "__iter__")
             if found[0] == "python" and type(found[1][1]) is types.FunctionType:
                 return vm.special(value, "__iter__")
@@ -147,7 +147,7 @@ def advance(vm: Machine, value: Value) -> Value | None:
         return next(entity.items, None)
     if value.pytype is types.GeneratorType and entity.note is not None:
         return next(vm.generator(value), None)
-    attributes.guarded_lookup(vm, value.pytype, "__next__")
+    lookup.guarded_lookup(vm, value.pytype, "__next__")
     found = model.find_slot(value.pytype, "__next__")
     if found[0] == "python" and type(found[1][1]) is types.FunctionType:
         return next(from_next(vm, value), None)

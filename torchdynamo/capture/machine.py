@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchdynamo.capture import arguments, attributes, interpreter, iteration, model, operators
+from torchdynamo.capture import (
+    arguments,
+    attribute_writes,
+    attributes,
+    descriptors,
+    interpreter,
+    iteration,
+    lookup,
+    model,
+    operators,
+)
 from torchdynamo.capture import call as calls
 from torchdynamo.capture import wrap as wrapping
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
@@ -86,8 +96,8 @@ class Machine(Trace):
     run_pure = calls.run_pure
     enter_function = calls.enter_function
     getattr = attributes.getattr_
-    setattr = attributes.setattr_
-    delattr = attributes.delattr_
+    setattr = attribute_writes.setattr_
+    delattr = attribute_writes.delattr_
     has_attribute = attributes.has_attribute
     binary = operators.binary
     unary = operators.unary
@@ -129,10 +139,10 @@ class Machine(Trace):
 
     def bound_special(self, obj: Value, name: str) -> Value | None:
         """The special method, bound; None if the type has none."""
-        found = attributes.guarded_lookup(self, obj.pytype, name)
+        found = lookup.guarded_lookup(self, obj.pytype, name)
         if found is MISSING:
             return None
-        return attributes.describe(self, obj, obj.pytype, name, found)
+        return descriptors.describe(self, obj, obj.pytype, name, found)
 
     def overrides(self, obj: Value, op: str) -> bool:
         """Whether a tensor operand would yield to this object's own operator."""
@@ -147,20 +157,20 @@ class Machine(Trace):
             if ("__getattribute__" in cls.__dict__ or model.MODELS.get((cls, "." + name))) and cls.__mro__[-2:-1] != (
                 object,
             ):
-                own = attributes.class_lookup(cls, "__getattribute__")
+                own = lookup.class_lookup(cls, "__getattribute__")
                 if own is not object.__getattribute__:
                     return None
-            found = attributes.class_lookup(cls, name)
-            if type(found) not in attributes.PLAIN_METHODS:
+            found = lookup.class_lookup(cls, name)
+            if type(found) not in lookup.PLAIN_METHODS:
                 return None
-            attributes.guarded_lookup(self, cls, "__getattribute__")
-            attributes.guarded_lookup(self, cls, name)
+            lookup.guarded_lookup(self, cls, "__getattribute__")
+            lookup.guarded_lookup(self, cls, name)
             if attributes.read_instance(self, self.entity(obj), name) is not None:
                 return None
             return Known(found, Source("class_attr", wrapping.class_source(cls), name))
         if obj.__class__ is Graphed or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
-            found = attributes.class_lookup(cls, name)
-            return Known(found) if type(found) in attributes.PLAIN_METHODS else None
+            found = lookup.class_lookup(cls, name)
+            return Known(found) if type(found) in lookup.PLAIN_METHODS else None
         return None
 
     def call_method(self, obj: Value, name: str, *args: Value) -> Value:
@@ -237,8 +247,8 @@ class Machine(Trace):
                 return tuple(self.hkey(item) for item in self.iterate(value))
             if cls is int:
                 return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
-            attributes.guarded_lookup(self, cls, "__hash__")
-            attributes.guarded_lookup(self, cls, "__eq__")
+            lookup.guarded_lookup(self, cls, "__hash__")
+            lookup.guarded_lookup(self, cls, "__eq__")
             if cls.__hash__ in IDENTITY_HASHES:
                 return Ref(self.identity(value))
             if type(cls.__hash__) is types.FunctionType:

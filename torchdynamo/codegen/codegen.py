@@ -112,7 +112,10 @@ class Exit:
         """
         emit = self.emit
         wanted = self.live_anywhere()
-        moved = [n for n, value in self.exit.locals.items() if n in wanted and not is_own(value, n)]
+        first = self.capture.code.co_varnames[:1]  # super() reads it, unseen
+        moved = [
+            n for n, value in self.exit.locals.items() if (n in wanted or n in first) and not is_own(value, n)
+        ]
         for name in moved:
             emit.value(self.exit.locals[name])
         stored = [*moved]
@@ -122,6 +125,10 @@ class Exit:
                 stored.append(f"__stack{depth}")
         for name in reversed(stored):
             emit.op("STORE_FAST", name)
+        for name in argument_names(self.capture.code):
+            gone = self.exit.locals.get(name, ABSENT) is ABSENT and name not in stored
+            if gone and name not in self.capture.code.co_cellvars:
+                emit.op("DELETE_FAST", name)
         for depth, value in enumerate(operand_values, len(below)):
             if value is ABSENT:
                 emit.op("NULL")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 
-from torchdynamo.capture import attributes, model
+from torchdynamo.capture import lookup, model
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Restart
@@ -45,9 +45,7 @@ def replay(emit: Emitter, capture: Capture) -> None:
 
 def write_attribute(emit: Emitter, entity: Entity, name: str, value: Value) -> None:
     """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
-    plain = (
-        entity.pytype is types.CellType or attributes.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
-    )
+    plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
     if value is ABSENT:
         emit.function(object.__delattr__)
         emit.local(entity)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import attributes as attribute_rules
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
+from torchdynamo.capture.lookup import HEAP_TYPE
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Object
 
 if TYPE_CHECKING:
     from torchdynamo.codegen.emit import Emitter
 
-HEAP_TYPE = attribute_rules.HEAP_TYPE
 INDEXED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
 
 

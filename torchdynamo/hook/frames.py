@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from types import CodeType
 from typing import Any, NamedTuple
 
+from torchdynamo import config
+
 
 class Rule(NamedTuple):
     """A kind of frame that is left to Python."""
@@ -126,4 +128,9 @@ def skip_reason(code: CodeType, f_globals: Mapping[str, Any]) -> str | None:
     wanted = _wanted.get(id(code))
     if wanted is not None and wanted() is code:
         return None
-    return next((rule.reason for rule in RULES if rule.applies(code, f_globals)), None)
+    return next((rule.reason for rule in RULES if not waived(rule) and rule.applies(code, f_globals)), None)
+
+
+def waived(rule: Rule) -> bool:
+    """The library is like anybody's code when everything is captured."""
+    return config.capture_everything and rule.reason == "stdlib"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import attributes
+from torchdynamo.capture import lookup
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function
@@ -21,7 +21,7 @@ from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
-from torchdynamo.capture.wrap import class_source, constant
+from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -45,14 +45,14 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
         return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
     if obj.__class__ is Graphed:
         return isinstance(obj.fake, wanted) if wanted is not torch.nn.Parameter else issubclass(obj.pytype, wanted)
-    check = attributes.class_lookup(type(wanted), "__instancecheck__")
+    check = lookup.class_lookup(type(wanted), "__instancecheck__")
     if type(check) is types.FunctionType and obj.__class__ is Object and not is_abc(type(wanted)):
         real = vm.entity(obj).real
         if issubclass(type(wanted), type(torch.nn.Parameter)) or real is MISSING:
             return issubclass(obj.pytype, wanted)
         raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
     rest_on_registrations(vm, wanted)
-    rest_on_bases(vm, obj.pytype)
+    lookup.rest_on_bases(vm, obj.pytype)
     try:
         return issubclass(obj.pytype, wanted)
     except TypeError as error:
@@ -63,12 +63,6 @@ def rest_on_registrations(vm: Machine, *classes: Any) -> None:
     """What an abstract class takes for its subclasses changes with `register`."""
     if any(isinstance(cls, abc.ABCMeta) for cls in classes):
         vm.guard(Source("call", REGISTRATIONS, ()), "EQUALS_MATCH", abc.get_cache_token())
-
-
-def rest_on_bases(vm: Machine, cls: type) -> None:
-    """`__bases__` can be assigned; the classes that a class inherits from are then another tuple."""
-    if cls.__flags__ & attributes.HEAP_TYPE:
-        vm.guard(Source("attr", class_source(cls), "__mro__"), "ID_MATCH", cls.__mro__)
 
 
 REGISTRATIONS = Source("pinned", None, Pinned(abc.get_cache_token))
@@ -84,7 +78,7 @@ def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
     rest_on_registrations(vm, *(wanted if type(wanted) is tuple else [wanted]))
     known = vm.known(cls, "class")
     if isinstance(known, type):
-        rest_on_bases(vm, known)
+        lookup.rest_on_bases(vm, known)
     try:
         return boolean(issubclass(known, wanted))
     except TypeError as error:

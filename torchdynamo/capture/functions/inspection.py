@@ -8,7 +8,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture import call as calls
-from torchdynamo.capture.attributes import class_lookup
+from torchdynamo.capture.lookup import class_lookup
 from torchdynamo.capture.model import function, models, polyfill
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source

@@ -9,7 +9,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.attributes import HEAP_TYPE, class_lookup
+from torchdynamo.capture.lookup import HEAP_TYPE, class_lookup
 from torchdynamo.capture.model import enters, for_type, function, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source

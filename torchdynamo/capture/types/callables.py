@@ -6,13 +6,13 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import attributes
+from torchdynamo.capture import lookup
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.model import Emitter, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Opaque, Value
-from torchdynamo.capture.wrap import class_source, constant, wrap
+from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
+from torchdynamo.capture.wrap import constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -189,8 +189,8 @@ def parts_of(vm: Machine, self: Object) -> tuple[Value, Value]:
     owner = wrap(vm, entity.real.__self__, Source("attr", entity.source, "__self__"))
     if self.pytype is types.MethodType:
         return owner, wrap(vm, entity.real.__func__, Source("attr", entity.source, "__func__"))
-    found = attributes.class_lookup(owner.pytype, entity.real.__name__)
-    if type(found) not in attributes.PLAIN_METHODS:
+    found = lookup.class_lookup(owner.pytype, entity.real.__name__)
+    if type(found) not in lookup.PLAIN_METHODS:
         raise Break("unknown call", name=entity.real.__name__)
     vm.guard(Source("attr", entity.source, "__name__"), "EQUALS_MATCH", entity.real.__name__)
     return owner, Known(found)
@@ -263,49 +263,3 @@ def rebuild_partial(emit: Emitter, entity: Entity) -> None:
 
 def _make_partial(fn: Any, args: Any, keywords: Any) -> Any:
     return functools.partial(fn, *args, **keywords)
-
-
-# -- super ------------------------------------------------------------------------------------------------------------
-@function(super)
-def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) -> Value:
-    """`super()` finds its class in the frame's `__class__` cell, and its object in the first argument."""
-    if cls is None:
-        frame = vm.frames[-1]
-        cell = frame.cells.get("__class__")
-        first = frame.raw.co_varnames[0]
-        obj = frame.locals.get(first)
-        if obj is None and first in frame.cells:
-            obj = vm.cell_get(frame.cells[first])
-        elif obj.__class__ is Opaque:
-            obj = vm.look(obj)
-        cls = vm.cell_get(cell) if cell is not None else None
-    if cls is None or obj is None:
-        raise vm.error(RuntimeError, "super(): no arguments")
-    return vm.new(super, cls=cls, obj=obj)
-
-
-@models(super, "__getattribute__")
-def super_getattr(vm: Machine, self: Object, name: str) -> Value:
-    entity = vm.entity(self)
-    start, obj = vm.known(entity.attrs["cls"], "class"), entity.attrs["obj"]
-    is_class = obj.__class__ is Known and isinstance(obj.obj, type) and not issubclass(obj.pytype, start)
-    mro = obj.obj.__mro__ if is_class else obj.pytype.__mro__  # type: ignore[union-attr]
-    for base in mro[mro.index(start) + 1 :]:
-        found = base.__dict__.get(name, MISSING)
-        if found is MISSING:
-            attributes.guarded_lookup(vm, base, name)  # what a base further on has: not a method of its own
-            continue
-        if base.__flags__ & attributes.HEAP_TYPE:
-            vm.guard(class_source(base), "CLASS_ATTR", (name, found))
-        if type(found) is staticmethod and name == "__new__":
-            return wrap(vm, found.__func__, Source("attr", Source("class_attr", class_source(base), name), "__func__"))
-        if is_class:
-            if type(found) is classmethod:
-                return vm.bound_method(obj, Known(found.__func__), name)
-            return Known(found)
-        if type(found) is property:
-            return vm.call(Known(found.fget), [obj], {})
-        return attributes.describe(vm, obj, base, name, found)
-    if name == "__class__":
-        return Known(super)
-    raise vm.error(AttributeError, f"'super' object has no attribute {name!r}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture import attributes
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import class_lookup, guarded_lookup, instance_dict
 from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break
@@ -79,7 +80,7 @@ def instance_items(vm: Machine, owner: Object) -> Items:
     names: dict[str, None] = {}
     if entity.real is not MISSING:
         assert entity.source is not None
-        own = attributes.instance_dict(entity.real) or {}
+        own = instance_dict(entity.real) or {}
         vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
         names = dict.fromkeys(own)
     names.update(dict.fromkeys(name for name in entity.attrs if not kept_elsewhere(owner.pytype, name)))
@@ -89,7 +90,7 @@ def instance_items(vm: Machine, owner: Object) -> Items:
 
 def kept_elsewhere(cls: type, name: str) -> bool:
     """A slot, or what C keeps in the object itself, is not in its `__dict__`."""
-    return type(attributes.class_lookup(cls, name)) in (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return type(class_lookup(cls, name)) in (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
@@ -181,7 +182,7 @@ def getitem(vm: Machine, self: Object, key: Value) -> Value:
     found = lookup(vm, self, key)
     if found is not None:
         return found
-    attributes.guarded_lookup(vm, self.pytype, "__missing__")
+    guarded_lookup(vm, self.pytype, "__missing__")
     missing = find_slot(self.pytype, "__missing__")
     if missing[0] != "missing":
         return vm.special(self, "__missing__", key)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.modules.module as module_file
 
-from torchdynamo.capture import attributes
+from torchdynamo.capture import attributes, lookup
 from torchdynamo.capture.model import models
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.value import Known, Object, Value
@@ -40,7 +40,7 @@ def module_call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Val
         if forward is not None:
             return vm.call(forward, [self, *args], kwargs)
         return vm.call(vm.getattr(self, "forward"), list(args), kwargs)
-    inner = attributes.class_lookup(self.pytype, "_call_impl")
+    inner = lookup.class_lookup(self.pytype, "_call_impl")
     return vm.call(Known(inner), [self, *args], kwargs)
 
 

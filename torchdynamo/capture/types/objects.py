@@ -6,7 +6,7 @@ import sys
 import types
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture import attributes
+from torchdynamo.capture import attribute_writes, attributes, lookup
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break
@@ -23,7 +23,7 @@ def object_new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
     """`object.__new__(cls)`, for classes whose instances are plain."""
     real = cls.obj
     for base in real.__mro__:
-        if not base.__flags__ & attributes.HEAP_TYPE and base is not object:
+        if not base.__flags__ & lookup.HEAP_TYPE and base is not object:
             raise Break("unsupported type", type=base.__name__)
     return vm.new(real)
 
@@ -44,13 +44,13 @@ def getattribute(vm: Machine, obj: Value, name: Value) -> Value:
 
 @function(object.__setattr__)
 def setattribute(vm: Machine, obj: Value, name: Value, value: Value) -> Value:
-    attributes.generic_setattr(vm, vm.as_object(obj), vm.known(name, "name"), value)
+    attribute_writes.generic_setattr(vm, vm.as_object(obj), vm.known(name, "name"), value)
     return NONE
 
 
 @function(object.__delattr__)
 def delattribute(vm: Machine, obj: Value, name: Value) -> Value:
-    attributes.generic_setattr(vm, vm.as_object(obj), vm.known(name, "name"), ABSENT)
+    attribute_writes.generic_setattr(vm, vm.as_object(obj), vm.known(name, "name"), ABSENT)
     return NONE
 
 
@@ -109,7 +109,7 @@ def exception_setattr(vm: Machine, self: Object, name: Known, value: Value) -> V
     if name.obj == "args":
         vm.entity(self).items = list(vm.iterate(value))
     elif name.obj not in HELD:
-        attributes.generic_setattr(vm, self, name.obj, value)
+        attribute_writes.generic_setattr(vm, self, name.obj, value)
     return NONE
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchdynamo.capture import attributes, model
+from torchdynamo.capture import lookup, model
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
@@ -96,8 +96,8 @@ STATE = {
 @models(torch.Tensor, "__getattr__")
 def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     """A method, a piece of metadata, a view like `.T`, or what the user stored on the tensor."""
-    found = attributes.class_lookup(obj.pytype, name)
-    if type(found) in attributes.PLAIN_METHODS:
+    found = lookup.class_lookup(obj.pytype, name)
+    if type(found) in lookup.PLAIN_METHODS:
         return vm.bound_method(obj, Known(found), name)
     if found is MISSING:
         real = vm.input_objects.get(obj.node)

@@ -1,0 +1,87 @@
+"""`obj.name = value` and `del obj.name`: Python's own rules, over values."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture import model
+from torchdynamo.capture.attributes import read_instance
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import guarded_lookup, instance_dict
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.capture.wrap import class_source, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
+    """`obj.name = value`."""
+    if obj.__class__ is Graphed:
+        vm.tensor_setattr(obj, name, value)
+        return
+    if obj.__class__ is not Object:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
+    cls = obj.pytype
+    guarded_lookup(vm, cls, "__setattr__")
+    own = model.find_slot(cls, "__setattr__")
+    if own[0] == "model":
+        own[1](vm, obj, Known(name), value)
+    elif own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+        vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__setattr__")), [obj, Known(name), value], {})
+    else:
+        generic_setattr(vm, obj, name, value)
+
+
+def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
+    """`object.__setattr__`; ABSENT as the value deletes."""
+    cls = obj.pytype
+    found = guarded_lookup(vm, cls, name)
+    kind = type(found)
+    if found is not MISSING and hasattr(kind, "__set__") and kind is not types.MemberDescriptorType:
+        if kind is property and value is not ABSENT and found.fset is not None:
+            setter = Source("attr", Source("class_attr", class_source(cls), name), "fset")
+            vm.call(Known(found.fset, setter), [obj, value], {})
+            return
+        if kind is property:
+            raise vm.error(AttributeError, f"property {name!r} of {cls.__name__!r} object has no setter")
+        method = guarded_lookup(vm, kind, "__set__")
+        if type(method) is types.FunctionType and value is not ABSENT:
+            descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
+            vm.call(Known(method, Source("class_attr", class_source(kind), "__set__")), [descriptor, obj, value], {})
+            return
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    entity = vm.entity(obj)
+    if kind is not types.MemberDescriptorType and not cls.__dictoffset__:
+        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+    if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
+        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+    if entity.attrs.get(name) is ABSENT:
+        del entity.attrs[name]  # set again after it was deleted, it comes last
+    if value is ABSENT and kind is not types.MemberDescriptorType and not existed(entity, name):
+        entity.attrs.pop(name, None)
+        return
+    entity.attrs[name] = value
+
+
+def existed(entity: Entity, name: str) -> bool:
+    """Whether the instance had the attribute at entry."""
+    return entity.real is not MISSING and name in (instance_dict(entity.real) or ())
+
+
+def delattr_(vm: Machine, obj: Value, name: str) -> None:
+    """`del obj.name`."""
+    if obj.__class__ is Graphed:
+        vm.tensor_setattr(obj, name, ABSENT)
+        return
+    if obj.__class__ is not Object:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
+    guarded_lookup(vm, obj.pytype, "__delattr__")
+    own = model.find_slot(obj.pytype, "__delattr__")
+    if own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+        vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})
+    else:
+        generic_setattr(vm, obj, name, ABSENT)

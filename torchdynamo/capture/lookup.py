@@ -1,0 +1,77 @@
+"""What a name is on a class, along the order of its bases, and the guards that it stays so."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import ABSENT
+from torchdynamo.capture.wrap import CONSTANTS, class_source
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+INSTANCE_METHOD = type(torch._C._InferenceMode.__dict__["__enter__"])  # pybind11's methods are of this type
+PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def class_lookup(cls: type, name: str) -> Any:
+    """What `name` is on the class, along its MRO, undescribed; MISSING if nothing."""
+    for base in cls.__mro__:
+        found = base.__dict__.get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
+    """`class_lookup`, with the guard that the class keeps saying so."""
+    key = (cls, name)
+    found = vm.class_attrs.get(key, vm)
+    if found is vm:
+        found = vm.class_attrs[key] = class_lookup(cls, name)
+        if cls not in CONSTANTS and cls.__flags__ & HEAP_TYPE:
+            vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
+    return found
+
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes whose attributes a program can change
+
+
+def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
+    """Whether what a class has is asked for its value by that method."""
+    return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING
+
+
+def guarded_own(vm: Machine, cls: type, name: str) -> Any:
+    """What the class itself says of the name, its bases aside."""
+    found = cls.__dict__.get(name, MISSING)
+    if found is MISSING:
+        guarded_lookup(vm, cls, name)  # what a base further on has: not one of its own
+    elif cls.__flags__ & HEAP_TYPE:
+        vm.guard(class_source(cls), "CLASS_ATTR", (name, found))
+    return found
+
+
+def rest_on_bases(vm: Machine, cls: type) -> None:
+    """`__bases__` can be assigned; the classes that a class inherits from are then another tuple."""
+    if cls.__flags__ & HEAP_TYPE:
+        vm.guard(Source("attr", class_source(cls), "__mro__"), "ID_MATCH", cls.__mro__)
+
+
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """The instance's `__dict__`, never through code the user wrote."""
+    try:
+        own = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return own if type(own) is dict else None
+
+
+def property_source(cls: type, name: str) -> Source:
+    """The getter of a property."""
+    return Source("attr", Source("class_attr", class_source(cls), name), "fget")

@@ -1,0 +1,115 @@
+"""super(): the attributes that come after a class in an object's order of classes."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture import descriptors, lookup
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.model import function, models
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Opaque, Value
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@function(super)
+def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) -> Value:
+    """`super(cls, obj)`; without arguments both are the frame's: its `__class__` cell and its first argument."""
+    told = cls is not None
+    if cls is None:
+        cls, obj = of_frame(vm)
+    if cls.__class__ is not Known or not isinstance(cls.obj, type):
+        kind = cls.pytype.__name__
+        if told:
+            raise vm.error(TypeError, f"super() argument 1 must be a type, not {kind}")
+        raise vm.error(RuntimeError, f"super(): __class__ is not a type ({kind})")
+    if obj is None or obj is NONE:
+        raise Break("unknown call", name="super")
+    if start_of(obj, cls.obj) is None:
+        if class_lies(obj):
+            raise Break("unknown call", name="super")
+        raise vm.error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    return vm.new(super, cls=cls, obj=obj)
+
+
+def of_frame(vm: Machine) -> tuple[Value, Value]:
+    """What `super()` takes from the function it stands in."""
+    frame = vm.frames[-1]
+    if not frame.raw.co_argcount:
+        raise vm.error(RuntimeError, "super(): no arguments")
+    first = frame.raw.co_varnames[0]
+    obj = frame.locals.get(first)
+    if obj is None and first in frame.cells:
+        obj = vm.cell_get(frame.cells[first])
+    elif obj.__class__ is Opaque:
+        obj = vm.look(obj)
+    if obj is None or obj is ABSENT:
+        raise vm.error(RuntimeError, "super(): arg[0] deleted")
+    cell = frame.cells.get("__class__")
+    if cell is None:
+        raise vm.error(RuntimeError, "super(): __class__ cell not found")
+    cls = vm.cell_get(cell)
+    if cls is None:
+        raise vm.error(RuntimeError, "super(): empty __class__ cell")
+    return cls, obj
+
+
+def start_of(obj: Value, cls: type) -> type | None:
+    """The class whose order is followed: the object itself, if it is a class below `cls`, or its class."""
+    if obj.__class__ is Known and isinstance(obj.obj, type) and issubclass_plainly(obj.obj, cls):
+        return obj.obj
+    return obj.pytype if issubclass_plainly(obj.pytype, cls) else None
+
+
+def issubclass_plainly(cls: type, base: type) -> bool:
+    """Without `__subclasscheck__`."""
+    if not cls.__mro__:  # a class in the making has none yet
+        raise Break("unknown call", name="super")
+    return base in cls.__mro__
+
+
+def class_lies(obj: Value) -> bool:
+    """Whether `obj.__class__` may be another than its type."""
+    return lookup.class_lookup(obj.pytype, "__class__") not in (PLAIN_CLASS, MISSING)
+
+
+PLAIN_CLASS = object.__dict__["__class__"]
+
+
+@models(super, "__getattribute__")
+def super_getattr(vm: Machine, self: Object, name: str) -> Value:
+    entity = vm.entity(self)
+    if name == "__class__" or "cls" not in entity.attrs:
+        if not entity.fresh:
+            raise Break("unsupported attribute", name=name, type="super")
+        return Known(super)
+    cls, obj = vm.known(entity.attrs["cls"], "class"), entity.attrs["obj"]
+    start = start_of(obj, cls)
+    assert start is not None
+    mro: tuple[type, ...] = start.__mro__
+    lookup.rest_on_bases(vm, start)
+    for base in mro[mro.index(cls) + 1 :]:
+        found = lookup.guarded_own(vm, base, name)
+        if found is not MISSING:
+            return seen_through(vm, obj, start, base, name, found)
+    fields: dict[str, Any] = {"__thisclass__": entity.attrs["cls"], "__self__": obj}
+    if name in fields:
+        return fields[name]
+    if name == "__self_class__":
+        return constant(vm, start)
+    if hasattr(super, name):
+        raise Break("unsupported attribute", name=name, type="super")
+    raise vm.error(AttributeError, f"'super' object has no attribute {name!r}")
+
+
+def seen_through(vm: Machine, obj: Value, start: type, base: type, name: str, found: Any) -> Value:
+    """What `base` says of the name, described as an attribute of `start` or of an instance of it."""
+    if obj.__class__ is Known and obj.obj is start:
+        return descriptors.describe_on_class(vm, start, base, name, found)
+    if name == "__new__" and type(found) is types.BuiltinFunctionType:
+        return Known(found)
+    return descriptors.describe(vm, obj, base, name, found, owner=start)
