@@ -42,7 +42,6 @@ from torchdynamo.errors import (
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.guards.program import complete, lower
-from torchdynamo.guards.views import view_guards
 from torchdynamo.hook import frames
 from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain
@@ -298,13 +297,6 @@ def writes(vm: Machine, gm: Any) -> list[list[Any]]:
     return [group for group in groups if group[0].node.name in written and len(group) > 1]
 
 
-def views_written(vm: Machine, gm: Any) -> list[Guard]:
-    """What is a view of what, where a write may make another tensor require a gradient."""
-    groups = [group for group in writes(vm, gm) if group[0].fake.requires_grad]
-    pairs = [[(each.source, vm.input_objects[each.node]) for each in group] for group in groups]
-    return [guard for first, *others in pairs for guard in view_guards([first], others)]
-
-
 def written_apart(vm: Machine, gm: Any) -> bool:
     """Whether what the graph writes to shares no memory with its other inputs, as backends take for granted."""
     return all(
@@ -322,8 +314,6 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
     made: list[Guard] = [Guard(Source("globals"), "GLOBAL_STATE", None, None)]
     if gm is not None and written_apart(vm, gm):
         made += [Guard(group[0].source, "NO_OVERLAP", tuple(each.source for each in group)) for group in writes(vm, gm)]
-    if gm is not None:
-        made += views_written(vm, gm)
     for entity in captured.changed:
         same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
         if len(same) > 1 and entity.source is not None:
