@@ -141,8 +141,9 @@ def skip_reason(code: CodeType, roots: Roots) -> str | None:
 def give_up(code: CodeType, error: Exception) -> None:
     """A fault of ours or of a backend: leave the function to Python from now on, and say so once."""
     _native.skip_code(code, "internal error")
-    place = f"{code.co_filename}:{code.co_firstlineno}"
-    text = f"torchdynamo could not compile {code.co_name} ({place}): {type(error).__name__}: {error}; it runs eagerly"
+    users = resume.origin(code)
+    what = f"{users.code.co_name} ({users.code.co_filename}:{users.line})"
+    text = f"torchdynamo could not compile {what}: {type(error).__name__}: {error}; it runs eagerly"
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(error))}"
     warnings.warn(text, FallbackWarning, stacklevel=3)
@@ -233,11 +234,12 @@ def tell(code: CodeType, compiler: Compiler, gm: Any, why: Why | None, guards: l
     """Report the frame to whoever collects events."""
     if explain.watched():
         place = why.position if why else None
+        users = resume.origin(code)
         explain.emit(
             explain.CompileEvent(
-                function=code.co_name,
-                filename=place.filename if place else code.co_filename,
-                line=(place.line if place else None) or code.co_firstlineno,
+                function=users.code.co_name,
+                filename=place.filename if place else users.code.co_filename,
+                line=(place.line if place else None) or users.line,
                 graph=gm,
                 ops=sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0,
                 reason=why.reason if why else None,

@@ -24,16 +24,19 @@ class Origin(NamedTuple):
 
     code: CodeType
     prologue: int
+    line: int  # where the user's code goes on; its first line if it is no continuation
 
 
-_origins: PerCode[tuple[ref[CodeType], int]] = PerCode()  # weak: the user's code owns its continuations
+_origins: PerCode[tuple[ref[CodeType], int, int]] = PerCode()  # weak: the user's code owns its continuations
 
 
 def origin(code: CodeType) -> Origin:
     """The user's code behind a continuation; any other code is its own."""
     known = _origins.get(code)
     source = None if known is None else known[0]()
-    return Origin(code, 0) if known is None or source is None else Origin(source, known[1])
+    if known is None or source is None:
+        return Origin(code, 0, code.co_firstlineno)
+    return Origin(source, *known[1:])
 
 
 def is_continuation(code: CodeType) -> bool:
@@ -51,7 +54,7 @@ def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tupl
 
     Made once for each place and shape, and remembered as long as the user's code lives.
     """
-    source, shift = origin(code)
+    source, shift, _ = origin(code)
     if index < shift:  # inside the part that puts the stack back: nothing of the program has run yet
         raise Restart(-1)
     index -= shift
@@ -99,7 +102,8 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
         cellvars=(),
         freevars=free_names(code),
     )
-    _origins.set(made, (ref(code), len(prologue)))
+    position = decoded.instructions[index].position
+    _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno))
     return made
 
 
