@@ -320,7 +320,7 @@ def functional_vmap(m, x):
     return torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(params, x)
 
 
-@case(X, breaks="unknown call")
+@case(X)
 def vjp(x):
     out, pull = torch.func.vjp(lambda y: y.sin() * 2, x)
     return out, pull(torch.ones_like(out))

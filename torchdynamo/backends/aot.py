@@ -14,6 +14,7 @@ import torch.fx
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.preserve import leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
+from torchdynamo.graph.mutation import makes_leaves
 
 Compiler: TypeAlias = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any] | None]
 Decompositions: TypeAlias = Mapping[Any, Callable[..., Any]]
@@ -30,11 +31,13 @@ def aot_autograd(
     `bw_compiler` is `fw_compiler` unless given. `partition_fn` splits the joint graph: AOTAutograd's default saves
     what the backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that say
     them in simpler ones; a function that returns the map is called when it is first needed. A compiler that returns
-    None has its graph run as it is.
+    None has its graph run as it is. Declines graphs that make leaves.
     """
 
     @leaves_inputs_alone
-    def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
+        if makes_leaves(gm):
+            return None
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._functorch.partitioners import default_partition
 

@@ -37,12 +37,12 @@ class Capture(NamedTuple):
 
     @property
     def guards(self) -> list[Guard]:
-        apart = [
-            Guard(sources[0], "DISTINCT", tuple(sources))
-            for sources in map(list, self.machine.told_apart.values())
-            if len(sources) > 1
-        ]
-        return [*self.machine.guards.values(), *apart]
+        vm = self.machine
+        groups = [list(sources) for sources in vm.told_apart.values()]
+        if vm.inputs_apart:
+            groups.append([tensor.source for tensor in vm.inputs if tensor.source is not None])
+        apart = [Guard(sources[0], "DISTINCT", tuple(sources)) for sources in groups if len(sources) > 1]
+        return [*vm.guards.values(), *apart]
 
     @property
     def changed(self) -> list[Entity]:

@@ -82,6 +82,8 @@ class Machine(Trace):
         self.class_attrs: dict[tuple[type, str], Any] = {}
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, Graphed] = {}
+        self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors
+        self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
         self.path: list[int] = []
@@ -402,6 +404,16 @@ class Machine(Trace):
 
     # -- implemented by type models -------------------------------------------------------------------------------
     def tensor_getattr(self, obj: Any, name: str) -> Value:
+    # -- tensors as objects ---------------------------------------------------------------------------------------
+    def stored_on(self, tensor: Graphed) -> dict[str, Value]:
+        """The attributes the frame stored on a tensor; ABSENT where it deleted one."""
+        known = self.tensor_attrs.get(id(tensor.fake))
+        return {} if known is None else known[1]
+
+    def note_change(self, tensor: Graphed) -> None:
+        """More than the tensor's numbers is changed."""
+        self.inputs_apart |= tensor.node in self.input_objects
+
         return model.MODELS[torch.Tensor, "__getattr__"](self, obj, name)
 
     def tensor_setattr(self, obj: Any, name: str, value: Value) -> None:

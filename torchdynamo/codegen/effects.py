@@ -9,7 +9,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import local
-from torchdynamo.capture.value import ABSENT, Known, Value
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Value
 from torchdynamo.codegen.emit import Emitter
 
 
@@ -24,6 +24,9 @@ def replay(emit: Emitter, capture: Capture) -> None:
             row(emit, entity)
         for name, value in entity.attrs.items():
             write_attribute(emit, entity, name, value)
+    for tensor, attrs in vm.tensor_attrs.values():
+        for name, value in attrs.items():
+            store_on_tensor(emit, tensor, name, value)
     for (space_id, name), value in vm.globals_written.items():
         space = vm.written_spaces[space_id]
         emit.value(value)
@@ -63,6 +66,17 @@ def write_attribute(emit: Emitter, entity: Entity, name: str, value: Value) -> N
         emit.value(value)
         emit.op("CALL", (3, ()))
         emit.op("POP")
+
+
+def store_on_tensor(emit: Emitter, tensor: Graphed, name: str, value: Value) -> None:
+    """What the frame stored on a tensor, or took off one that had it at entry."""
+    if value is not ABSENT:
+        emit.value(value)
+        emit.value(tensor)
+        emit.op("STORE_ATTR", name)
+    elif name in getattr(emit.capture.machine.input_objects.get(tensor.node), "__dict__", ()):
+        emit.value(tensor)
+        emit.op("DELETE_ATTR", name)
 
 
 def root_cells(emit: Emitter, capture: Capture) -> None:

@@ -120,6 +120,8 @@ class GraphBuilder:
                     result = target(*fake_args, **fake_kwargs)  # type: ignore[operator]
         except Exception as raised:
             raise classify(target, raised) from raised
+        if target is setattr:  # `.data =` puts other memory in the place of this
+            self.record.write(fake_args[:1])
         finally:
             trying.now = False
         self._check(target, result)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch.fx
 
-from torchdynamo.graph.torch_compat import MODE_CHANGES
+from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, is_layered
 
 _KEY = "torchdynamo_effects"
 
@@ -42,3 +42,14 @@ def mutated_inputs(gm: torch.fx.GraphModule) -> set[str]:
 def changes_modes(gm: torch.fx.GraphModule) -> bool:
     """Whether the graph switches grad mode, autocast or inference mode as it runs."""
     return any(node.op == "call_function" and node.target in MODE_CHANGES for node in gm.graph.nodes)
+
+
+def makes_leaves(gm: torch.fx.GraphModule) -> bool:
+    """Whether the graph makes leaves or asks for gradients itself, which a trace of operators does not say.
+
+    Inside a layer of torch.func it may: there the gradients are operators like any other.
+    """
+    return any(
+        node.target in LEAF_MAKERS and not is_layered((node.meta.get("example_value"), node.args))
+        for node in gm.graph.nodes
+    )

@@ -5,7 +5,8 @@ Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -115,6 +116,19 @@ _NO_MEMORY = (
     "Cannot copy out of meta tensor",
     "data pointer of Tensor",
     "fake tensor",
+# Operations on the leaves of autograd's history, and what asks for gradients.
+LEAF_MAKERS = frozenset({"requires_grad_", "detach_", setattr, torch.nn.Parameter, inspect.unwrap(torch.autograd.grad)})
+
+
+def is_layered(value: Any) -> bool:
+    """Whether stand-ins wrapped for a layer of torch.func are among these (nodes count as their examples)."""
+    if isinstance(value, torch.fx.Node):
+        return is_layered(value.meta.get("example_value"))
+    if isinstance(value, (tuple, list)):
+        return any(map(is_layered, value))
+    return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
     "FakeTensor",
     "meta tensor",
     "Meta backend",

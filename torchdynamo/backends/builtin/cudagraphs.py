@@ -14,7 +14,7 @@ import torch.fx
 
 from torchdynamo.backends.preserve import leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
-from torchdynamo.graph.mutation import changes_modes, effects_of
+from torchdynamo.graph.mutation import changes_modes, effects_of, makes_leaves
 
 _WARM_UPS = 2  # runs before recording, on a side stream: libraries allocate workspaces on their first use
 
@@ -35,7 +35,7 @@ def _repeatable(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     if len({value.device for value in inputs}) != 1 or any(torch._debug_has_internal_overlap(t) for t in inputs):
         return False
     effects = effects_of(gm)
-    if effects.mutated or effects.random or changes_modes(gm):
+    if effects.mutated or effects.random or changes_modes(gm) or makes_leaves(gm):
         return False
     if torch.is_grad_enabled() and any(value.requires_grad for value in inputs):
         return False

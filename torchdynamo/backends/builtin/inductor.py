@@ -10,6 +10,7 @@ import torch.fx
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.preserve import leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
+from torchdynamo.graph.mutation import makes_leaves
 
 
 @register_backend
@@ -20,11 +21,13 @@ def inductor(
     *,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Callable[..., Any]:
-    """Compile with Inductor. `mode` and `options` as torch.compile takes them."""
+) -> Callable[..., Any] | None:
+    """Compile with Inductor. `mode` and `options` as torch.compile takes them. Declines graphs that make leaves."""
     from torch._inductor.compile_fx import compile_fx
 
     patches = settings(mode, options)
+    if makes_leaves(gm):
+        return None
     with handoff(gm, example_inputs) as ready:
         compiled: Any = compile_fx(ready.module, ready.inputs, config_patches=patches or None)
     return ready.as_captured(compiled)

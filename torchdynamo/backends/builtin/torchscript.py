@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.registry import register_backend
-from torchdynamo.graph.mutation import changes_modes
+from torchdynamo.graph.mutation import changes_modes, makes_leaves
 
 
 @register_backend
@@ -30,7 +30,7 @@ def ofi(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[...
 def _trace(gm: torch.fx.GraphModule, inputs: Sequence[Any], then: Callable[[Any], Any]) -> Callable[..., Any] | None:
     if not all(isinstance(value, torch.Tensor) for value in inputs) or not inputs:
         return None
-    if changes_modes(gm):  # a trace is only what happens to tensors
+    if changes_modes(gm) or makes_leaves(gm):  # a trace is only what happens to tensors
         return None
     training = gm.training
     with warnings.catch_warnings():

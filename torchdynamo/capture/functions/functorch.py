@@ -7,7 +7,6 @@ the numbers of the layers are constants.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -138,13 +137,3 @@ def hooks_disabled(vm: Machine) -> Value:
 def switch_hooks(vm: Machine, *message: Value) -> Value:
     """Only so that nobody puts such hooks in place inside; capture would stop at that anyway."""
     return NONE
-
-
-GRAD = inspect.unwrap(torch.autograd.grad)
-
-
-@function(GRAD)
-def autograd_grad(vm: Machine, *args: Value, **kwargs: Value) -> Value:
-    """Inside a layer of `torch.func.grad` all of the history is the graph's own."""
-    in_a_layer("torch.autograd.grad")
-    return vm.emit("call_function", GRAD, list(args), dict(kwargs))

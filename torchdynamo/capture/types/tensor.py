@@ -11,7 +11,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source, instance_attr
-from torchdynamo.capture.value import TRUE, Graphed, Known, Value
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
 
 if TYPE_CHECKING:
@@ -68,19 +68,18 @@ OUTSIDE = [
     "map_",
     "map2_",
     "is_pinned",
+    "is_set_to",
+    "_is_view",
     "__repr__",
     "__str__",
     "__format__",
     "__deepcopy__",
     "__reduce_ex__",
-    "detach_",
-    "requires_grad_",
     "is_shared",
     "__dlpack__",
     "record_stream",
 ]
 STATE = {
-    "grad_fn",
     "_version",
     "_base",
     "_backward_hooks",
@@ -105,12 +104,18 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
             if name in real.__dict__:
                 return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
             vm.guard(Source("dict", obj.source), "NO_KEY", name)
+    written = vm.stored_on(obj).get(name)
+    if written is not None and written is not ABSENT:
+        return written
+    row = model.MODELS.get((BASE, "." + name))
+    if row is not None:
+        return row(vm, obj)
         raise vm.error(AttributeError, f"{obj.pytype.__name__!r} object has no attribute {name!r}")
     if name == "__class__":
         return Known(obj.pytype)
     if name == "grad":
         real = vm.input_objects.get(obj.node)
-        if real is not None and obj.source is not None:
+        if real is not None and obj.source is not None and written is None:
             return wrap(vm, real.grad, Source("attr", obj.source, "grad"))
     if name in STATE or name == "__dict__":
         raise Break("unsupported attribute", name=name, type="Tensor")
@@ -123,8 +128,18 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
 
 
 @models(torch.Tensor, "__setattr__")
-def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> Value:
-    raise Break("unsupported attribute write", name=name, type="Tensor")
+def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
+    """What the user stores on a tensor is stored when the graph has run; ABSENT deletes."""
+    row = model.MODELS.get((BASE, "=" + name))
+    if row is not None and value is not ABSENT:
+        row(vm, obj, value)
+        return
+    if lookup.class_lookup(obj.pytype, name) is not MISSING:
+        raise Break("unsupported attribute write", name=name, type="Tensor")
+    if value is ABSENT:
+        vm.getattr(obj, name)  # which may raise
+    vm.tensor_attrs[id(obj.fake)] = obj, {**vm.stored_on(obj), name: value}
+    vm.note_change(obj)
 
 
 def metadata(name: str) -> model.Model:
@@ -168,13 +183,3 @@ def tensor_iter(vm: Machine, self: Value) -> Value:
 @models(BASE, "__hash__")
 def tensor_hash(vm: Machine, self: Value) -> Value:
     raise Break("unsupported method", name="__hash__", type="Tensor")
-
-
-@models(BASE, "requires_grad_")
-def requires_grad(vm: Machine, self: Value, wanted: Value = TRUE) -> Value:
-    """Only what changes nothing: a graph cannot make a leaf."""
-    if self.__class__ is Graphed and torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
-        return vm.emit("call_method", "requires_grad_", [self, wanted], {})
-    if self.__class__ is not Graphed or self.fake.requires_grad is not vm.concretely(wanted):
-        raise Break("unsupported method", name="requires_grad_", type="Tensor")
-    return self

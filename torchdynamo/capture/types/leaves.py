@@ -1,0 +1,102 @@
+"""What a program does to autograd's leaves: makes parameters, asks for gradients, changes a tensor's memory under it.
+
+Each is a node, and happens when the graph runs. A backend that replays traces of operators cannot say such things, so
+the graph says of itself that it does them (`graph.mutation.makes_leaves`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import torch
+import torch.autograd
+
+from torchdynamo.capture.model import function, models
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import NONE, TRUE, Graphed, Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+BASE = torch._C.TensorBase
+
+
+@models(BASE, "requires_grad_")
+def requires_grad(vm: Machine, self: Value, wanted: Value = TRUE) -> Value:
+    """What changes nothing needs no node."""
+    if self.__class__ is not Graphed:
+        raise Break("unsupported method", name="requires_grad_", type=self.pytype.__name__)
+    if not torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
+        if self.fake.requires_grad is vm.concretely(wanted):
+            return self
+        is_leaf(vm, self)
+        vm.note_change(self)
+    return vm.emit("call_method", "requires_grad_", [self, wanted], {})
+
+
+@models(BASE, "detach_")
+def detach(vm: Machine, self: Value) -> Value:
+    """A result of operators forgets them, and becomes a leaf."""
+    if self.__class__ is not Graphed:
+        raise Break("unsupported method", name="detach_", type=self.pytype.__name__)
+    is_leaf(vm, self)
+    vm.note_change(self)
+    return vm.emit("call_method", "detach_", [self], {})
+
+
+@models(BASE, ".is_leaf")
+def is_leaf(vm: Machine, self: Graphed) -> Value:
+    """Sizes and the like are compared for every input; this is only for those that are asked."""
+    real = vm.input_objects.get(self.node)
+    if real is not None and self.source is not None:
+        vm.guard(Source("attr", self.source, "is_leaf"), "EQUALS_MATCH", real.is_leaf)
+    return Known(self.fake.is_leaf)
+
+
+@models(BASE, ".grad_fn")
+def grad_fn(vm: Machine, self: Graphed) -> Value:
+    """A leaf has none; that of a result is a node of autograd's history, which a stand-in's is not."""
+    if not vm.known(is_leaf(vm, self), "is_leaf"):
+        raise Break("unsupported attribute", name="grad_fn", type="Tensor")
+    return NONE
+
+
+@function(BASE.__dict__["_make_subclass"].__func__)
+def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = TRUE) -> Value:
+    """`nn.Parameter(tensor)`, where its Python ends."""
+    made = vm.known(cls, "class")
+    if made is not torch.nn.Parameter or data.__class__ is not Graphed:
+        raise Break("unsupported type", type=made.__name__)
+    return vm.emit("call_function", torch.nn.Parameter, [data, wanted], {})
+
+
+@models(BASE, "=data")
+def set_data(vm: Machine, self: Graphed, value: Value) -> None:
+    """`tensor.data = other`: the same tensor with another's memory and metadata."""
+    if value.__class__ is not Graphed:
+        raise vm.error(TypeError, f"Variable data has to be a tensor, but got {value.pytype.__name__}")
+    vm.note_change(self)
+    vm.emit("call_function", setattr, [self, Known("data"), value], {})
+
+
+@models(BASE, "=requires_grad")
+def set_requires_grad(vm: Machine, self: Graphed, value: Value) -> None:
+    """`tensor.requires_grad = flag`, which a result of operators does not take."""
+    if not vm.known(is_leaf(vm, self), "is_leaf"):
+        raise Break("unsupported attribute write", name="requires_grad", type="Tensor")
+    requires_grad(vm, self, value)
+
+
+GRAD = inspect.unwrap(torch.autograd.grad)
+
+
+@function(GRAD)
+def autograd_grad(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    """Gradients, where all of the history is the graph's own: inside a layer of `torch.func.grad`, or from leaves."""
+    if not torch._C._are_functorch_transforms_active():
+        for tensor in vm.inputs:
+            if tensor.fake.requires_grad and not vm.known(is_leaf(vm, tensor), "is_leaf"):
+                raise Break("unknown call", name="torch.autograd.grad")
+    return vm.emit("call_function", GRAD, list(args), dict(kwargs))
