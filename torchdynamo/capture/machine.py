@@ -402,8 +402,6 @@ class Machine(Trace):
             undo()
         self.restore.clear()
 
-    # -- implemented by type models -------------------------------------------------------------------------------
-    def tensor_getattr(self, obj: Any, name: str) -> Value:
     # -- tensors as objects ---------------------------------------------------------------------------------------
     def stored_on(self, tensor: Graphed) -> dict[str, Value]:
         """The attributes the frame stored on a tensor; ABSENT where it deleted one."""
@@ -414,6 +412,8 @@ class Machine(Trace):
         """More than the tensor's numbers is changed."""
         self.inputs_apart |= tensor.node in self.input_objects
 
+    # -- implemented by type models -------------------------------------------------------------------------------
+    def tensor_getattr(self, obj: Any, name: str) -> Value:
         return model.MODELS[torch.Tensor, "__getattr__"](self, obj, name)
 
     def tensor_setattr(self, obj: Any, name: str, value: Value) -> None:

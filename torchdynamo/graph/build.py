@@ -111,6 +111,8 @@ class GraphBuilder:
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
         fake_args, fake_kwargs = examples(args), examples(kwargs)
+        if target is setattr:  # `.data =` puts other memory in the place of this
+            self.record.write(fake_args[:1])
         trying.now = True
         try:
             with self.fake_mode:
@@ -120,8 +122,6 @@ class GraphBuilder:
                     result = target(*fake_args, **fake_kwargs)  # type: ignore[operator]
         except Exception as raised:
             raise classify(target, raised) from raised
-        if target is setattr:  # `.data =` puts other memory in the place of this
-            self.record.write(fake_args[:1])
         finally:
             trying.now = False
         self._check(target, result)

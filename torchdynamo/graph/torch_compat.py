@@ -109,13 +109,6 @@ MODE_CHANGES = frozenset(
     | {torch.autograd.grad_mode._enter_inference_mode, torch.autograd.grad_mode._exit_inference_mode}
 )
 
-# Parts of messages that only a tensor without memory gives: eager would not have raised these.
-_NO_MEMORY = (
-    "doesn't have storage",
-    "data is not allocated yet",
-    "Cannot copy out of meta tensor",
-    "data pointer of Tensor",
-    "fake tensor",
 # Operations on the leaves of autograd's history, and what asks for gradients.
 LEAF_MAKERS = frozenset({"requires_grad_", "detach_", setattr, torch.nn.Parameter, inspect.unwrap(torch.autograd.grad)})
 
@@ -129,6 +122,13 @@ def is_layered(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
+# Parts of messages that only a tensor without memory gives: eager would not have raised these.
+_NO_MEMORY = (
+    "doesn't have storage",
+    "data is not allocated yet",
+    "Cannot copy out of meta tensor",
+    "data pointer of Tensor",
+    "fake tensor",
     "FakeTensor",
     "meta tensor",
     "Meta backend",

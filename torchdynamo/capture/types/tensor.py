@@ -98,24 +98,24 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     found = lookup.class_lookup(obj.pytype, name)
     if type(found) in lookup.PLAIN_METHODS:
         return vm.bound_method(obj, Known(found), name)
-    if found is MISSING:
-        real = vm.input_objects.get(obj.node)
-        if real is not None and obj.source is not None:
-            if name in real.__dict__:
-                return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
-            vm.guard(Source("dict", obj.source), "NO_KEY", name)
     written = vm.stored_on(obj).get(name)
     if written is not None and written is not ABSENT:
         return written
     row = model.MODELS.get((BASE, "." + name))
     if row is not None:
         return row(vm, obj)
+    if found is MISSING:
+        real = vm.input_objects.get(obj.node)
+        if real is not None and obj.source is not None and written is None:
+            if name in real.__dict__:
+                return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
+            vm.guard(Source("dict", obj.source), "NO_KEY", name)
         raise vm.error(AttributeError, f"{obj.pytype.__name__!r} object has no attribute {name!r}")
     if name == "__class__":
         return Known(obj.pytype)
     if name == "grad":
         real = vm.input_objects.get(obj.node)
-        if real is not None and obj.source is not None and written is None:
+        if real is not None and obj.source is not None:
             return wrap(vm, real.grad, Source("attr", obj.source, "grad"))
     if name in STATE or name == "__dict__":
         raise Break("unsupported attribute", name=name, type="Tensor")
