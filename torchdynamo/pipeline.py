@@ -26,7 +26,6 @@ from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
-from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.worth import worth_capturing
@@ -41,6 +40,7 @@ from torchdynamo.errors import (
 )
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
+from torchdynamo.guards.aliases import alias_guards, written_apart
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.hook import frames
 from torchdynamo.reasons import message, unsupported_text
@@ -219,7 +219,8 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         return None
     graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler)
     new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
-    guards = complete([*captured.guards, *alias_guards(captured, gm)], roots)
+    state = Guard(Source("globals"), "GLOBAL_STATE")
+    guards = complete([*captured.guards, state, *alias_guards(captured, gm)], roots)
     program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
@@ -292,32 +293,5 @@ def is_plain_local(source: Source | None, code: CodeType) -> bool:
     return source is not None and source.how == "local" and source.arg not in code.co_cellvars
 
 
-def writes(vm: Machine, gm: Any) -> list[list[Any]]:
-    """Each input that the graph writes to, followed by its other inputs."""
-    inputs, written = [value for value in vm.inputs if value.source is not None], mutated_inputs(gm)
-    groups = [[value, *(other for other in inputs if other is not value)] for value in inputs]
-    return [group for group in groups if group[0].node.name in written and len(group) > 1]
-
-
-def written_apart(vm: Machine, gm: Any) -> bool:
-    """Whether what the graph writes to shares no memory with its other inputs, as backends take for granted."""
-    return all(
-        _native.tensors_apart(tuple(vm.input_objects[value.node] for value in group)) for group in writes(vm, gm)
-    )
-
-
 def left_as_it_is(gm: Any, example_inputs: Any) -> None:
     """The backend for inputs that share memory: run operator by operator, the graph is right for any."""
-
-
-def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
-    """Writes make it matter what is the same: objects the frame changed, and tensors the graph writes to."""
-    vm = captured.machine
-    made: list[Guard] = [Guard(Source("globals"), "GLOBAL_STATE", None, None)]
-    if gm is not None and written_apart(vm, gm):
-        made += [Guard(group[0].source, "NO_OVERLAP", tuple(each.source for each in group)) for group in writes(vm, gm)]
-    for entity in captured.changed:
-        same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
-        if len(same) > 1 and entity.source is not None:
-            made.append(Guard(entity.source, "DISTINCT", tuple(same), None))
-    return made

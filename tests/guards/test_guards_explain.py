@@ -89,7 +89,7 @@ A, B = Source("key", X, "a"), local("y")
         (Guard(X, "TENSOR_MATCH"), torch.ones(1), 1, "x: a Tensor -> a int"),
         (Guard(X, "TENSOR_MATCH"), torch.ones(1), torch.ones(1, device="meta"), "x.device: cpu -> meta"),
         (Guard(X, "TENSOR_MATCH"), torch.ones(2, 2), torch.ones(2, 2).t(), r"x.stride\(\): \(2, 1\) -> \(1, 2\)"),
-        (Guard(X, "NO_OVERLAP", (X, B)), torch.ones(1), torch.ones(1), "x: .*"),
+        (Guard(X, "NO_OVERLAP", ((X,), (B,))), torch.ones(1), torch.ones(1), "x: .*"),
     ],
 )
 def test_each_kind(guard: Guard, before: Any, after: Any, said: str) -> None:

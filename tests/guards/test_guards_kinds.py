@@ -164,7 +164,7 @@ ARGUMENTS: dict[str, list[Any]] = {
                    ("__len__", ABSENT), ("__init__", object.__init__), ("RED", RED)],
     "SAME_OBJECT": [X, local("y"), Source("type", X)],
     "DISTINCT": [(X, local("y")), (X, X), (local("y"), Source("type", X))],
-    "NO_OVERLAP": [(X, local("y")), (X,), (X, X)],
+    "NO_OVERLAP": [((X,), (local("y"),)), ((X, local("y")), ()), ((X,), ()), ((X,), (X,)), ((), (X, X))],
 }  # fmt: skip
 
 

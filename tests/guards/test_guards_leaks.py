@@ -46,7 +46,7 @@ def guarded(model: Model, x: torch.Tensor) -> Guarded:
         Guard(weight, "TENSOR_MATCH"),
         Guard(bias, "TENSOR_MATCH"),
         Guard(weight, "DISTINCT", (weight, bias)),
-        Guard(weight, "NO_OVERLAP", (weight, bias)),
+        Guard(weight, "NO_OVERLAP", ((weight,), (bias,))),
         Guard(Source("attr", weight, "grad"), "EQUALS_MATCH", None),
         Guard(act, "TYPE_MATCH", type(model.act)),
         Guard(Source("attr", act, "__self__"), "SAME_OBJECT", self),

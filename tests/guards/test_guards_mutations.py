@@ -313,7 +313,7 @@ def test_many_are_distinct() -> None:
 
 def test_shared_memory() -> None:
     whole = torch.ones(10)
-    guard = Guard(X, "NO_OVERLAP", (X, local("y")))
+    guard = Guard(X, "NO_OVERLAP", ((X,), (local("y"),)))
     asked = Guarded([guard], x=whole[:5], y=whole[5:])
     assert asked.holds()
     for x, y, apart in [

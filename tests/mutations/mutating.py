@@ -89,11 +89,11 @@ def entries(fn: Any) -> int:
     return len(cache_entries(getattr(fn, "forward", fn)))
 
 
-def follow(row: Row) -> None:
+def follow(row: Row, backend: str = "eager") -> None:
     """A compile, a hit, the change, eager's result with one compile at most, and a hit."""
     torchdynamo.reset()
     case = row()
-    compiled = torchdynamo.compile(case.fn, backend="eager")
+    compiled = torchdynamo.compile(case.fn, backend=backend)
     with ExitStack() as stack, collecting() as events:
         before = outcome(case.fn, case.args())
         assert outcome(compiled, case.args()) == before

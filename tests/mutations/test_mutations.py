@@ -8,6 +8,7 @@ import mutations_python  # noqa: F401
 import mutations_torch  # noqa: F401
 import pytest
 from mutating import ROWS, Row, follow
+from mutations_views import VIEWS
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
@@ -15,6 +16,13 @@ def test_change_is_seen(row: Row) -> None:
     follow(row)
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("row", VIEWS, ids=lambda row: row.__name__)
+def test_change_of_views_is_seen(row: Row, backend: str) -> None:
+    follow(row, backend)
+
+
 def test_the_table_is_full() -> None:
-    assert len(ROWS) >= 60
-    assert len({row.__name__ for row in ROWS}) == len(ROWS)
+    rows = [*ROWS, *VIEWS]
+    assert len(rows) >= 200
+    assert len({row.__name__ for row in rows}) == len(rows)

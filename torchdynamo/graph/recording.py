@@ -52,18 +52,37 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
+# Operators that write to their running statistics when they train, which their schemas do not say.
+WRITE_STATISTICS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats"),
+        *("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"),
+    )
+)
+STATISTICS = ("running_mean", "running_var")
+
+
 class _Effect:
     """What one ATen operator does besides computing."""
 
-    __slots__ = ("random", "written")
+    __slots__ = ("random", "training", "written")
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         self.random = torch.Tag.nondeterministic_seeded in op.tags
+        arguments = op._schema.arguments
+        hidden = STATISTICS if op._schema.name in WRITE_STATISTICS else ()
         self.written = [
             (index, argument.name)
-            for index, argument in enumerate(op._schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
+            for index, argument in enumerate(arguments)
+            if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in hidden
         ]
+        at = [index for index, argument in enumerate(arguments) if hidden and argument.name == "training"]
+        self.training = at[0] if at else -1  # the argument without which nothing is written
+
+    def writes(self, args: Sequence[Any]) -> bool:
+        """Whether a call with these arguments writes."""
+        return not 0 <= self.training < len(args) or bool(args[self.training])
 
 
 @cache
@@ -88,9 +107,10 @@ def _mode_class() -> type[FakeTensorMode]:
             effect = _effect(func)
             if effect is not None:
                 self.record.random |= effect.random
-                self.record.write(
-                    args[index] if index < len(args) else kwargs.get(name) for index, name in effect.written
-                )
+                if effect.writes(args):
+                    self.record.write(
+                        args[index] if index < len(args) else kwargs.get(name) for index, name in effect.written
+                    )
             return super().__torch_dispatch__(func, types, args, kwargs)
 
     return RecordingMode

@@ -39,6 +39,7 @@ METADATA = [
     "is_same_size",
     "has_names",
     "__len__",
+PLACE = ["storage_offset"]
     "dim_order",
 ]
 VALUES = [
@@ -65,6 +66,7 @@ OUTSIDE = [
     "set_",
     "share_memory_",
     "apply_",
+    "_use_count",
     "map_",
     "map2_",
     "is_pinned",
@@ -77,6 +79,12 @@ OUTSIDE = [
     "__reduce_ex__",
     "is_shared",
     "__dlpack__",
+# Attributes that follow from what a tensor's own guard compares: others are guarded when they are read.
+FOLLOWING = {
+    *("dtype", "device", "layout", "requires_grad", "shape", "ndim", "itemsize", "nbytes", "is_nested", "is_quantized"),
+    *("is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_sparse"),
+    *("is_sparse_csr", "is_vulkan", "is_xla", "is_xpu"),
+}
     "record_stream",
 ]
 STATE = {
@@ -123,7 +131,11 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     if isinstance(value, torch.Tensor):
         return vm.emit("call_function", getattr, [obj, Known(name)], {})
     if type(value) in CONSTANTS:
-        return Known(value)
+        if name in FOLLOWING or obj.source is None:
+            return Known(value)
+        if getattr(vm.input_objects[obj.node], name) == value:
+            vm.guard(Source("attr", obj.source, name), "EQUALS_MATCH", value)
+            return Known(value)
     raise Break("unsupported attribute", name=name, type="Tensor")
 
 
@@ -160,6 +172,20 @@ def values(name: str) -> model.Model:
     def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
         raise Break("data-dependent value", name=name.strip("_"))
 
+def place(name: str) -> model.Model:
+    """What tells where a tensor lies. No guard compares it, so it is asked of every input: this may be a view of one."""
+    read = metadata(name)
+
+    def row(vm: Machine, self: Value) -> Value:
+        for value in vm.inputs:
+            if value.source is not None:
+                fact = getattr(vm.input_objects[value.node], name)()
+                vm.guard(Source("method", value.source, name), "EQUALS_MATCH", fact)
+        return read(vm, self)
+
+    return row
+
+
     return row
 
 
@@ -170,7 +196,7 @@ def outside(name: str) -> model.Model:
     return row
 
 
-for _names, _make in ((METADATA, metadata), (VALUES, values), (OUTSIDE, outside)):
+for _names, _make in ((METADATA, metadata), (PLACE, place), (VALUES, values), (OUTSIDE, outside)):
     for _name in _names:
         models(BASE, _name)(_make(_name))
 

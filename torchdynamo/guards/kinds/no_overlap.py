@@ -1,29 +1,32 @@
-"""The first tensor, which a graph writes to, shares no memory with the others."""
+"""The tensors a graph writes to share no memory with each other, nor with the others it is given."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Roots, Source
-from torchdynamo.guards.kind import Change, Kind, read
+from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.guards.kind import Change, Kind, NodeOf, read
 
 
-def holds(value: Any, arg: tuple[Source, ...], roots: Roots) -> bool:
-    return _native.tensors_apart(tuple(read(source, roots) for source in arg))
+def holds(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots: Roots) -> bool:
+    written, others = (tuple(read(source, roots) for source in group) for group in arg)
+    return _native.tensors_apart(written, others)
 
 
-def why(value: Any, arg: tuple[Source, ...], roots: Roots) -> Change:
-    """Names the first that is in the way."""
-    for other in arg[1:]:
-        if not holds(value, (arg[0], other), roots):
-            return Change("", f"memory apart from {other}", "shared")
+def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots: Roots) -> Change:
+    """Names the first two that are in each other's way."""
+    written, others = arg
+    for index, source in enumerate(written):
+        for other in (*written[:index], *others):
+            if not holds(value, ((source,), (other,)), roots):
+                return Change("", f"{source} apart from {other} in memory", "shared")
     return Change("", "memory of its own", "shared")
 
 
-KIND = Kind(
-    "NO_OVERLAP",
-    holds=holds,
-    lower=lambda guard, node_of: (node_of(guard.source), "apart", tuple(map(node_of, guard.arg))),
-    why=why,
-)
+def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
+    written, others = guard.arg
+    return node_of(guard.source), "apart", (tuple(map(node_of, written)), tuple(map(node_of, others)))
+
+
+KIND = Kind("NO_OVERLAP", holds=holds, lower=lower, why=why)

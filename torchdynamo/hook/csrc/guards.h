@@ -22,6 +22,7 @@ typedef enum {
     STEP_CONTENTS,
     STEP_TYPE,
     STEP_CALL,
+    STEP_METHOD,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
     STEP_BIND_CLASS,
@@ -78,7 +79,7 @@ typedef struct {
         TdItems *items;
         TdTensorMeta *tensor;
         TdState *state;
-        int *nodes; /* `number` of them */
+        int *nodes; /* `number` of them; for CHECK_APART marks, see td_tensors_apart */
         struct TdBind *bind;
     } u;
 } TdStep;
@@ -141,6 +142,7 @@ int td_attr_unbound(PyObject *obj, PyObject *name);
 /* A C attribute (slot, member, getset) of the object: borrowed, or a new reference also put in *temp; or NULL. */
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);
+PyObject *td_method(PyObject *tensor, PyObject *name, PyObject **temp); /* what a method of a tensor, written in C, says */
 
 extern PyTypeObject *td_deque_type;
 extern PyObject *td_range_parts[3]; /* start, stop, step */

@@ -1,7 +1,8 @@
 /* From lists of nodes and checks to steps: names become slots, dicts and classes become witnesses. */
 #include "guards_build.h"
 
-static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call"};
+static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call",
+                                      "method"};
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
@@ -28,7 +29,7 @@ static int add_fetch(TdBuilder *b, int node, const char *how, PyObject *arg)
         step->number = PyLong_AsSsize_t(arg);
         return step->number == -1 && PyErr_Occurred() ? -1 : 0;
     }
-    if (op == STEP_ATTR) {
+    if (op == STEP_ATTR || op == STEP_METHOD) {
         if (!PyUnicode_CheckExact(arg))
             return td_fault("not a name", arg);
         Py_INCREF(arg);

@@ -87,6 +87,20 @@ static int fill_nodes(TdBuilder *b, TdStep *step, PyObject *payload)
     return 0;
 }
 
+/* (nodes of tensors that are written to, nodes of others) */
+static int fill_marks(TdBuilder *b, TdStep *step, PyObject *payload)
+{
+    PyObject *written, *read, *all = NULL;
+    if (!TD_PARSE(payload, "O!O!", &PyTuple_Type, &written, &PyTuple_Type, &read)
+        || (all = PySequence_Concat(written, read)) == NULL)
+        return -1;
+    int filled = fill_nodes(b, step, all);
+    Py_DECREF(all);
+    for (Py_ssize_t i = 0; filled == 0 && i < step->number; i++)
+        step->u.nodes[i] = 2 * step->u.nodes[i] + (i < PyTuple_GET_SIZE(written));
+    return filled;
+}
+
 static int fill_lookup(TdStep *step, PyObject *payload)
 {
     PyObject *name, *expected = NULL;
@@ -140,8 +154,9 @@ static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
         return 0;
     }
     case CHECK_DISTINCT:
-    case CHECK_APART:
         return fill_nodes(b, step, payload);
+    case CHECK_APART:
+        return fill_marks(b, step, payload);
     default:
         break;
     }

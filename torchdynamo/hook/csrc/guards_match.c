@@ -293,6 +293,16 @@ PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
     return *temp;
 }
 
+PyObject *td_method(PyObject *tensor, PyObject *name, PyObject **temp)
+{
+    if (!td_is_tensor(tensor))
+        return NULL;
+    int was_on = td_gc_pause();
+    *temp = td_tensor_call(tensor, name);
+    td_gc_resume(was_on);
+    return *temp;
+}
+
 int td_attr_unbound(PyObject *obj, PyObject *name)
 {
     PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);

@@ -39,18 +39,6 @@ static int distinct(TdProgram *program, const TdStep *step)
     return answer;
 }
 
-static int apart(TdProgram *program, const TdStep *step)
-{
-    PyObject **tensors = PyMem_Malloc((step->number + 1) * sizeof(PyObject *));
-    if (tensors == NULL)
-        return 0;
-    for (Py_ssize_t i = 0; i < step->number; i++)
-        tensors[i] = program->values[step->u.nodes[i]];
-    int answer = td_tensors_apart(tensors, step->number);
-    PyMem_Free(tensors);
-    return answer;
-}
-
 /* One check; fetches and witnesses are not for here. */
 static int holds(TdProgram *program, const TdStep *step, const Frame *frame)
 {
@@ -100,7 +88,7 @@ static int holds(TdProgram *program, const TdStep *step, const Frame *frame)
     case CHECK_DISTINCT:
         return distinct(program, step);
     case CHECK_APART:
-        return apart(program, step);
+        return td_tensors_apart(program->values, step->u.nodes, step->number);
     default:
         return 0;
     }
@@ -188,6 +176,9 @@ static int walk(TdProgram *program, Frame *frame)
             break;
         case STEP_CALL:
             value = td_call(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
+            break;
+        case STEP_METHOD:
+            value = td_method(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
             break;
         case STEP_BIND_DICT:
             value = values[step->node];

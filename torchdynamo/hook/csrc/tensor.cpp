@@ -18,6 +18,7 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -62,7 +63,8 @@ static bool has_plain_sizes(const TensorImpl *impl)
 static bool requires_grad(const TensorImpl *impl)
 {
     const auto *meta = static_cast<const torch::autograd::AutogradMeta *>(impl->autograd_meta());
-    return meta != nullptr && (meta->requires_grad_ || meta->grad_fn_); // what its virtual requires_grad() says
+    // What its virtual requires_grad() says, which only views need: those ask their base, too.
+    return meta != nullptr && (meta->requires_grad_ || meta->grad_fn_ || (meta->is_view_ && meta->requires_grad()));
 }
 
 static int read_dims(PyObject *tuple, std::vector<int64_t> &dims)
@@ -193,13 +195,28 @@ static PyObject *grad_name, *base_name, *hooks_name, *grad_hooks_name, *leaf_nam
 
 static PyObject *or_none(PyObject *obj) { return Py_NewRef(obj == nullptr ? Py_None : obj); }
 
-// Attributes of exact tensors come from C getters; those of subclasses, or under a mode, may be answered in Python.
-static PyObject *plain_getter(PyObject *obj, PyObject *name)
+// Exact tensors are asked by C code; subclasses, or under a mode, may answer in Python.
+static PyObject *descriptor_of(PyObject *obj, PyObject *name, PyTypeObject *type)
 {
     if (!THPVariable_CheckTypeExact(Py_TYPE(obj)) || at::impl::torch_function_mode_enabled())
         return nullptr;
     PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
-    if (descriptor == nullptr || !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type))
+    return descriptor != nullptr && Py_IS_TYPE(descriptor, type) ? descriptor : nullptr;
+}
+
+extern "C" PyObject *td_tensor_call(PyObject *obj, PyObject *name)
+{
+    PyObject *descriptor = descriptor_of(obj, name, &PyMethodDescr_Type);
+    PyObject *value = descriptor == nullptr ? nullptr : PyObject_CallOneArg(descriptor, obj);
+    if (value == nullptr)
+        PyErr_Clear();
+    return value;
+}
+
+static PyObject *plain_getter(PyObject *obj, PyObject *name)
+{
+    PyObject *descriptor = descriptor_of(obj, name, &PyGetSetDescr_Type);
+    if (descriptor == nullptr)
         return nullptr;
     PyObject *value = Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj));
     if (value == nullptr)
@@ -266,22 +283,49 @@ static bool range_of(PyObject *obj, Range &range)
     return true;
 }
 
-static bool overlap(const Range &a, const Range &b)
+static bool before(const Range &a, const Range &b) { return a.space != b.space ? a.space < b.space : a.low < b.low; }
+
+// In order of memory, a tensor overlaps one before it if it begins below the highest end so far. Those that are only
+// read may overlap each other, so the ends of those that are written to count by themselves.
+static bool apart_in_order(const Range *ranges, const int *marks, Py_ssize_t count)
 {
-    return a.space == b.space && a.low < b.high && b.low < a.high && a.low < a.high && b.low < b.high;
+    uintptr_t end = 0, written_end = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Range &range = ranges[i];
+        if (i == 0 || range.space != ranges[i - 1].space)
+            end = written_end = 0;
+        if (range.low == range.high)
+            continue;
+        if (range.low < (marks[i] & 1 ? end : written_end))
+            return false;
+        end = std::max(end, range.high);
+        if (marks[i] & 1)
+            written_end = std::max(written_end, range.high);
+    }
+    return true;
 }
 
-// The others are only read, so they may overlap each other.
-extern "C" int td_tensors_apart(PyObject *const *tensors, Py_ssize_t count)
+extern "C" int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count)
 {
     try {
-        Range first, other;
-        if (count == 0 || !range_of(tensors[0], first))
-            return 0;
-        for (Py_ssize_t i = 1; i < count; i++)
-            if (!range_of(tensors[i], other) || overlap(first, other))
+        Range few[64];
+        std::vector<Range> many(count > 64 ? count : 0);
+        Range *ranges = count > 64 ? many.data() : few;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            Range range;
+            if (!range_of(values[marks[i] >> 1], range))
                 return 0;
-        return 1;
+            // Inserted where it belongs: at the end, nearly always, as they come in the order they were in last time.
+            Py_ssize_t at = i;
+            int mark = marks[i];
+            for (; at > 0 && before(range, ranges[at - 1]); at--) {
+                ranges[at] = ranges[at - 1];
+                marks[at] = marks[at - 1];
+            }
+            ranges[at] = range;
+            marks[at] = mark;
+        }
+        return apart_in_order(ranges, marks, count);
     }
     catch (const std::exception &) {
         return 0; // memory that cannot be asked for cannot be told apart
@@ -290,9 +334,17 @@ extern "C" int td_tensors_apart(PyObject *const *tensors, Py_ssize_t count)
 
 static PyObject *tensors_apart(PyObject *, PyObject *args)
 {
-    if (!PyTuple_Check(args))
-        return PyErr_Format(PyExc_TypeError, "expected a tuple of tensors");
-    return PyBool_FromLong(td_tensors_apart(((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args)));
+    PyObject *written, *read;
+    if (!PyArg_ParseTuple(args, "O!O!:tensors_apart", &PyTuple_Type, &written, &PyTuple_Type, &read))
+        return nullptr;
+    std::vector<PyObject *> values;
+    std::vector<int> marks;
+    for (PyObject *tuple : {written, read})
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+            marks.push_back(2 * (int)values.size() + (tuple == written));
+            values.push_back(PyTuple_GET_ITEM(tuple, i));
+        }
+    return PyBool_FromLong(td_tensors_apart(values.data(), marks.data(), (Py_ssize_t)marks.size()));
 }
 
 // ---- Global state -------------------------------------------------------------------------------------------------
@@ -527,7 +579,8 @@ static PyObject *global_state_fields(PyObject *, PyObject *obj)
 static PyMethodDef functions[] = {
     {"tensor_meta", tensor_meta, METH_O,
      "tensor_meta(tensor) -> (class, dispatch keys, dtype, device, layout, requires_grad, sizes, strides)"},
-    {"tensors_apart", tensors_apart, METH_O, "tensors_apart(tensors) -> bool: the first shares no byte of storage with the others."},
+    {"tensors_apart", tensors_apart, METH_VARARGS,
+     "tensors_apart(written, read) -> bool: those written to share no byte of storage with each other or those read."},
     {"global_state", global_state, METH_NOARGS, "global_state() -> (bytes, modes) of this thread now."},
     {"global_state_fields", global_state_fields, METH_O, "global_state_fields(bytes) -> {name: value}"},
     {nullptr, nullptr, 0, nullptr},

@@ -30,8 +30,11 @@ int td_state_holds(const TdState *state);
 int td_is_tensor(PyObject *obj);
 /* A tensor's C attribute: a new reference, or NULL (no error set) where there is none that can be read safely. */
 PyObject *td_tensor_attr(PyObject *tensor, PyObject *name);
-/* 1 when the first, which is written to, shares no byte of storage with the others. */
-int td_tensors_apart(PyObject *const *tensors, Py_ssize_t count);
+/* What its method, written in C, says without arguments; likewise. */
+PyObject *td_tensor_call(PyObject *tensor, PyObject *name);
+/* 1 when no tensor that is written to shares a byte of storage with another. Each mark is twice the place of a tensor
+ * among the values, and one more if it is written to; they come back in the order the tensors have in memory. */
+int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count);
 /* torch.device, whose objects are equal by value; comparing two runs no Python. */
 int td_is_device(PyObject *obj);
 
@@ -53,7 +56,8 @@ static inline void td_state_free(TdState *state) {}
 static inline int td_state_holds(const TdState *state) { return 0; }
 static inline int td_is_tensor(PyObject *obj) { return 0; }
 static inline PyObject *td_tensor_attr(PyObject *tensor, PyObject *name) { return NULL; }
-static inline int td_tensors_apart(PyObject *const *tensors, Py_ssize_t count) { return 0; }
+static inline PyObject *td_tensor_call(PyObject *tensor, PyObject *name) { return NULL; }
+static inline int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count) { return 0; }
 static inline int td_is_device(PyObject *obj) { return 0; }
 
 #endif

@@ -1,0 +1,83 @@
+"""Writes make it matter what is the same: objects the frame changed, and tensors the graph writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from torchdynamo import _native
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.machine import Machine
+from torchdynamo.capture.source import Guard, Source
+from torchdynamo.graph.mutation import mutated_inputs
+
+
+class Input(NamedTuple):
+    """A tensor the graph is given."""
+
+    source: Source
+    tensor: torch.Tensor
+    grown: bool  # it requires a gradient when the frame is done
+
+
+def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
+    """Which tensors share memory, which are views of which, which objects are one."""
+    vm = captured.machine
+    made: list[Guard] = []
+    if gm is not None:
+        written, read = inputs_of(vm, gm)
+        if written and len(written) + len(read) > 1 and written_apart(vm, gm):
+            made.append(Guard(written[0].source, "NO_OVERLAP", (sources(written), sources(read))))
+        made += view_guards([each for each in written if each.grown], [*written, *read])
+    for entity in captured.changed:
+        same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
+        if len(same) > 1 and entity.source is not None:
+            made.append(Guard(entity.source, "DISTINCT", tuple(same)))
+    return made
+
+
+def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
+    """The inputs that the graph writes to, and the others."""
+    names = mutated_inputs(gm)
+    written: list[Input] = []
+    read: list[Input] = []
+    for value in vm.inputs:
+        if value.source is not None:
+            group = written if value.node.name in names else read
+            group.append(Input(value.source, vm.input_objects[value.node], value.fake.requires_grad))
+    return written, read
+
+
+def written_apart(vm: Machine, gm: Any) -> bool:
+    """Whether what the graph writes to shares no memory with its other inputs, as backends take for granted."""
+    written, read = inputs_of(vm, gm)
+    alone = len(written) + len(read) == 1
+    return alone or _native.tensors_apart(tuple(each.tensor for each in written), tuple(each.tensor for each in read))
+
+
+def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
+    """A write through a view gives its history to its base and all views of that, which then require gradients.
+
+    So where something written to requires one, it is guarded which of the tensors that did not are views of what.
+    """
+    given = {each.source: each.tensor for each in inputs if not each.tensor.requires_grad} if grown else {}
+    given.update((each.source, each.tensor) for each in grown)
+    known = {id(tensor): source for source, tensor in given.items()}
+    made: list[Guard] = []
+    for source, tensor in given.items():
+        base, place = tensor._base, Source("attr", source, "_base")
+        if base is None:
+            made.append(Guard(place, "EQUALS_MATCH", None))
+        elif id(base) in known:
+            made.append(Guard(place, "SAME_OBJECT", known[id(base)]))
+        else:
+            known[id(base)] = place
+    apart = tuple(known.values())
+    return [*made, Guard(apart[0], "DISTINCT", apart)] if len(apart) > 1 else made
+
+
+def sources(inputs: Iterable[Input]) -> tuple[Source, ...]:
+    """Where they come from."""
+    return tuple(each.source for each in inputs)
