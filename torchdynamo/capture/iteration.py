@@ -56,7 +56,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
         if found is not None:
             if type(found) is types.FunctionType:
                 return iterate(vm, vm.special(value, "__iter__"))
-            if base.__flags__ & model.HEAP_TYPE:
+            if model.is_open(base):
                 break
     if "__next__" in dir(cls):
         return from_next(vm, value)

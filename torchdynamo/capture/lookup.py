@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.model import is_open
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT
 from torchdynamo.capture.wrap import CONSTANTS, class_source
@@ -34,12 +35,9 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     found = vm.class_attrs.get(key, vm)
     if found is vm:
         found = vm.class_attrs[key] = class_lookup(cls, name)
-        if cls not in CONSTANTS and cls.__flags__ & HEAP_TYPE:
+        if cls not in CONSTANTS and is_open(cls):
             vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
     return found
-
-
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes whose attributes a program can change
 
 
 def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
@@ -52,14 +50,14 @@ def guarded_own(vm: Machine, cls: type, name: str) -> Any:
     found = cls.__dict__.get(name, MISSING)
     if found is MISSING:
         guarded_lookup(vm, cls, name)  # what a base further on has: not one of its own
-    elif cls.__flags__ & HEAP_TYPE:
+    elif is_open(cls):
         vm.guard(class_source(cls), "CLASS_ATTR", (name, found))
     return found
 
 
 def rest_on_bases(vm: Machine, cls: type) -> None:
     """`__bases__` can be assigned; the classes that a class inherits from are then another tuple."""
-    if cls.__flags__ & HEAP_TYPE:
+    if is_open(cls):
         vm.guard(Source("attr", class_source(cls), "__mro__"), "ID_MATCH", cls.__mro__)
 
 

@@ -151,13 +151,19 @@ def find_slot(pytype: type, name: str, start: type | None = None) -> Slot:
         if model is not None and (base is not object or written_in_c is None):
             return "model", model
         if name in base.__dict__:
-            if base.__flags__ & HEAP_TYPE:
+            if is_open(base):
                 return written_in_c or ("python", (base, base.__dict__[name]))
             written_in_c = written_in_c or ("python", (base, base.__dict__[name]))
     return written_in_c or ("missing", None)
 
 
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class statement made it
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of C's classes, those on the heap say so
+
+
+def is_open(cls: type) -> bool:
+    """A class whose attributes a program can change, as those that class statements make."""
+    return cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
 def is_object(value: Value) -> bool:

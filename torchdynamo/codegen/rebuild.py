@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
-from torchdynamo.capture.lookup import HEAP_TYPE
+from torchdynamo.capture.model import is_open
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Object
 
@@ -18,7 +18,7 @@ INDEXED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))
 
 def is_plain(cls: type) -> bool:
     """Instances are made by `object.__new__`, or are exceptions."""
-    return all(base.__flags__ & HEAP_TYPE or base is object for base in cls.__mro__) or issubclass(cls, BaseException)
+    return all(is_open(base) or base is object for base in cls.__mro__) or issubclass(cls, BaseException)
 
 
 def instance(emit: Emitter, entity: Entity) -> None:

@@ -9,8 +9,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.lookup import HEAP_TYPE, class_lookup
-from torchdynamo.capture.model import enters, for_type, function, models
+from torchdynamo.capture.lookup import class_lookup
+from torchdynamo.capture.model import enters, for_type, function, is_open, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value
@@ -87,7 +87,7 @@ def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
     row = for_type(TAKEN_APART, cls)
     if row is not None:
         return row(vm, self)
-    plain = all(base.__flags__ & HEAP_TYPE and "__slots__" not in base.__dict__ for base in cls.__mro__[:-1])
+    plain = all(is_open(base) and "__slots__" not in base.__dict__ for base in cls.__mro__[:-1])
     own = [
         name
         for name in PICKLING

@@ -7,10 +7,10 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import models
+from torchdynamo.capture.model import is_open, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source, instance_attr
-from torchdynamo.capture.value import Graphed, Known, Object, Value
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
 from torchdynamo.capture.wrap import constant, wrap
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
         assert entity.source is not None
         inner = wrap(vm, entity.real.__wrapped__, instance_attr(entity.source, "__wrapped__"))
         return vm.call(inner, list(args), dict(kwargs))
-    real = [same_object(vm, value) for value in args]
-    named = {name: same_object(vm, value) for name, value in kwargs.items()}
+    real = [same_object(vm, value, {}) for value in args]
+    named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
     try:
         kept = entity.real(*real, **named)
     except Exception as error:  # the user's function raises
@@ -59,8 +59,8 @@ def by_identity(cls: Any) -> bool:
     return cls.__hash__ is PLAIN_HASH and cls.__eq__ is PLAIN_EQ
 
 
-def same_object(vm: Machine, value: Value) -> Any:
-    """The argument as the real cache would see it."""
+def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
+    """The argument as the real cache would see it: the object itself, or an equal one made for real."""
     if value.__class__ is Object and by_identity(value.pytype):
         entity = vm.entity(value)
         assert entity.source is not None
@@ -69,7 +69,27 @@ def same_object(vm: Machine, value: Value) -> Any:
         if entity.source.how != "pinned":
             vm.guard(entity.source, "ID_MATCH", entity.real)
         return entity.real
+    if value.__class__ is Object and value.pytype is tuple:
+        return tuple(same_object(vm, item, made) for item in vm.iterate(value))
+    if value.__class__ is Object and vm.entity(value).fresh and is_written(value.pytype):
+        return replica(vm, value, made)
     return vm.concretely(value)
+
+
+def is_written(cls: type) -> bool:
+    """Made by class statements all the way up, and told apart by what the class says in Python."""
+    return all(is_open(base) for base in cls.__mro__[:-1])
+
+
+def replica(vm: Machine, value: Object, made: dict[int, Any]) -> Any:
+    """An object like one that the frame made of constants; its `__init__` has been followed."""
+    found = made.get(value.ref)
+    if found is None:
+        found = made[value.ref] = object.__new__(value.pytype)
+        for name, held in vm.entity(value).attrs.items():
+            if held is not ABSENT:
+                object.__setattr__(found, name, same_object(vm, held, made))
+    return found
 
 
 @models(CACHED, "__get__")

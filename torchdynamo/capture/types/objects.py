@@ -6,9 +6,9 @@ import sys
 import types
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture import attribute_writes, attributes, lookup
+from torchdynamo.capture import attribute_writes, attributes
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.model import Emitter, function, is_open, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value, boolean
@@ -23,7 +23,7 @@ def object_new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
     """`object.__new__(cls)`, for classes whose instances are plain."""
     real = cls.obj
     for base in real.__mro__:
-        if not base.__flags__ & lookup.HEAP_TYPE and base is not object:
+        if not is_open(base) and base is not object:
             raise Break("unsupported type", type=base.__name__)
     return vm.new(real)
 
