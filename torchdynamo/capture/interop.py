@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -71,10 +70,6 @@ def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, V
 
 def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     raise Break("user graph break", name=fn.obj.__qualname__)
-
-
-def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return vm.emit("call_function", fn.obj, args, kwargs)
 
 
 def what_was_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -159,19 +154,9 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
     module = fn.__module__ or ""
     if module.startswith("torch._dynamo"):
         return BY_NAME.get((module, fn.__name__), disabled)
-    return in_graph if allowed(fn) else None
+    return None  # what torch.compile was told to keep whole is followed: a graph holds operators
 
 
 def disables_its_calls(fn: Any) -> bool:
     """Whether the function is what `torch.compiler.disable` made of another: nothing it calls is compiled."""
     return bool(fn.__dict__.get("_torchdynamo_disable"))
-
-
-def allowed(fn: Any) -> bool:
-    """Whether torch._dynamo.allow_in_graph was called on it."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is None:
-        return False
-    ids = getattr(rules, "_allowed_callable_ids", None)
-    known = getattr(ids, "function_ids", None)
-    return known is not None and id(fn) in known

@@ -54,7 +54,7 @@ class Keyed:
 
     __slots__ = ("hash", "value", "vm")
 
-    def __init__(self, vm: Machine, value: Value, hash: int) -> None:
+    def __init__(self, vm: Machine, value: Value, hash: Any) -> None:
         self.vm = vm
         self.value = value
         self.hash = hash
@@ -254,7 +254,7 @@ class Machine(Trace):
             if cls.__hash__ in IDENTITY_HASHES:
                 return Ref(self.identity(value))
             if type(cls.__hash__) is types.FunctionType:
-                return Keyed(self, value, self.known(self.special(value, "__hash__"), "hash"))
+                return Keyed(self, value, self.hkey(self.special(value, "__hash__")))
             if cls.__hash__ is None:
                 raise self.error(TypeError, f"unhashable type: {cls.__name__!r}")
         raise Break("unsupported key", type=value.pytype.__name__)

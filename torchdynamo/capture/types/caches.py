@@ -71,21 +71,33 @@ def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
         return entity.real
     if value.__class__ is Object and value.pytype is tuple:
         return tuple(same_object(vm, item, made) for item in vm.iterate(value))
-    if value.__class__ is Object and vm.entity(value).fresh and is_written(value.pytype):
-        return replica(vm, value, made)
-    return vm.concretely(value)
+    base = written_on(value.pytype)
+    if base is None or value.__class__ is not Object:
+        return vm.concretely(value)
+    entity = vm.entity(value)
+    if entity.fresh:
+        return replica(vm, value, base, made)
+    assert entity.source is not None
+    if base is not object or entity.changed:
+        raise Break("unknown call", name="lru_cache")
+    vm.hkey(value)  # what its hash is made of is looked at, and so guarded
+    vm.guard(entity.source, "ID_MATCH", entity.real)
+    return entity.real
 
 
-def is_written(cls: type) -> bool:
-    """Made by class statements all the way up, and told apart by what the class says in Python."""
-    return all(is_open(base) for base in cls.__mro__[:-1])
+def written_on(cls: type) -> Any:
+    """The plain type under a class that was written in Python; None for other types."""
+    first = next(base for base in cls.__mro__ if not is_open(base))
+    return first if first in (object, dict) and cls is not first else None
 
 
-def replica(vm: Machine, value: Object, made: dict[int, Any]) -> Any:
+def replica(vm: Machine, value: Object, base: Any, made: dict[int, Any]) -> Any:
     """An object like one that the frame made of constants; its `__init__` has been followed."""
     found = made.get(value.ref)
     if found is None:
-        found = made[value.ref] = object.__new__(value.pytype)
+        found = made[value.ref] = base.__new__(value.pytype)
+        for key, item in vm.dict_items(value) if base is dict else ():
+            dict.__setitem__(found, vm.concretely(key), same_object(vm, item, made))
         for name, held in vm.entity(value).attrs.items():
             if held is not ABSENT:
                 object.__setattr__(found, name, same_object(vm, held, made))
