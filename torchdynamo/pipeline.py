@@ -173,7 +173,10 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stop, why = -1, None
     while True:
-        builder = GraphBuilder()
+        builder = GraphBuilder(
+            scalars=compiler.fullgraph or config.capture_scalar_outputs,
+            shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
+        )
         try:
             captured = capture(code, roots, builder, stop)
             return Followed(captured, codegen.draft(captured), builder, why)

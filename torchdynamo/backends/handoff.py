@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.passes.traceable import make_traceable
 
 
 class Handoff:
@@ -26,6 +27,7 @@ class Handoff:
 
     def __init__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
         graph = copy.deepcopy(gm.graph)
+        make_traceable(graph)
         self.spec = _flatten_output(graph)
         self.module = torch.fx.GraphModule(gm, graph)
         self.module.meta = {}
@@ -49,7 +51,7 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Handoff
     sources = _sources(ready.module, inputs)
     _mark(ready.module, sources, inputs)
     # A mode of its own: in the one that capture used, an input that the graph writes to has been written to already.
-    context = TracingContext(torch_compat.make_fake_mode(torch_compat.make_shape_env()))
+    context = TracingContext(torch_compat.make_fake_mode(torch_compat.make_shape_env(scalars=True, shapes=True)))
     for tensor, source in zip(inputs, sources, strict=True):
         if isinstance(tensor, torch.Tensor) and tensor not in context.tensor_to_context:
             context.tensor_to_context[tensor] = torch_compat.static_context(tensor, source)

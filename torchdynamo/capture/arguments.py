@@ -9,6 +9,7 @@ import torch
 import torch.fx
 from torch.utils._device import _device_constructors
 
+from torchdynamo.capture import symbols
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant
@@ -109,12 +110,14 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
         vm.builder.erase(node)
         return Known(example)
     if isinstance(example, (tuple, list)):
+        if cls is torch.Size:
+            raise Break("unsupported type", type="torch.Size")
         items = [from_example(vm, *vm.builder.getitem(node, index)) for index in range(len(example))]
         if not any(item.__class__ is not Known for item in items):
             return constant(vm, example)
         return vm.new(cls, items)
-    if isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise Break("data-dependent value", name=str(node.target))
+    if cls in symbols.TYPES:
+        return symbols.from_node(vm, node, example)
     raise Break("unsupported type", type=cls.__name__)
 
 
@@ -122,6 +125,8 @@ def concretely(vm: Machine, value: Value) -> Any:
     """The value as a Python object: a constant, or a container of constants (a copy: for reading only)."""
     if value.__class__ is Known:
         return value.obj
+    if value.__class__ is Symbol:
+        return vm.builder.numbers.settle(value.fake)
     if value.__class__ is Object:
         cls = value.pytype
         maker = COPIES.get(cls)

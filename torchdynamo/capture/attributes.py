@@ -20,7 +20,8 @@ from torchdynamo.capture.lookup import (
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source, instance_attr
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.capture.symbols import settled
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value
 from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, wrap
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
         return known_getattr(vm, obj, name)
     if obj.__class__ is Graphed:
         return vm.tensor_getattr(obj, name)
+    if obj.__class__ is Symbol:
+        return known_getattr(vm, settled(vm, obj), name)
     raise Break("unsupported type", type=obj.pytype.__name__)
 
 

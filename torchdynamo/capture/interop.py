@@ -19,7 +19,7 @@ from torchdynamo import marks
 from torchdynamo.capture import model
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value, boolean
 from torchdynamo.capture.wrap import wrap
 from torchdynamo.hook.install import Compiled
 
@@ -31,8 +31,10 @@ Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
 
 @model.function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)
 def is_compiling(vm: Machine) -> Value:
-    """True while capturing, in all its spellings."""
-    return TRUE
+    """True while capturing, in all its spellings. Not for torch's optimizers: what they do otherwise when torch.compile
+    asks rounds otherwise, and an update must be the same to the bit.
+    """
+    return boolean(not vm.frames[-1].globals.real.get("__name__", "").startswith("torch.optim."))
 
 
 @model.function(torch.compiler.is_exporting)

@@ -28,7 +28,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Roots, Source, instance_attr
 from torchdynamo.capture.trace import GraphBuilder, Trace
-from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Value
+from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Symbol, Value
 
 # Hashing of objects that only identity tells apart.
 IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.nn.Module.__hash__)
@@ -243,6 +243,8 @@ class Machine(Trace):
             return value.obj
         if value.__class__ is Graphed:
             return Ref(self.identity(value))
+        if value.__class__ is Symbol:
+            return self.known(value, "key")
         if value.__class__ is Object:
             cls = value.pytype
             if issubclass(cls, tuple) and cls.__hash__ is tuple.__hash__:

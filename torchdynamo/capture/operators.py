@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import model
+from torchdynamo.capture import model, symbols
 from torchdynamo.capture.lookup import class_lookup, guarded_lookup
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break
@@ -65,6 +65,8 @@ IN_GRAPH = (Graphed, Symbol)
 
 def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     """`type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
+    if obj.__class__ is Symbol:
+        obj = symbols.settled(vm, obj)
     cls = obj.pytype
     guarded_lookup(vm, cls, name)
     slot = model.find_slot(cls, name)
@@ -90,7 +92,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
 def is_foreign(value: Value) -> bool:
     """An object that the operators of Python's own numbers and strings leave to its class."""
     return value.__class__ is Object and all(
-        base.__flags__ & model.HEAP_TYPE or base in (object, list, dict) for base in value.pytype.__mro__
+        model.is_open(base) or base in (object, list, dict) for base in value.pytype.__mro__
     )
 
 
@@ -99,7 +101,10 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     inplace = INPLACE.get(op)
     fn = inplace[0] if inplace else BINARY[op][0]
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
-        if a.__class__ not in IN_GRAPH and inplace:  # a number is not changed in place
+        if a.__class__ is not Graphed and b.__class__ is not Graphed:
+            op = op[:-1] if inplace else op
+            return symbols.binary(vm, op, BINARY[op][0], a, b)
+        if a.__class__ is not Graphed and inplace:  # a number is not changed in place
             fn = BINARY[op[:-1]][0]
         if a.pytype in (str, bytes):
             raise Break("data-dependent value", name="format")
@@ -142,9 +147,11 @@ def is_not_implemented(value: Value) -> bool:
 def unary(vm: Machine, op: str, a: Value) -> Value:
     """`-a`, `+a`, `~a`, `not a`."""
     if op == "not":
-        return boolean(not truth(vm, a))
+        return symbols.negation(vm, a) if a.__class__ is Symbol else boolean(not truth(vm, a))
     fn, method = UNARY[op]
-    if a.__class__ in IN_GRAPH:
+    if a.__class__ is Symbol:
+        return symbols.unary(vm, op, a)
+    if a.__class__ is Graphed:
         return vm.emit("call_function", fn, [a], {})
     if a.__class__ is Known:
         return vm.run_pure(fn, [a], {})
@@ -169,6 +176,8 @@ def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
 
 def identical(vm: Machine, a: Value, b: Value) -> bool:
     """`a is b`."""
+    if symbols.is_number(a) and symbols.is_number(b) and a.pytype is b.pytype:
+        a, b = (symbols.settled(vm, each) if each.__class__ is Symbol else each for each in (a, b))
     if a.__class__ is Known and b.__class__ is Known:
         return a.obj is b.obj or (type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj)
     if a.__class__ is Object and b.__class__ is Object:
@@ -193,8 +202,10 @@ def truth(vm: Machine, value: Value) -> bool:
     """`bool(value)`."""
     if value.__class__ is Known:
         return bool(value.obj)
-    if value.__class__ in IN_GRAPH:
-        raise Break("data-dependent branch", type="TensorVariable")
+    if value.__class__ is Graphed:
+        return truth(vm, vm.call_method(value, "__bool__"))
+    if value.__class__ is Symbol:
+        return symbols.truth(vm, value)
     answer = special(vm, value, "__bool__")
     if answer is None:
         answer = special(vm, value, "__len__")
@@ -230,7 +241,9 @@ def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
 
 def getitem(vm: Machine, box: Value, key: Value) -> Value:
     """`box[key]`."""
-    if box.__class__ in IN_GRAPH or (key.__class__ in IN_GRAPH and box.__class__ is not Object):
+    if key.__class__ is Symbol and box.__class__ is not Graphed:
+        key = symbols.settled(vm, key)
+    if box.__class__ is Graphed or (key.__class__ is Graphed and box.__class__ is not Object):
         return vm.emit("call_function", operator.getitem, [box, key], {})
     if box.__class__ is Known:
         obj = box.obj

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch.fx
 
 from torchdynamo.capture.exits import Return
-from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Value
+from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.capture import Capture
@@ -91,7 +91,7 @@ def value_text(capture: Capture, value: Value) -> str:
     if value.__class__ is Known:
         obj = value.obj
         return str(getattr(obj, "__qualname__", None) or repr(obj))
-    if value.__class__ is Graphed:
+    if value.__class__ is Graphed or value.__class__ is Symbol:
         return str(value.node)
     if value.__class__ is Opaque:
         return str(value.source)

@@ -11,13 +11,36 @@ import torch.fx
 from torchdynamo.capture.heap import Entity, Heap
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Guard, Position, Roots, Source
-from torchdynamo.capture.value import Graphed, Known, Object, Value
+from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value
+
+
+class Numbers(Protocol):
+    """The numbers of the graph (graph/numbers.py)."""
+
+    scalars: bool
+
+    def fixed(self, number: Any) -> Any: ...
+
+    def unknown(self, number: Any) -> bool: ...
+
+    def decide(self, number: Any) -> bool: ...
+
+    def settle(self, number: Any) -> Any: ...
+
+    def learn(self, condition: Any) -> None: ...
+
+    def fresh(self, pytype: type) -> Any: ...
+
+    def is_about_values(self, raised: BaseException) -> bool: ...
 
 
 class GraphBuilder(Protocol):
     """The FX graph under construction (graph/build.py)."""
 
     graph: torch.fx.Graph
+
+    @property
+    def numbers(self) -> Numbers: ...
 
     def input(
         self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool
@@ -27,7 +50,13 @@ class GraphBuilder(Protocol):
         self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
     ) -> tuple[torch.fx.Node, Any]: ...
 
+    def note(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, position: Position | None
+    ) -> torch.fx.Node: ...
+
     def switch(self, target: Any, args: tuple[Any, ...], position: Position | None) -> tuple[torch.fx.Node, Any]: ...
+
+    def evaluate(self, node: torch.fx.Node) -> torch.Tensor | None: ...
 
     def getitem(self, node: torch.fx.Node, index: Any) -> tuple[torch.fx.Node, Any]: ...
 
@@ -44,6 +73,7 @@ class Trace:
         self.guards: dict[tuple[Any, ...], Guard] = {}
         self.by_source: dict[Source, Value] = {}
         self.inputs: list[Graphed] = []
+        self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
         self.restore: dict[Any, Callable[[], object]] = {}  # process state changed so far -> how to put it back
         self.step = 0  # root instructions begun
         self.stop_at = -1
@@ -89,6 +119,8 @@ class Trace:
         """The object of a value that has to be a constant here."""
         if value.__class__ is Known:
             return value.obj
+        if value.__class__ is Symbol:
+            return self.builder.numbers.settle(value.fake)
         raise Break("unsupported argument", what=what, type=value.pytype.__name__)
 
 

@@ -17,7 +17,7 @@ from torchdynamo.capture.iteration import Steps
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Value
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.codegen import rebuild
 
 BOUND = "__bound"
@@ -62,8 +62,8 @@ class Emitter:
             self.object(value)
         elif value.__class__ is Known:
             self.known(value)
-        elif value.__class__ is Graphed:
-            self.tensor(value)
+        elif value.__class__ is Graphed or value.__class__ is Symbol:
+            self.computed(value)
         elif value.__class__ is Opaque:
             self.source(value.source)
         elif value is ABSENT:
@@ -81,7 +81,7 @@ class Emitter:
         else:
             self.const(obj)
 
-    def tensor(self, value: Graphed) -> None:
+    def computed(self, value: Graphed | Symbol) -> None:
         """An input is fetched from where it lives; the rest is an output of the graph."""
         if value.source is not None:
             self.source(value.source)

@@ -18,9 +18,11 @@ from torch._guards import TracingContext
 
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
+from torchdynamo.graph.constants import evaluate
 from torchdynamo.graph.errors import UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.mutation import Effects, note_effects
+from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.quiet import trying
 from torchdynamo.graph.recording import Record, recording_mode, storage_of
@@ -39,9 +41,10 @@ class GraphBuilder:
     (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scalars: bool = False, shapes: bool = False) -> None:
         self.graph = torch.fx.Graph()
         self.record = Record()
+        self.numbers = Numbers(scalars, shapes)
         self._last_placeholder: Node | None = None
         self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
 
@@ -49,7 +52,7 @@ class GraphBuilder:
     def fake_mode(self) -> FakeTensorMode:
         """The world the stand-ins live in."""
         quiet.install()
-        return recording_mode(torch_compat.make_shape_env(), self.record)
+        return recording_mode(self.numbers.env, self.record)
 
     @cached_property
     def tracing_context(self) -> TracingContext:
@@ -81,6 +84,14 @@ class GraphBuilder:
         node = self.graph.create_node(op, target, args, kwargs)
         node.meta = {"example_value": example, "stack_trace": describe(position)}
         return node, example
+
+    def note(
+        self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, position: Position | None
+    ) -> Node:
+        """An operation whose result is settled: it is not tried."""
+        node = self.graph.create_node("call_function", target, args, kwargs)
+        node.meta = {"example_value": example, "stack_trace": describe(position)}
+        return node
 
     def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
         """A change of the process's state. It is made for real, and outside the stand-ins' world: leaving a mode puts
@@ -126,6 +137,10 @@ class GraphBuilder:
             trying.now = False
         self._check(target, result)
         return result
+
+    def evaluate(self, node: Node) -> torch.Tensor | None:
+        """The tensor of a node that is made of constants alone; None where it is not."""
+        return evaluate(node, self.record)
 
     def _fake(self, tensor: torch.Tensor, origin: InputSource) -> torch.Tensor:
         with torch._C._DisableFuncTorch():

@@ -28,6 +28,18 @@ class DataDependent(GraphError):
     reason = "data-dependent value"
 
 
+class UnknownValue(GraphError):
+    """A Python value is asked of a number that the graph has yet to compute."""
+
+    reason = "data-dependent value"
+
+
+class UnknownBranch(GraphError):
+    """Which way to go depends on such a number."""
+
+    reason = "data-dependent branch"
+
+
 class DynamicOutputShape(GraphError):
     """The shape of the result depends on the numbers in a tensor."""
 

@@ -21,11 +21,18 @@ TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
 
 
-def make_shape_env() -> ShapeEnv:
-    """An environment for symbolic sizes in which no value of a tensor becomes a symbol by itself."""
+def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
+    """An environment for numbers without a value. May they be read from tensors? Be sizes that values decide?"""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    return ShapeEnv(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
+
+
+def unbacked_symbols(number: Any) -> Collection[Any]:
+    """What of a number depends on the contents of tensors."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return free_unbacked_symbols(number)
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:

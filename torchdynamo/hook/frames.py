@@ -39,6 +39,7 @@ _TORCH = _package_folder("torch")
 _STDLIB = tuple({_folder(sysconfig.get_path(which)) for which in ("stdlib", "platstdlib")})
 _SITE = ("site-packages", "dist-packages")
 _NN_MODULES = os.path.join("nn", "modules", "")
+_OPTIMIZERS = os.path.join("optim", "")
 
 
 @cache
@@ -57,12 +58,13 @@ def _in_torch(file: str) -> str | None:
 
 
 def _from_torch(code: CodeType, f_globals: Mapping[str, Any]) -> bool:
-    """torch's Python, but for the `forward` of its layers: those are models like the user's own."""
+    """torch's Python, but for the `forward` of its layers and the `step` of its optimizers: as good as the user's."""
     path = _in_torch(_file(code.co_filename))
     if path is None:
         return False
     is_layer = path.startswith(_NN_MODULES) and os.path.basename(path) != "module.py" and code.co_name == "forward"
-    return not is_layer
+    is_update = path.startswith(_OPTIMIZERS) and os.path.basename(path) != "lr_scheduler.py" and code.co_name == "step"
+    return not (is_layer or is_update)
 
 
 def _made_by_torch(code: CodeType, f_globals: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup
+from torchdynamo.capture import lookup, symbols
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function
@@ -20,7 +20,7 @@ from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
-from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
+from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Symbol, Value, boolean
 from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def callable_(vm: Machine, obj: Value) -> Value:
 
 @function(hash)
 def hash_(vm: Machine, obj: Value) -> Value:
-    if obj.__class__ is Known:
+    if obj.__class__ is Known or obj.__class__ is Symbol:
         return vm.run_pure(hash, [obj], {})
     if obj.__class__ is Object and type(obj.pytype.__hash__) is types.FunctionType:
         return vm.special(obj, "__hash__")
@@ -271,6 +271,9 @@ def extreme(fn: Any, op: str) -> None:
                 return default
             raise vm.error(ValueError, f"{fn.__name__}() arg is an empty sequence")
         plain = key.__class__ is Known and key.obj is None
+        number = symbols.extreme(vm, fn, values) if plain else None
+        if number is not None:
+            return number
         best, best_key = values[0], values[0] if plain else vm.call(key, [values[0]], {})
         for item in values[1:]:
             each = item if plain else vm.call(key, [item], {})
@@ -297,7 +300,11 @@ def said_by(cls: type, method: str) -> str:
 def converter(cls: Callable[..., Any], method: str) -> None:
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
         if args and args[0].__class__ is Graphed:
-            raise Break("data-dependent value", name=cls.__name__)
+            if method not in ("__int__", "__float__") or len(args) + len(kwargs) > 1:
+                raise Break("data-dependent value", name=getattr(cls, "__name__", method))
+            return vm.call_method(args[0], method)
+        if len(args) == 1 and args[0].__class__ is Symbol and cls in symbols.CONVERSIONS and not kwargs:
+            return symbols.CONVERSIONS[cls](vm, args[0])
         if args and args[0].__class__ is Object and not kwargs:
             name = said_by(args[0].pytype, method) if len(args) == 1 else method
             slot = find_slot(args[0].pytype, name)
@@ -322,6 +329,10 @@ for _converter, _method in (
 
 @function(bool)
 def bool_(vm: Machine, obj: Value = FALSE) -> Value:
+    if obj.__class__ is Graphed:
+        obj = vm.call_method(obj, "__bool__")
+    if obj.__class__ is Symbol:
+        return symbols.to_bool(vm, obj)
     return boolean(vm.truth(obj))
 
 
@@ -347,6 +358,8 @@ def through_operator(fn: Any, method: str) -> None:
             return vm.emit("call_function", fn, list(args), {})
         if args[0].__class__ is Object:
             return vm.special(args[0], method, *args[1:])
+        if any(arg.__class__ is Symbol for arg in args):
+            return symbols.FUNCTIONS[fn](vm, *args)
         return vm.run_pure(fn, list(args), {})
 
     function(fn)(row)

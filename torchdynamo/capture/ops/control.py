@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture import symbols
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Known, Value
+from torchdynamo.capture.value import NONE, Graphed, Known, Symbol, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -28,7 +31,23 @@ def holds(vm: Machine, condition: str, value: Value) -> bool:
 @op("BRANCH", "x -- jump")
 def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None:
     condition, target = inst.arg
+    if condition == "true" and (x.__class__ is Graphed or x.__class__ is Symbol):
+        x = vm.call(Known(bool), [x], {})
+        message = assertion(frame)
+        if message is not None and symbols.unknown(vm, x) and not symbols.follows(vm, x):
+            vm.call(Known(torch._assert), [x, Known(message)], {})
+            return frame.code.targets[target]
     return frame.code.targets[target] if holds(vm, condition, x) else None
+
+
+def assertion(frame: Frame) -> str | None:
+    """The message of the `assert` whose test was just made; "" if it is not a constant, None if this is no assert."""
+    following = frame.code.instructions[frame.pc + 1 : frame.pc + 6]
+    if not any(inst.op == "LOAD_CONST" and inst.arg is AssertionError for inst in following[:2]):
+        return None
+    constants = [inst.arg for inst in following if inst.op == "LOAD_CONST" and type(inst.arg) is str]
+    simple = {inst.op for inst in following[:4]} <= {"LOAD_CONST", "NULL", "CALL", "RAISE"}
+    return constants[0] if constants and simple else ""
 
 
 @op("BRANCH_KEEP", "-- jump")

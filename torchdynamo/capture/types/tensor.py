@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, model
+from torchdynamo.capture import lookup, model, symbols
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
@@ -28,7 +28,6 @@ METADATA = [
     "stride",
     "is_contiguous",
     "element_size",
-    "storage_offset",
     "get_device",
     "is_floating_point",
     "is_complex",
@@ -38,10 +37,9 @@ METADATA = [
     "is_conj",
     "is_same_size",
     "has_names",
-    "__len__",
-PLACE = ["storage_offset"]
     "dim_order",
 ]
+PLACE = ["storage_offset"]
 VALUES = [
     "item",
     "tolist",
@@ -66,9 +64,9 @@ OUTSIDE = [
     "set_",
     "share_memory_",
     "apply_",
-    "_use_count",
     "map_",
     "map2_",
+    "_use_count",
     "is_pinned",
     "is_set_to",
     "_is_view",
@@ -79,14 +77,14 @@ OUTSIDE = [
     "__reduce_ex__",
     "is_shared",
     "__dlpack__",
+    "record_stream",
+]
 # Attributes that follow from what a tensor's own guard compares: others are guarded when they are read.
 FOLLOWING = {
     *("dtype", "device", "layout", "requires_grad", "shape", "ndim", "itemsize", "nbytes", "is_nested", "is_quantized"),
     *("is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_sparse"),
     *("is_sparse_csr", "is_vulkan", "is_xla", "is_xpu"),
 }
-    "record_stream",
-]
 STATE = {
     "_version",
     "_base",
@@ -127,6 +125,8 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
             return wrap(vm, real.grad, Source("attr", obj.source, "grad"))
     if name in STATE or name == "__dict__":
         raise Break("unsupported attribute", name=name, type="Tensor")
+    if name == "shape":
+        return vm.call_method(obj, "size")
     value = getattr(obj.fake, name)
     if isinstance(value, torch.Tensor):
         return vm.emit("call_function", getattr, [obj, Known(name)], {})
@@ -162,15 +162,15 @@ def metadata(name: str) -> model.Model:
         try:
             answer = getattr(self.fake, name)(*real, **{k: vm.concretely(v) for k, v in kwargs.items()})
         except (TypeError, IndexError, RuntimeError) as error:
+            if vm.builder.numbers.is_about_values(error):
+                raise Break("data-dependent value", name=name) from None
             raise vm.error(type(error), *error.args) from None
+        if symbols.has_symbols(answer):
+            return symbols.measured(vm, self, name, list(args), answer)
         return constant(vm, answer)
 
     return row
 
-
-def values(name: str) -> model.Model:
-    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
-        raise Break("data-dependent value", name=name.strip("_"))
 
 def place(name: str) -> model.Model:
     """What tells where a tensor lies. No guard compares it, so it is asked of every input: this may be a view of one."""
@@ -186,7 +186,39 @@ def place(name: str) -> model.Model:
     return row
 
 
+def values(name: str) -> model.Model:
+    """A Python value read from a tensor: known if that is made of constants, else perhaps a number of the graph."""
+    convert = NUMBERS_READ.get(name)
+
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        if convert is not None and self.__class__ is Graphed and not args and not kwargs:
+            real = vm.builder.evaluate(self.node)
+            if real is not None:
+                return vm.run_pure(getattr(real, name), [], {})
+            if vm.builder.numbers.scalars:
+                return convert(vm, vm.emit("call_method", "tolist" if name == "tolist" else "item", [self], {}))
+        if name == "__bool__":
+            raise Break("data-dependent branch", type="TensorVariable")
+        raise Break("data-dependent value", name=name.strip("_"))
+
     return row
+
+
+def to_index(vm: Machine, number: Value) -> Value:
+    """`operator.index`, which takes integers only."""
+    if number.pytype not in (int, bool):
+        raise Break("data-dependent value", name="index")
+    return symbols.to_int(vm, number)
+
+
+NUMBERS_READ: dict[str, Any] = {
+    "item": lambda vm, number: number,
+    "tolist": lambda vm, numbers: numbers,
+    "__bool__": symbols.to_bool,
+    "__int__": symbols.to_int,
+    "__float__": symbols.to_float,
+    "__index__": to_index,
+}
 
 
 def outside(name: str) -> model.Model:
@@ -199,6 +231,13 @@ def outside(name: str) -> model.Model:
 for _names, _make in ((METADATA, metadata), (PLACE, place), (VALUES, values), (OUTSIDE, outside)):
     for _name in _names:
         models(BASE, _name)(_make(_name))
+
+
+@models(BASE, "__len__")
+def tensor_len(vm: Machine, self: Graphed) -> Value:
+    if self.fake.dim() == 0:
+        raise vm.error(TypeError, "len() of a 0-d tensor")
+    return vm.call_method(self, "size", Known(0))
 
 
 @models(BASE, "__iter__")

@@ -1,22 +1,33 @@
 """Removes what nothing uses and nothing can miss.
 
 FX's own dead code elimination keeps to a list of impure functions and calls the rest pure; a method that writes in
-place or an operation that may raise is not on it. Here only inputs and the picking of a result go: neither can fail,
-write, or draw random numbers.
+place or an operation that may raise is not on it. Here only inputs, the picking of a result and numbers go: none of
+these can fail, write, or draw random numbers.
 """
 
 from __future__ import annotations
 
 import operator
 
+import torch
 import torch.fx
+
+# Methods that give numbers: sizes, and values that an operation before has computed.
+READS = frozenset({"size", "stride", "numel", "nelement", "storage_offset", "item", "tolist"})
+# Functions of numbers that cannot fail.
+ARITHMETIC = frozenset(
+    {operator.add, operator.sub, operator.mul, operator.neg, operator.eq, operator.ne}
+    | {operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_, abs}
+    | {torch.sym_max, torch.sym_min, torch.sym_not, torch.sym_ite, torch.sym_float}
+)
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def remove_unused(graph: torch.fx.Graph) -> bool:
-    """Drop unused picks of results, then unused inputs; whether anything went."""
+    """Drop unused picks of results and numbers, then unused inputs; whether anything went."""
     removed = False
-    for node in reversed(graph.find_nodes(op="call_function", target=operator.getitem, sort=True)):
-        if not node.users and picks_a_result(node):
+    for node in reversed(graph.nodes):
+        if node.op in ("call_function", "call_method") and not node.users and is_needless(node):
             graph.erase_node(node)
             removed = True
     for node in graph.find_nodes(op="placeholder"):
@@ -24,6 +35,22 @@ def remove_unused(graph: torch.fx.Graph) -> bool:
             graph.erase_node(node)
             removed = True
     return removed
+
+
+def is_needless(node: torch.fx.Node) -> bool:
+    """Whether nobody misses the node if nobody uses it."""
+    if node.op == "call_method":
+        return node.target in READS and is_number(node.meta.get("example_value"))
+    if node.target is operator.getitem:
+        return picks_a_result(node)
+    return node.target in ARITHMETIC and is_number(node.meta.get("example_value"))
+
+
+def is_number(example: object) -> bool:
+    """Whether the node gives a number, or a list of some."""
+    if isinstance(example, list):
+        return all(map(is_number, example))
+    return isinstance(example, (int, float, *NUMBERS))
 
 
 def picks_a_result(node: torch.fx.Node) -> bool:

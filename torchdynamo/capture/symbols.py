@@ -1,0 +1,246 @@
+"""Numbers with no value yet (value.Symbol): Python's operators and conversions over them.
+
+What stays a number of the graph is here; anything else that is asked of one (a method, its text, its hash) is asked of
+its value: for a number that existed at entry that is a fact to guard, and one read from a tensor ends the graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import Graphed, Known, Symbol, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+DIVISIONS = frozenset({"/", "//", "%"})
+NUMBER_TYPES = (bool, int, float)
+
+
+def is_symbol(value: Value) -> bool:
+    """Whether the value is a number of the graph."""
+    return value.__class__ is Symbol
+
+
+def is_number(value: Value) -> bool:
+    """A number of the graph or a constant one."""
+    return value.__class__ is Symbol or (value.__class__ is Known and type(value.obj) in NUMBER_TYPES)
+
+
+def from_node(vm: Machine, node: torch.fx.Node, number: Any) -> Value:
+    """The value of a node that gives a number; one that can only be this number is a constant."""
+    fixed = vm.builder.numbers.fixed(number)
+    if fixed is not None:
+        vm.builder.erase(node)
+        return Known(fixed)
+    return Symbol(node, number, TYPES[type(number)])
+
+
+def settled(vm: Machine, value: Value) -> Known:
+    """The number as a constant."""
+    assert isinstance(value, Symbol)
+    return Known(vm.builder.numbers.settle(value.fake))
+
+
+def truth(vm: Machine, value: Symbol) -> bool:
+    """`bool(value)`, where it must be known."""
+    return vm.builder.numbers.decide(value.fake)
+
+
+def follows(vm: Machine, value: Value) -> bool:
+    """Whether the truth of a number follows from what is known."""
+    try:
+        return isinstance(value, Symbol) and truth(vm, value) is not None
+    except Break:
+        return False
+
+
+def opaque(
+    vm: Machine, fn: Callable[..., Any], args: list[Value], pytype: type, kwargs: dict[str, Value] | None = None
+) -> Value:
+    """A number that the graph computes and of which nothing is known."""
+    number, named = vm.builder.numbers.fresh(pytype), {name: given(arg) for name, arg in (kwargs or {}).items()}
+    node = vm.builder.note(fn, tuple(given(arg) for arg in args), named, number, vm.position())
+    vm.ops += 1
+    return Symbol(node, number, pytype)
+
+
+def given(value: Value) -> Any:
+    """A number or tensor as an argument of a node."""
+    return value.node if isinstance(value, (Symbol, Graphed)) else value.obj  # type: ignore[union-attr]
+
+
+# -- operators --------------------------------------------------------------------------------------------------------
+def binary(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
+    """`a op b`, one of them a Symbol and neither a tensor."""
+    if is_number(a) and is_number(b):
+        return arithmetic(vm, op, fn, a, b)
+    other = b if a.__class__ is Symbol else a
+    if op in ("==", "!=") and other.__class__ is Known and type(other.obj) is not complex:
+        return boolean(op == "!=")
+    pair = [settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)]
+    return vm.binary(op, *pair)
+
+
+def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
+    """Both are numbers, at least one of the graph."""
+    if op in DIVISIONS and b.__class__ is Known and not b.obj:
+        try:
+            fn(1.0 if a.pytype is float else 1, b.obj)
+        except ZeroDivisionError as error:
+            raise vm.error(ZeroDivisionError, *error.args) from None
+    if not (a.pytype is bool and b.pytype is bool and (op in COMPARISONS or op in ("&", "|"))):
+        a, b = plain(vm, a), plain(vm, b)
+    if a.pytype is float or b.pytype is float or op == "/":
+        if op == "**" and not (b.__class__ is Known and b.obj == int(b.obj)):
+            raise Break("data-dependent value", name="**")  # it may be a complex number
+        if unknown(vm, a) or unknown(vm, b):
+            return opaque(vm, fn, [a, b], bool if op in COMPARISONS else float)
+    if op == "**" and b.__class__ is not Known:
+        b = settled(vm, b)
+    if op == "**" and b.obj < 0:  # type: ignore[union-attr]
+        return opaque(vm, fn, [a, b], float) if unknown(vm, a) else vm.binary(op, settled(vm, a), b)
+    if op in ("<<", ">>", "&", "|", "^") and a.pytype is int:
+        if unknown(vm, a) or unknown(vm, b):
+            return opaque(vm, fn, [a, b], int)
+        return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
+    return vm.emit("call_function", fn, [a, b], {})
+
+
+def plain(vm: Machine, value: Value) -> Value:
+    """A truth value as the integer it is."""
+    if value.pytype is not bool:
+        return value
+    return Known(int(value.obj)) if value.__class__ is Known else to_int(vm, value)
+
+
+def unknown(vm: Machine, value: Value) -> bool:
+    """Whether it depends on what a tensor holds."""
+    return isinstance(value, Symbol) and vm.builder.numbers.unknown(value.fake)
+
+
+def unary(vm: Machine, op: str, a: Symbol) -> Value:
+    """`-a`, `+a`, `~a`."""
+    value = plain(vm, a)
+    if op == "+":
+        return value
+    if op == "-" and value.pytype is float and unknown(vm, value):
+        return opaque(vm, operator.neg, [value], float)
+    if value.__class__ is not Symbol:
+        return vm.unary(op, value)
+    negative = vm.emit("call_function", operator.neg, [value], {})
+    return negative if op == "-" else vm.binary("-", negative, Known(1))
+
+
+def negation(vm: Machine, a: Symbol) -> Value:
+    """`not a`."""
+    answer = to_bool(vm, a)
+    if answer.__class__ is not Symbol:
+        return boolean(not answer.obj)  # type: ignore[union-attr]
+    return vm.emit("call_function", torch.sym_not, [answer], {})
+
+
+# -- conversions ------------------------------------------------------------------------------------------------------
+def to_int(vm: Machine, a: Value) -> Value:
+    """`int(a)`."""
+    if a.pytype is int:
+        return a
+    if a.pytype is bool:
+        return vm.emit("call_function", torch.sym_ite, [a, Known(1), Known(0)], {})
+    if unknown(vm, a):
+        return opaque(vm, torch.sym_int, [a], int)
+    return vm.emit("call_function", torch.sym_int, [a], {})
+
+
+def to_float(vm: Machine, a: Value) -> Value:
+    """`float(a)`."""
+    value = plain(vm, a)
+    if value.pytype is float:
+        return value
+    if unknown(vm, value):
+        return opaque(vm, torch.sym_float, [value], float)
+    return vm.emit("call_function", torch.sym_float, [value], {})
+
+
+def to_bool(vm: Machine, a: Value) -> Value:
+    """`bool(a)`, which may stay a number of the graph."""
+    return a if a.pytype is bool else vm.binary("!=", a, Known(0))
+
+
+CONVERSIONS: dict[type, Callable[[Any, Value], Value]] = {int: to_int, float: to_float, bool: to_bool}
+
+
+def extreme(vm: Machine, fn: Any, values: list[Value]) -> Value | None:
+    """`min` or `max` of numbers of one type; None where the first of equals has to be found by comparing."""
+    kinds = {value.pytype for value in values}
+    if not all(map(is_number, values)) or not any(map(is_symbol, values)) or kinds != {int}:
+        return None
+    best = values[0]
+    for value in values[1:]:
+        best = vm.emit("call_function", torch.sym_max if fn is max else torch.sym_min, [best, value], {})
+    return best
+
+
+def absolute(vm: Machine, a: Value) -> Value:
+    """`abs(a)`."""
+    value = plain(vm, a)
+    if value.pytype is float and unknown(vm, value):
+        return opaque(vm, abs, [value], float)
+    return vm.emit("call_function", abs, [value], {})
+
+
+def rounded(vm: Machine, a: Value, *digits: Value) -> Value:
+    """`round(a)`; to some digits, of a constant."""
+    if not digits and a.pytype in (int, bool):
+        return plain(vm, a)
+    if not digits and unknown(vm, a):
+        return opaque(vm, round, [a], int)
+    return vm.run_pure(round, [a, *digits], {})
+
+
+def divided(vm: Machine, a: Value, b: Value) -> Value:
+    """`divmod(a, b)`."""
+    return vm.make_tuple([vm.binary("//", a, b), vm.binary("%", a, b)])
+
+
+def power(vm: Machine, a: Value, b: Value, *modulus: Value) -> Value:
+    """`pow(a, b)`."""
+    return vm.run_pure(pow, [a, b, *modulus], {}) if modulus else vm.binary("**", a, b)
+
+
+FUNCTIONS: dict[Any, Callable[..., Value]] = {abs: absolute, round: rounded, divmod: divided, pow: power}
+
+
+# -- tensors' metadata ------------------------------------------------------------------------------------------------
+def measured(vm: Machine, tensor: Graphed, method: str, args: list[Value], answer: Any) -> Value:
+    """Sizes, strides or a count of a tensor, with what is not known of them as numbers of the graph."""
+    if isinstance(answer, tuple):
+        return vm.new(type(answer), [measure(vm, tensor, method, [Known(i)], part) for i, part in enumerate(answer)])
+    return measure(vm, tensor, method, args, answer)
+
+
+def measure(vm: Machine, tensor: Graphed, method: str, args: list[Value], number: Any) -> Value:
+    """One such number: where it is known already, that one."""
+    if type(number) is not torch.SymInt:
+        return Known(number)
+    expr = number.node.expr
+    known = vm.sizes.get(expr)
+    if known is None:
+        known = vm.emit("call_method", method, [tensor, *args], {})
+        vm.sizes[expr] = known
+    return known
+
+
+def has_symbols(answer: Any) -> bool:
+    """Whether some of it is not known."""
+    if isinstance(answer, (tuple, list)):
+        return any(map(has_symbols, answer))
+    return type(answer) in TYPES

@@ -1,0 +1,92 @@
+"""Tensors that are the same in every run: made inside the frame, of constants, and never written to.
+
+`torch.arange(1, x.dim()).tolist()` is a list of constants. Such a tensor is computed for real when Python asks for its
+values, if that is little work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchdynamo.graph.check import is_operator
+from torchdynamo.graph.recording import Record, storage_of
+
+MOST_NODES = 64
+MOST_ELEMENTS = 4096
+
+
+class NotConstant(Exception):
+    """The tensor depends on something besides constants."""
+
+
+class Deterministic(TorchDispatchMode):
+    """Lets only operators pass that give the same every time: no random numbers, no memory as it was found."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags or "empty" in func.__name__:
+            raise NotConstant
+        return func(*args, **(kwargs or {}))
+
+
+def evaluate(node: torch.fx.Node, record: Record) -> torch.Tensor | None:
+    """The tensor, or None where it is not made of constants alone."""
+    if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:
+        return None
+    try:
+        wanted = ancestors(node, record)
+        known: dict[torch.fx.Node, Any] = {}
+        with torch.no_grad(), Deterministic():
+            for each in wanted:
+                known[each] = run(each, known)
+    except Exception:
+        return None
+    result = known[node]
+    return result if isinstance(result, torch.Tensor) else None
+
+
+def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
+    """One operation for real."""
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def ancestors(node: torch.fx.Node, record: Record) -> list[torch.fx.Node]:
+    """What the node is computed from, in order, itself last."""
+    found: dict[torch.fx.Node, None] = {}
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each in found:
+            continue
+        if len(found) == MOST_NODES or not is_constant(each, record):
+            raise NotConstant
+        found[each] = None
+        waiting += each.all_input_nodes
+    return sorted(found)
+
+
+def is_constant(node: torch.fx.Node, record: Record) -> bool:
+    """Whether the node gives the same whenever its inputs are."""
+    if node.op not in ("call_function", "call_method") or (callable(node.target) and not is_operator(node.target)):
+        return False
+    example = node.meta["example_value"]
+    examples = example if isinstance(example, (tuple, list)) else [example]
+    return all(isinstance(item, torch.Tensor) and is_small(item) and not written(item, record) for item in examples)
+
+
+def is_small(fake: torch.Tensor) -> bool:
+    """Whether computing it costs next to nothing."""
+    return fake.device.type == "cpu" and type(fake.numel()) is int and fake.numel() <= MOST_ELEMENTS
+
+
+def written(fake: torch.Tensor, record: Record) -> bool:
+    return record.wrote_to(storage_of(fake))

@@ -1,0 +1,85 @@
+"""Numbers of a graph that have no value while it is made: sizes that may vary, values read from tensors.
+
+Each is a torch.SymInt, SymFloat or SymBool of the ShapeEnv that the stand-ins live with. Only integers are computed
+with symbolically: sums of floats depend on their order, and nan is not itself, so whatever is computed from a float
+that is read from a tensor is one more number nobody knows.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.graph import torch_compat
+from torchdynamo.graph.errors import UnknownBranch, UnknownValue
+from torchdynamo.graph.quiet import trying
+
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+SYMBOLIC: tuple[type, ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
+PYTHON: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+class Numbers:
+    """The numbers of one graph."""
+
+    def __init__(self, scalars: bool, shapes: bool) -> None:
+        self.scalars = scalars  # values read from tensors may be numbers of the graph
+        self.shapes = shapes  # and so may be sizes that depend on values
+
+    @cached_property
+    def env(self) -> ShapeEnv:
+        """What torch knows about them."""
+        return torch_compat.make_shape_env(self.scalars, self.shapes)
+
+    def fixed(self, number: Any) -> Any:
+        """Its value if it can be no other; else None."""
+        expr = number.node.expr
+        if expr.is_number or (expr.is_Boolean and not expr.free_symbols):
+            return PYTHON[type(number)](expr)
+        return None
+
+    def unknown(self, number: Any) -> bool:
+        """Whether it depends on what a tensor holds, as against sizes and numbers that exist at entry."""
+        return bool(torch_compat.unbacked_symbols(number))
+
+    def decide(self, number: Any) -> bool:
+        """Its truth. For numbers that exist at entry this is a fact to be guarded; others may be unknown."""
+        trying.now = True
+        try:
+            return bool(number)
+        except torch_compat.data_dependent_errors() as raised:
+            raise UnknownBranch("bool", raised) from raised
+        finally:
+            trying.now = False
+
+    def settle(self, number: Any) -> Any:
+        """Its value, which is a fact to be guarded from now on."""
+        fixed = self.fixed(number)
+        if fixed is not None:
+            return fixed
+        kind = PYTHON[type(number)]
+        trying.now = True
+        try:
+            return kind(number)
+        except torch_compat.data_dependent_errors() as raised:
+            raise UnknownValue(kind.__name__, raised) from raised
+        finally:
+            trying.now = False
+
+    def learn(self, condition: Any) -> None:
+        """What the graph will check before it goes on holds from now on."""
+        torch._check(condition)
+
+    def fresh(self, pytype: type) -> Any:
+        """A number nobody knows anything about."""
+        if pytype is float:
+            return self.env.create_unbacked_symfloat()
+        return self.env.create_unbacked_symbool() if pytype is bool else self.env.create_unbacked_symint()
+
+    def is_about_values(self, raised: BaseException) -> bool:
+        """Whether this was raised because a value is not known, and not by the program."""
+        return isinstance(raised, torch_compat.data_dependent_errors())

@@ -1,0 +1,50 @@
+"""Says again, for a tracer, what looks at numbers that have no value while it traces."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.fx
+
+FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
+# function -> the same of torch's symbolic numbers
+AGAIN: dict[Any, Any] = {
+    getattr(math, name): getattr(torch, f"_sym_{name}") for name in FUNCTIONS if hasattr(torch, f"_sym_{name}")
+}
+CHECKS = frozenset({torch._assert, torch._check, torch._check_index, torch._check_value, torch._check_type})
+
+
+def make_traceable(graph: torch.fx.Graph) -> None:
+    """Replace, in a graph that is to be traced."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target in AGAIN:
+            node.target = AGAIN[node.target]
+        elif node.target in CHECKS:
+            keep_check(graph, node)
+        elif node.target in (torch.equal, torch.allclose):
+            compare(graph, node)
+
+
+def keep_check(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """A tracer learns from a check, and leaves it out of what it traces; an operator stays."""
+    cond, message = (*node.args, "")[:2]
+    node.target, node.args = torch._check, (cond,)
+    with graph.inserting_after(node):
+        graph.call_function(torch.ops.aten._assert_scalar.default, (cond, f"checked: {message}"))
+
+
+def compare(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """One truth value for two tensors, as the value of a tensor. Of different sizes or types they are left alone."""
+    a, b = (each.meta.get("example_value") if isinstance(each, torch.fx.Node) else None for each in node.args[:2])
+    if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
+        return
+    with graph.inserting_before(node):
+        fn = torch.eq if node.target is torch.equal else torch.isclose
+        every = graph.call_method("all", (graph.call_function(fn, node.args, node.kwargs),))
+        answer = graph.call_method("item", (every,))
+    node.replace_all_uses_with(answer)
+    graph.erase_node(node)
