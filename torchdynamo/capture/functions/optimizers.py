@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-import torch.optim.optimizer
+from torch.optim.optimizer import _get_value
 
 from torchdynamo.capture import symbols
 from torchdynamo.capture.model import function
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 
-@function(torch.optim.optimizer._get_value)
+@function(_get_value)
 def get_value(vm: Machine, x: Value) -> Value:
     """`x.item()`. Nothing is decided by it, only computed with: it may be a number of the graph, always."""
     if x.__class__ is not Graphed or not x.fake.is_floating_point():
