@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from collections import Counter
 from types import CodeType
@@ -109,7 +110,8 @@ def under_hook(counts: dict[str, Any]) -> Any:
 
     def give_up(code: CodeType, error: Exception) -> None:
         _native.skip_code(code, "internal error")
-        faults.append(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}): {type(error).__name__}: {error}")
+        if not isinstance(error, RecursionError):  # tests go to the end of the stack
+            faults.append(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}): {type(error).__name__}: {error}")
 
     give, pipeline.give_up = pipeline.give_up, give_up
     over, pipeline.over_limit = pipeline.over_limit, over_limit
@@ -165,8 +167,8 @@ def main(names: list[str]) -> int:
             continue
         passed = [test for test, fate in plain["fates"].items() if fate == "passed"]
         lost = [test for test in passed if mine["fates"].get(test) != "passed"]
-        worse += [f"{test}\n{mine['texts'].get(test, 'did not run')}" for test in lost]
-        worse += [f"fault: {fault}" for fault in mine["faults"]]
+        found = [f"{test}\n{mine['texts'].get(test, 'did not run')}" for test in lost]
+        found += [f"fault: {fault}" for fault in mine["faults"]]
         total.update(passed=len(passed), kept=len(passed) - len(lost), seen=mine["seen"], captured=mine["captured"])
         total.update(faults=len(mine["faults"]))
         reasons.update(mine["reasons"])
@@ -175,8 +177,9 @@ def main(names: list[str]) -> int:
             f"captured {mine['captured']} of {mine['seen']} functions; faults {len(mine['faults'])}",
             flush=True,
         )
-    print("\n".join(["", *worse, ""]))
-    print("graphs ended by", ", ".join(f"{reason} ({n})" for reason, n in reasons.most_common()))
+        print(textwrap.indent("\n".join(found), "    "), end="\n" if found else "", flush=True)
+        worse += found
+    print("\ngraphs ended by", ", ".join(f"{reason} ({n})" for reason, n in reasons.most_common()))
     print(
         f"{total['kept']} of {total['passed']} tests pass as they do without the hook; "
         f"{total['captured']} of {total['seen']} functions captured ({total['captured'] / max(1, total['seen']):.0%}); "

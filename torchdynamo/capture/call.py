@@ -67,7 +67,8 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if kind is types.BuiltinFunctionType and isinstance(obj.__self__, type):
         slot = model.find_slot(obj.__self__, obj.__name__)
         if slot[0] == "model":
-            return slot[1](vm, *([Known(obj.__self__)] if obj.__name__ != "__new__" else []), *args, **kwargs)
+            first = [Known(obj.__self__)] if obj.__name__ != "__new__" else []
+            return apply(vm, slot[1], obj, [*first, *args], kwargs)
     if kind is Compiled:
         return interop.call_compiled(vm, fn, args, kwargs)
     if kind is types.MethodType:
@@ -96,7 +97,7 @@ def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Va
     found = guarded_lookup(vm, cls, "__call__")
     slot = model.find_slot(cls, "__call__")
     if slot[0] == "model":
-        return slot[1](vm, fn, *args, **kwargs)
+        return apply(vm, slot[1], cls, [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
         return call(vm, Known(found, Source("class_attr", class_source(cls), "__call__")), [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.MemberDescriptorType:
@@ -253,7 +254,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
     guarded_lookup(vm, cls, "__new__")
     maker = model.find_slot(cls, "__new__")
     if maker[0] == "model":
-        obj: Value = maker[1](vm, Known(cls), *args, **kwargs)
+        obj: Value = apply(vm, maker[1], cls, [Known(cls), *args], kwargs)
     elif maker[1][0] is object:
         obj = vm.new(cls)
     else:
@@ -266,7 +267,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         found = guarded_lookup(vm, cls, "__init__")
         init = model.find_slot(cls, "__init__")
         if init[0] == "model":
-            init[1](vm, obj, *args, **kwargs)
+            apply(vm, init[1], cls, [obj, *args], kwargs)
         elif init[1][0] is not object:
             if type(init[1][1]) is not types.FunctionType:
                 if maker[0] == "model":

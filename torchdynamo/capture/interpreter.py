@@ -116,6 +116,7 @@ def run_until_raise(vm: Machine, frame: Frame) -> Value:
 
 def unwind(vm: Machine, frame: Frame, raised: Raised) -> None:
     """Go to the handler of the current instruction, or let the exception out."""
+    vm.note_raised(raised.value)
     region = frame.code.lookup(frame.pc)
     if region is None:
         raise raised

@@ -40,6 +40,17 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     return found
 
 
+def written_in_python(cls: type) -> bool:
+    """Whether a class statement made it, so that its instances are plain; `object` counts."""
+    if cls is object:
+        return True
+    in_c = type(cls.__dict__.get("__new__")) is types.BuiltinFunctionType or cls.__flags__ & NOT_INSTANTIATED
+    return is_open(cls) and not in_c
+
+
+NOT_INSTANTIATED = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+
+
 def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
     """Whether what a class has is asked for its value by that method."""
     return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING

@@ -67,6 +67,9 @@ class Keyed:
         return hash(self.hash)
 
 
+RAISED = "raised"  # the note of an exception that was
+
+
 class Made(NamedTuple):
     """A function the frame made: what the instruction was given, and the function taken apart."""
 
@@ -79,6 +82,7 @@ class Machine(Trace):
 
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
         super().__init__(builder, roots)
+        self.handled_at_entry = sys.exc_info()[1]
         self.class_attrs: dict[tuple[type, str], Any] = {}
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, Graphed] = {}
@@ -185,7 +189,14 @@ class Machine(Trace):
     # -- making objects -------------------------------------------------------------------------------------------
     def error(self, cls: type[BaseException], *args: Any) -> Raised:
         """An exception that the user's program raises."""
-        return Raised(self.new(cls, [wrapping.constant(self, arg) for arg in args]))
+        made: Object = model.MODELS[BaseException, "__new__"](self, Known(cls), *(self.constant(arg) for arg in args))
+        return Raised(made)
+
+    def note_raised(self, exc: Object) -> None:
+        """An exception of the frame's has a context and a traceback from now on."""
+        entity = self.entity(exc)
+        if entity.fresh:
+            entity.note = RAISED
 
     def bound_method(self, owner: Value, fn: Value, name: str) -> Value:
         """`owner.fn` as a value."""

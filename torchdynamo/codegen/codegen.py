@@ -113,9 +113,7 @@ class Exit:
         emit = self.emit
         wanted = self.live_anywhere()
         first = self.capture.code.co_varnames[:1]  # super() reads it, unseen
-        moved = [
-            n for n, value in self.exit.locals.items() if (n in wanted or n in first) and not is_own(value, n)
-        ]
+        moved = [n for n, value in self.exit.locals.items() if (n in wanted or n in first) and not is_own(value, n)]
         for name in moved:
             emit.value(self.exit.locals[name])
         stored = [*moved]

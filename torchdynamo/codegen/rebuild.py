@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
-from torchdynamo.capture.model import is_open
+from torchdynamo.capture.lookup import written_in_python
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Object
 
@@ -17,22 +17,15 @@ INDEXED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))
 
 
 def is_plain(cls: type) -> bool:
-    """Instances are made by `object.__new__`, or are exceptions."""
-    return all(is_open(base) or base is object for base in cls.__mro__) or issubclass(cls, BaseException)
+    """Instances are made by `object.__new__`."""
+    return all(map(written_in_python, cls.__mro__))
 
 
 def instance(emit: Emitter, entity: Entity) -> None:
     """A bare instance of the user's class, then its attributes: `__init__` has been run symbolically."""
-    if issubclass(entity.pytype, BaseException):
-        emit.function(bare_exception)
-        emit.const(entity.pytype)
-        for arg in entity.items or ():
-            emit.value(arg)
-        emit.op("CALL", (1 + len(entity.items or ()), ()))
-    else:
-        emit.function(object.__new__)
-        emit.const(entity.pytype)
-        emit.op("CALL", (1, ()))
+    emit.function(object.__new__)
+    emit.const(entity.pytype)
+    emit.op("CALL", (1, ()))
     emit.keep(entity)
     attributes(emit, entity)
 
@@ -68,13 +61,6 @@ def iterator(emit: Emitter, entity: Entity) -> None:
 
 def is_iterator(emit: Emitter, value: Any) -> bool:
     return value.__class__ is Object and emit.heap[value].items.__class__ is Steps
-
-
-def bare_exception(cls: type[BaseException], *args: Any) -> BaseException:
-    """An exception as the frame left it, without running its `__init__` again."""
-    made = cls.__new__(cls, *args)
-    made.args = args
-    return made
 
 
 def subclass_instance(cls: type, base: Any, fill: Any, items: Any) -> Any:

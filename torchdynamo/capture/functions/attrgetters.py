@@ -24,7 +24,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def maker(cls: type) -> None:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         try:
             return Known(cls(*map(vm.concretely, args), **{name: vm.concretely(arg) for name, arg in kwargs.items()}))
         except TypeError as error:

@@ -31,7 +31,7 @@ def rebuild_context(emit: Emitter, entity: Entity) -> None:
 
 
 @function(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
-def apply(vm: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
+def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """The forward of a custom function."""
     name = vm.known(cls, "class").__qualname__
     if kwargs or torch._C._are_functorch_transforms_active():
@@ -102,7 +102,7 @@ def alias_inputs(vm: Machine, args: tuple[Value, ...], result: Value, context: O
 
 
 def unfollowed(name: str) -> Any:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         raise Break("unknown call", name=name)
 
     return row

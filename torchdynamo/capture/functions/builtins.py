@@ -133,7 +133,7 @@ def vars_(vm: Machine, obj: Value | None = None) -> Value:
 
 
 def named_outside(name: str, reason: str) -> Any:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         raise Break(reason, name=name)
 
     return row
@@ -191,7 +191,7 @@ def next_(vm: Machine, iterator: Value, *default: Value) -> Value:
 def lazily(cls: type, steps: Any) -> None:
     """Register the constructor of a builtin iterator type."""
 
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return make_iterator(vm, steps(vm, *args, **kwargs), None, cls)
 
     function(cls)(row)
@@ -298,7 +298,7 @@ def said_by(cls: type, method: str) -> str:
 
 
 def converter(cls: Callable[..., Any], method: str) -> None:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         if args and args[0].__class__ is Graphed:
             if method not in ("__int__", "__float__") or len(args) + len(kwargs) > 1:
                 raise Break("data-dependent value", name=getattr(cls, "__name__", method))
@@ -337,7 +337,7 @@ def bool_(vm: Machine, obj: Value = FALSE) -> Value:
 
 
 def constructor(cls: type) -> None:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return vm.run_pure(cls, list(args), dict(kwargs))
 
     function(cls)(row)

@@ -132,7 +132,7 @@ def subclasses(vm: Machine, cls: Value) -> Value:
 
 
 @models(type, "__call__")
-def type_call(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+def type_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     """What a metaclass's `__call__` passes on to."""
     return calls.construct(vm, cls.obj, list(args), dict(kwargs))
 
@@ -143,7 +143,7 @@ def mro(vm: Machine, cls: Value) -> Value:
 
 
 @function(enum.EnumMeta.__call__)
-def enum_call(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     """Looking up a member by its value."""
     if len(args) != 1 or kwargs or class_lookup(cls.obj, "_missing_") is not enum.Enum.__dict__["_missing_"]:
         raise Break("unknown call", name=cls.obj.__name__)

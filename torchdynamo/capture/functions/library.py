@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run_for_real(fn: Any) -> None:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return vm.run_pure(fn, list(args), dict(kwargs))
 
     function(fn)(row)
@@ -39,7 +39,7 @@ def enter_pattern(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 @function(collections.namedtuple)
-def namedtuple(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+def namedtuple(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     """A class of constants; it belongs to the module whose code asks for it."""
     named = {name: vm.concretely(arg) for name, arg in kwargs.items()}
     named.setdefault("module", vm.frames[-1].globals.real.get("__name__"))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def fact(fn: Any) -> None:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return vm.run_pure(fn, list(args), dict(kwargs))
 
     function(fn)(row)

@@ -32,7 +32,7 @@ SWITCHED = {id(getter): setter for setter, getter in FLAGS.items()}
 def reader(fn: Any) -> None:
     lasting = fn.__name__ in COMPARED or fn.__name__.startswith(BUILT)
 
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         answer = vm.run_pure(fn, list(args), dict(kwargs))
         if not lasting and not switched(vm, fn):
             read = answer.obj if answer.__class__ is Known else vm

@@ -102,7 +102,7 @@ def nothing(vm: Machine, *args: Value) -> Value:
 
 
 def unfollowed(name: str) -> Any:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         raise Break("builtin with effects", name=name)
 
     return row

@@ -24,7 +24,7 @@ ORIGINAL = "_torchdynamo_inline"  # where torch.jit leaves the Python function i
 
 
 @models(torch.jit.ScriptFunction, "__call__")
-def call_scripted(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def call_scripted(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """A scripted function is its Python original; a traced one is not: it has lost its branches."""
     entity = vm.entity(self)
     own = entity.real.__dict__
@@ -39,7 +39,7 @@ CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug
 
 
 @function(torch.utils.checkpoint.checkpoint)
-def checkpoint(vm: Machine, fn: Value, *args: Value, **kwargs: Value) -> Value:
+def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     """Without grad mode nothing is kept for a backward: it is a call."""
     if torch.is_grad_enabled() or "context_fn" in kwargs:
         raise Break("activation checkpoint", name=getattr(getattr(fn, "obj", None), "__qualname__", "a function"))
@@ -105,7 +105,7 @@ def exit_inference_mode(vm: Machine, self: Object, *error: Value) -> Value:
 
 
 def unfollowed(name: str) -> Any:
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         raise Break("unknown call", name=name)
 
     return row

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
+from torchdynamo.capture.types import exceptions
+from torchdynamo.capture.value import NONE, Known, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
-
-import types
 
 
 @op("PUSH_EXC_INFO", "exc -- previous exc")
@@ -32,8 +32,7 @@ def pop_except(vm: Machine, frame: Frame, inst: Instruction, previous: Value) ->
 
 @op("EXC_MATCH", "classes -- answer")
 def exc_match(vm: Machine, frame: Frame, inst: Instruction, classes: Value) -> Value:
-    wanted = vm.concretely(classes)
-    return boolean(issubclass(frame.stack[-1].pytype, wanted))
+    return boolean(exceptions.matches(vm, frame.stack[-1], classes))
 
 
 @op("RERAISE", "exc -- jump")
@@ -43,18 +42,11 @@ def reraise(vm: Machine, frame: Frame, inst: Instruction, exc: Value) -> None:
 
 @op("RAISE", "*parts -- jump", pops=lambda arg: arg)
 def raise_(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -> None:
-    if not parts:
-        if not frame.handling:
-            raise vm.error(RuntimeError, "No active exception to reraise")
-        raise Raised(frame.handling[-1])
-    exc = parts[0]
-    if exc.__class__ is Known and isinstance(exc.obj, type):
-        exc = vm.call(exc, [], {})
-    if exc.__class__ is not Object or not issubclass(exc.pytype, BaseException):
-        raise vm.error(TypeError, "exceptions must derive from BaseException")
-    if len(parts) > 1:
-        vm.entity(exc).attrs["__cause__"] = parts[1]
-    raise Raised(exc)
+    raise (
+        exceptions.raise_new(vm, parts[0], parts[1] if len(parts) > 1 else None)
+        if parts
+        else exceptions.raise_again(vm)
+    )
 
 
 @op("WITH_ENTER", "manager -- exit result")

@@ -22,7 +22,7 @@ PLAIN_EQ: Any = object.__eq__
 
 
 @models(CACHED, "__call__")
-def call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """The real cache is asked, as eager would ask it, where it would be asked for the very same objects.
 
     For arguments that only exist in this frame no answer can be in it yet: then the function itself is followed.

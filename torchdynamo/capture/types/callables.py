@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @models(types.FunctionType, "__call__")
-def call_function(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def call_function(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """A function the frame made."""
     return vm.enter_function(vm.entity(self).note.parts, list(args), dict(kwargs))
 
@@ -166,7 +166,7 @@ def rebuild_cell(emit: Emitter, entity: Entity) -> None:
 @models(types.MethodType, "__call__")
 @models(types.BuiltinMethodType, "__call__")
 @models(types.MethodWrapperType, "__call__")
-def call_method(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def call_method(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     owner, fn = parts_of(vm, self)
     return vm.call(fn, [owner, *args], dict(kwargs))
 
@@ -235,21 +235,21 @@ def _bind(descriptor: Any, owner: Any) -> Any:
 
 
 @models(functools.partial, "__call__")
-def call_partial(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def call_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     fn, given, named = (vm.getattr(self, name) for name in ("func", "args", "keywords"))
     known = {vm.known(key, "keyword"): value for key, value in vm.dict_items(named)}
     return vm.call(fn, [*vm.iterate(given), *args], {**known, **kwargs})
 
 
 @models(functools.partial, "__new__")
-def new_partial(vm: Machine, cls: Known, fn: Value, *args: Value, **kwargs: Value) -> Value:
+def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     made = vm.new(cls.obj, func=fn, args=vm.make_tuple(list(args)))
     vm.entity(made).attrs["keywords"] = vm.make_dict({Known(name): value for name, value in kwargs.items()})
     return made
 
 
 @models(functools.partial, "__init__")
-def init_partial(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def init_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     return NONE
 
 

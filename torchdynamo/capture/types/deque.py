@@ -82,7 +82,7 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
 
 
 @models(DEQUE, "__new__")
-def new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     return vm.new(cls.obj, [])
 
 

@@ -36,7 +36,8 @@ def stop(vm: Machine, self: Value) -> Raised:
     if result.__class__ is Known and result.obj is None:
         return vm.error(StopIteration)
     raised = vm.error(StopIteration)
-    vm.entity(raised.value).items = [result]
+    entity = vm.entity(raised.value)
+    entity.items, entity.attrs["value"] = [result], result
     return raised
 
 
@@ -107,9 +108,3 @@ def close(vm: Machine, self: Object) -> Value:
             return NONE
         raise
     raise vm.error(RuntimeError, "generator ignored GeneratorExit")
-
-
-@models(StopIteration, ".value")
-def stop_value(vm: Machine, self: Object) -> Value:
-    items = vm.entity(self).items
-    return items[0] if items else NONE

@@ -200,7 +200,7 @@ def missing(vm: Machine, self: Object, key: Value) -> Value:
 
 
 @models(collections.defaultdict, "__init__")
-def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, *args: Value, **kwargs: Value) -> Value:
+def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, /, *args: Value, **kwargs: Value) -> Value:
     vm.entity(self).attrs["default_factory"] = factory
     return init(vm, self, *args, **kwargs)
 
@@ -323,7 +323,7 @@ def copy(vm: Machine, self: Object) -> Object:
 
 
 @models(dict, "update", "__ior__")
-def update(vm: Machine, self: Object, *others: Value, **kwargs: Value) -> Value:
+def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Value:
     for other in others:
         if other.__class__ is Object and (
             issubclass(other.pytype, dict) or find_slot(other.pytype, "keys")[0] != "missing"
@@ -378,12 +378,12 @@ def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value
 
 
 @models(dict, "__new__")
-def new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     return vm.new(cls.obj, {})
 
 
 @models(dict, "__init__")
-def init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     update(vm, self, *args, **kwargs)
     return NONE
 

@@ -33,7 +33,7 @@ def module_getattr(vm: Machine, self: Object, name: str) -> Value:
 
 
 @models(torch.nn.Module, "__call__")
-def module_call(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """`forward`, unless a hook of any kind is in place: then PyTorch's own Python decides."""
     if not has_hooks(vm, self):
         forward = vm.method(self, "forward")

@@ -280,7 +280,7 @@ def list_init(vm: Machine, self: Object, items: Value | None = None) -> Value:
 
 
 @models(list, "__new__")
-def list_new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+def list_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     return vm.new(cls.obj, [])
 
 
@@ -295,7 +295,7 @@ def tuple_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
 
 
 @models(tuple, "__init__")
-def tuple_init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+def tuple_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     return NONE
 
 

@@ -155,7 +155,7 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
 
 
 def metadata(name: str) -> model.Model:
-    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
         if self.__class__ is not Graphed:
             return vm.emit("call_method", name, [self, *args], kwargs)
         real = [vm.concretely(arg) if arg.__class__ is not Graphed else arg.fake for arg in args]
@@ -190,7 +190,7 @@ def values(name: str) -> model.Model:
     """A Python value read from a tensor: known if that is made of constants, else perhaps a number of the graph."""
     convert = NUMBERS_READ.get(name)
 
-    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
         if convert is not None and self.__class__ is Graphed and not args and not kwargs:
             real = vm.builder.evaluate(self.node)
             if real is not None:
@@ -222,7 +222,7 @@ NUMBERS_READ: dict[str, Any] = {
 
 
 def outside(name: str) -> model.Model:
-    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+    def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
         raise Break("unsupported method", name=name, type="Tensor")
 
     return row

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.model import function, models
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Known, Object, Value
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -23,31 +24,71 @@ def local_setattr(vm: Machine, self: Object, name: Known, value: Value) -> Value
     raise Break("unsupported attribute write", name=name.obj, type=self.pytype.__name__)
 
 
-LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
+LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
 
 
 def new_lock(cls: type) -> Any:
-    def row(vm: Machine, *args: Value) -> Value:
-        return vm.new(cls)
+    def row(vm: Machine) -> Value:
+        return vm.new(cls, 0)  # how often it is held
 
     return row
 
 
-for _make, _cls in zip((threading.Lock, threading.RLock), LOCKS):
-    function(_make)(new_lock(_cls))
+for _make, _cls in ((threading.Lock, LOCK), (threading.RLock, RLOCK)):
+    function(_make, _cls)(new_lock(_cls))
 
 
-def on_own_lock(name: str, answer: bool | None) -> None:
+def own(vm: Machine, self: Object, name: str) -> Entity:
     """A lock that the frame made keeps nobody out: nobody else has it."""
-
-    def row(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
-        if not vm.entity(self).fresh:
-            raise Break("unsupported method", name=name, type="lock")
-        return Known(answer)
-
-    for cls in LOCKS:
-        models(cls, name)(row)
+    entity = vm.entity(self)
+    if not entity.fresh:
+        raise Break("unsupported method", name=name, type="lock")
+    return entity
 
 
-for _name, _answer in (("__enter__", True), ("__exit__", None), ("acquire", True), ("release", None)):
-    on_own_lock(_name, _answer)
+@models(LOCK, "acquire", "__enter__")
+def acquire(vm: Machine, self: Object, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
+    entity = own(vm, self, "acquire")
+    if entity.items:
+        if blocking is TRUE or vm.truth(blocking):
+            raise Break("unsupported method", name="acquire", type="lock")  # it waits for ever
+        return FALSE
+    entity.items = 1
+    return TRUE
+
+
+@models(RLOCK, "acquire", "__enter__")
+def acquire_again(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    own(vm, self, "acquire").items += 1
+    return TRUE
+
+
+@models(LOCK, "release", "__exit__")
+@models(RLOCK, "release", "__exit__")
+def release(vm: Machine, self: Object, *args: Value) -> Value:
+    entity = own(vm, self, "release")
+    if not entity.items:
+        cannot = "release unlocked lock" if self.pytype is LOCK else "cannot release un-acquired lock"
+        raise vm.error(RuntimeError, cannot)
+    entity.items -= 1
+    return NONE
+
+
+@models(LOCK, "locked")
+def locked(vm: Machine, self: Object) -> Value:
+    return boolean(own(vm, self, "locked").items > 0)
+
+
+@rebuilds(LOCK, RLOCK)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    emit.function(made_lock)
+    emit.const(threading.Lock if entity.pytype is LOCK else threading.RLock)
+    emit.const(entity.items)
+    emit.op("CALL", (2, ()))
+
+
+def made_lock(make: Any, held: int) -> Any:
+    lock = make()
+    for _ in range(held):
+        lock.acquire()
+    return lock

@@ -1,0 +1,299 @@
+"""Exceptions: made, raised, caught and asked about. One that was raised stays in the capture: where it passed cannot be
+made again, so a frame that keeps such an exception is left before it."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture import attribute_writes
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.machine import RAISED
+from torchdynamo.capture.model import Emitter, function, is_open, models, rebuilds
+from torchdynamo.capture.signals import Break, Raised, Restart
+from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Value
+from torchdynamo.capture.wrap import constant, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+KEYWORDS: dict[type, tuple[str, ...]] = {  # what else these take, and keep
+    ImportError: ("name", "path"),
+    AttributeError: ("name", "obj"),
+    NameError: ("name",),
+}
+
+
+def native(cls: type) -> type:
+    """The class written in C that an exception is an instance of."""
+    return next(base for base in cls.__mro__ if not is_open(base))
+
+
+def fields_of(cls: type) -> list[str]:
+    """What instances of a class keep beside the arguments."""
+    kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    bases = [base for base in cls.__mro__ if not is_open(base) and base not in PLAIN]
+    return [name for base in bases for name, found in base.__dict__.items() if type(found) in kinds]
+
+
+PLAIN = (BaseException, object)
+GROUPS: tuple[type, ...] = tuple(filter(None, [getattr(builtins, "BaseExceptionGroup", None)]))  # where Python has them
+
+
+@models(BaseException, "__new__")
+def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
+    real = cls.obj
+    if issubclass(real, GROUPS):
+        raise Break("unsupported type", type=real.__name__)
+    if real is OSError and len(args) > 1:  # which of its subclasses it is, the number says
+        real = type(OSError(*(vm.concretely(arg) for arg in args)))
+    made = vm.new(real, list(args))
+    keep(vm, made, args)
+    return made
+
+
+@models(BaseException, "__init__")
+def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+    entity = vm.entity(self)
+    taken = next((names for base, names in KEYWORDS.items() if issubclass(self.pytype, base)), ())
+    if any(name not in taken for name in kwargs):
+        if taken:
+            raise Break("unknown call", name=self.pytype.__name__)
+        raise vm.error(TypeError, f"{self.pytype.__name__}() takes no keyword arguments")
+    if not entity.fresh:
+        raise Break("side effect not replayable", what=f"{self.pytype.__name__}.__init__()")
+    entity.items = list(args)
+    keep(vm, self, args)
+    entity.attrs.update(kwargs)
+    return NONE
+
+
+def keep(vm: Machine, made: Object, args: tuple[Value, ...]) -> None:
+    """The fields that the arguments fill."""
+    fields = fields_of(made.pytype)
+    if not fields:
+        return
+    attrs, cls = vm.entity(made).attrs, native(made.pytype)
+    if any(issubclass(cls, base) for base in KEYWORDS):
+        attrs.update(dict.fromkeys(fields, NONE))
+        if "msg" in fields:
+            attrs["msg"] = args[0] if len(args) == 1 else NONE
+    elif issubclass(cls, StopIteration):
+        attrs["value"] = args[0] if args else NONE
+    elif issubclass(cls, SystemExit):
+        attrs["code"] = vm.make_tuple(list(args)) if len(args) > 1 else args[0] if args else NONE
+    else:
+        keep_as_it_does(vm, made, cls, fields, args)
+
+
+def keep_as_it_does(vm: Machine, made: Object, cls: type, fields: list[str], args: tuple[Value, ...]) -> None:
+    """What an exception of constants keeps is asked of a real one."""
+    try:
+        sample = cls(*(vm.concretely(arg) for arg in args))
+    except (TypeError, ValueError) as error:
+        raise vm.error(type(error), *error.args) from None
+    entity = vm.entity(made)
+    entity.items = [constant(vm, arg) for arg in sample.args]
+    for name in fields:
+        value = getattr(sample, name, MISSING)
+        if value is not MISSING:
+            entity.attrs[name] = constant(vm, value)
+
+
+@rebuilds(BaseException)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    """As the frame left it, without running its `__init__` again."""
+    if entity.note is RAISED:
+        raise Restart(entity.born - 1)
+    emit.function(bare)
+    emit.const(entity.pytype)
+    for arg in entity.items or ():
+        emit.value(arg)
+    emit.op("CALL", (1 + len(entity.items or ()), ()))
+
+
+def bare(cls: type[BaseException], *args: Any) -> BaseException:
+    try:
+        made = cls.__new__(cls, *args)
+    except TypeError:  # a `__new__` of the user's, which has run
+        made = native(cls).__new__(cls, *args)
+    made.args = args
+    return made
+
+
+# -- attributes -------------------------------------------------------------------------------------------------------
+def args_of(vm: Machine, self: Object) -> list[Value]:
+    """What the exception was made with."""
+    entity = vm.entity(self)
+    if entity.items is None and not entity.fresh:
+        assert entity.source is not None
+        entity.items = list(vm.iterate(wrap(vm, entity.real.args, Source("attr", entity.source, "args"))))
+    return list(entity.items or ())
+
+
+@models(BaseException, ".args")
+def args(vm: Machine, self: Object) -> Value:
+    return vm.make_tuple(args_of(vm, self))
+
+
+def chained(name: str, default: Value, always: bool) -> None:
+    """An attribute that raising fills, or not (`always`: what the frame wrote to it stays true)."""
+
+    def row(vm: Machine, self: Object) -> Value:
+        entity = vm.entity(self)
+        if not entity.fresh:
+            assert entity.source is not None
+            return wrap(vm, getattr(entity.real, name), Source("attr", entity.source, name))
+        if entity.note is RAISED and not always:
+            raise Break("unsupported attribute", name=name, type=self.pytype.__name__)
+        return entity.attrs.get(name, default)
+
+    models(BaseException, "." + name)(row)
+
+
+for _name, _default, _always in (
+    ("__cause__", NONE, True),
+    ("__suppress_context__", FALSE, True),
+    ("__context__", NONE, False),
+):
+    chained(_name, _default, _always)
+
+
+@models(BaseException, ".__traceback__")
+def traceback(vm: Machine, self: Object) -> Value:
+    entity = vm.entity(self)
+    if entity.fresh:
+        return vm.new(types.TracebackType) if entity.note is RAISED else NONE
+    assert entity.source is not None
+    return wrap(vm, entity.real.__traceback__, Source("attr", entity.source, "__traceback__"))
+
+
+@models(types.TracebackType, "__getattribute__")
+def traceback_getattr(vm: Machine, self: Object, name: str) -> Value:
+    """It may be passed around; what it says is eager Python's to tell."""
+    raise Break("unsupported attribute", name=name, type="traceback")
+
+
+@models(BaseException, "__setattr__")
+def setattr_(vm: Machine, self: Object, name: Known, value: Value) -> Value:
+    """On an exception that existed, Python has more to do than a graph's end can."""
+    text, entity = name.obj, vm.entity(self)
+    held = text in ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__")
+    if not held and text not in fields_of(self.pytype):
+        attribute_writes.generic_setattr(vm, self, text, value)
+        return NONE
+    if not entity.fresh or not held or value is ABSENT:
+        raise Break("unsupported attribute write", name=text, type=self.pytype.__name__)
+    if text == "args":
+        entity.items = list(vm.iterate(value))
+    elif text == "__traceback__":
+        set_traceback(vm, self, value)
+    elif text == "__suppress_context__":
+        entity.attrs[text] = Known(vm.truth(value))
+    else:
+        set_linked(vm, self, text, value)
+    return NONE
+
+
+def set_traceback(vm: Machine, self: Object, value: Value) -> None:
+    if value is not NONE and value.pytype not in (types.TracebackType, type(None)):
+        raise vm.error(TypeError, "__traceback__ must be a traceback or None")
+    if value.pytype is types.TracebackType:
+        vm.note_raised(self)
+
+
+def set_linked(vm: Machine, self: Object, name: str, value: Value) -> None:
+    """`__cause__` and `__context__`."""
+    if not issubclass(value.pytype, (BaseException, type(None))):
+        raise vm.error(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
+    entity = vm.entity(self)
+    entity.attrs[name] = value
+    if name == "__cause__":
+        entity.attrs["__suppress_context__"] = TRUE
+
+
+@models(BaseException, "with_traceback")
+def with_traceback(vm: Machine, self: Object, value: Value) -> Value:
+    if not vm.entity(self).fresh:
+        raise Break("unsupported method", name="with_traceback", type=self.pytype.__name__)
+    set_traceback(vm, self, value)
+    return self
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+@models(KeyError, "__str__")
+def key_error_str(vm: Machine, self: Object) -> Value:
+    """One key is shown as it is written."""
+    given = args_of(vm, self)
+    return vm.call(Known(repr), given, {}) if len(given) == 1 else exception_str(vm, self)
+
+
+@models(BaseException, "__str__")
+def exception_str(vm: Machine, self: Object) -> Value:
+    says = next(base for base in self.pytype.__mro__ if "__str__" in base.__dict__)
+    if says not in (BaseException, ImportError, KeyError) and not is_open(says):
+        raise Break("unsupported method", name="__str__", type=says.__name__)
+    given = args_of(vm, self)
+    if len(given) == 1:
+        return vm.call(Known(str), given, {})
+    return vm.call(Known(str), [vm.make_tuple(given)], {}) if given else Known("")
+
+
+# -- what is being handled --------------------------------------------------------------------------------------------
+HANDLED = Source("call", Source("pinned", None, Pinned(sys.exc_info)), ())
+
+
+def handled(vm: Machine) -> Object | None:
+    """The exception that is being handled, in this function or in one that called it."""
+    found = [exc for frame in vm.frames for exc in frame.handling]
+    if found:
+        return found[-1]
+    if vm.handled_at_entry is not None:
+        raise Break("unknown call", name="sys.exc_info")
+    vm.guard(HANDLED, "EQUALS_MATCH", (None, None, None))
+    return None
+
+
+@function(sys.exc_info)
+def exc_info(vm: Machine) -> Value:
+    exc = handled(vm)
+    if exc is None:
+        return constant(vm, (None, None, None))
+    return vm.make_tuple([Known(exc.pytype), exc, vm.new(types.TracebackType)])
+
+
+def raise_again(vm: Machine) -> Raised:
+    """`raise` by itself."""
+    exc = handled(vm)
+    return vm.error(RuntimeError, "No active exception to reraise") if exc is None else Raised(exc)
+
+
+def raise_new(vm: Machine, exc: Value, cause: Value | None = None) -> Raised:
+    """`raise exc from cause`."""
+    if exc.__class__ is Known and isinstance(exc.obj, type) and issubclass(exc.obj, BaseException):
+        exc = vm.call(exc, [], {})
+    if exc.__class__ is not Object or not issubclass(exc.pytype, BaseException):
+        if exc.__class__ is Known and isinstance(exc.obj, BaseException):
+            raise Break("side effect not replayable", what="raising an exception that existed")
+        raise vm.error(TypeError, "exceptions must derive from BaseException")
+    if not vm.entity(exc).fresh:
+        raise Break("side effect not replayable", what="raising an exception that existed")
+    if cause is not None:
+        if cause.__class__ is Known and isinstance(cause.obj, type) and issubclass(cause.obj, BaseException):
+            cause = vm.call(cause, [], {})
+        if not issubclass(cause.pytype, (BaseException, type(None))):
+            raise vm.error(TypeError, "exception causes must derive from BaseException")
+        set_linked(vm, exc, "__cause__", cause)
+    return Raised(exc)
+
+
+def matches(vm: Machine, exc: Value, classes: Value) -> bool:
+    """`except classes`."""
+    wanted = vm.concretely(classes)
+    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
+        if not isinstance(cls, type) or not issubclass(cls, BaseException):
+            raise vm.error(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    return any(cls in exc.pytype.__mro__ for cls in (wanted if isinstance(wanted, tuple) else (wanted,)))
