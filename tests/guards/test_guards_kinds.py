@@ -118,6 +118,7 @@ OBJECTS: list[Any] = [
     *CONSTANTS, Str("a"), Int(1), Pair(1, 2), Colour.RED, Colour, Plain, Child, Plain(), Child(), PLAIN,
     [], [1], [1, 2], LyingList(), LyingList([1]), {}, {"a": 1}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1},
     {1: "a"}, {True: "a"}, {1.0: "a"}, {KEY_OBJECT: 1}, {RED: 1}, {torch.float32: 1}, {(1, 2): 1}, {(1.0, 2): 1},
+    {"a": 1, PLAIN: 2},
     {LyingKey(): 0}, {LyingKey(): 0, "b": 1}, LyingDict(), LyingDict(a=1), LyingDict(a=1, b=2), {Str("a"): 1}, {NAN: 1},
     OrderedDict(a=1), OrderedDict(a=1, b=2), moved_to_end("a", "b"), moved_to_end("b", "a"), defaultdict(int, a=1),
     collections.Counter("aab"), set(), {1}, {True}, {1, 2}, {"a"}, {KEY_OBJECT}, {RED, 1}, {NAN}, {(1, 2)},
@@ -163,6 +164,7 @@ ARGUMENTS: dict[str, list[Any]] = {
     "CLASS_ATTR": [("shared", 3), ("shared", ABSENT), ("nothing", ABSENT), ("method", Plain.method), ("__len__", len),
                    ("__len__", ABSENT), ("__init__", object.__init__), ("RED", RED)],
     "SAME_OBJECT": [X, local("y"), Source("type", X)],
+    "NOT_KEYED": [X, local("y"), Source("type", X)],
     "DISTINCT": [(X, local("y")), (X, X), (local("y"), Source("type", X))],
     "NO_OVERLAP": [((X,), (local("y"),)), ((X, local("y")), ()), ((X,), ()), ((X,), (X,)), ((), (X, X))],
 }  # fmt: skip

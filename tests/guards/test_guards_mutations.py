@@ -386,3 +386,20 @@ def test_globals_of_another_function() -> None:
     assert not asked.holds()
     asked.roots = asked.roots.__class__({}, {}, asked.roots.builtins, {})
     assert not asked.holds()
+
+
+def test_what_an_object_is_the_key_of() -> None:
+    """`state[param]`: found by identity, wherever the key is by now."""
+    key, box = torch.ones(1), {"first": 0}
+    box[key] = "value"  # type: ignore[index]
+    source = Source("keyed", X, local("y"))
+    program = Guarded([Guard(source, "EQUALS_MATCH", "value")], bound=[source], x=box, y=key)
+    assert program.holds() and program.fetch() == ("value",)
+    del box["first"]
+    assert program.holds()
+    program.roots.locals["y"] = torch.ones(1)
+    assert not program.holds()
+    box[program.roots.locals["y"]] = "value"
+    assert program.holds()
+    program.roots.locals["x"] = [key]
+    assert not program.holds()

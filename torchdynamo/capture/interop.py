@@ -16,7 +16,7 @@ import torch._compile
 import torch.compiler
 
 from torchdynamo import marks
-from torchdynamo.capture import model
+from torchdynamo.capture import model, policy
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value, boolean
@@ -34,7 +34,7 @@ def is_compiling(vm: Machine) -> Value:
     """True while capturing, in all its spellings. Not for torch's optimizers: what they do otherwise when torch.compile
     asks rounds otherwise, and an update must be the same to the bit.
     """
-    return boolean(not vm.frames[-1].globals.real.get("__name__", "").startswith("torch.optim."))
+    return boolean(not policy.in_optimizer(vm.frames))
 
 
 @model.function(torch.compiler.is_exporting)

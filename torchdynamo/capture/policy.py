@@ -48,7 +48,7 @@ PURE_MODULES = frozenset({"math", "_operator", "cmath", "itertools", "_bisect", 
 OPERATOR_MODULES = frozenset(
     f"torch._C.{name}" for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")
 )
-STATE_WORDS = ("is_", "_is_", "get_", "_get_", "has_", "_has_", "_are_", "are_", "_cuda_get_")
+STATE_WORDS = ("is_", "_is_", "get_", "_get_", "has_", "_has_", "_are_", "are_", "_cuda_get_", "_len_torch_")
 OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
@@ -101,3 +101,8 @@ def reads_torch_state(fn: Any) -> bool:
     if type(fn) is not types.BuiltinFunctionType or fn.__self__ is None or isinstance(fn.__self__, type):
         return False  # operators of torch have no owner
     return fn.__name__.startswith(STATE_WORDS)
+
+
+def in_optimizer(frames: list[Any]) -> bool:
+    """Whether the innermost frame is code of torch.optim: what it does to numbers is known, and they stay real."""
+    return bool(frames) and str(frames[-1].globals.real.get("__name__", "")).startswith("torch.optim.")

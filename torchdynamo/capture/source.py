@@ -44,6 +44,13 @@ def _item(seq: Any, index: int) -> Any:
     return seq[index]
 
 
+def _under_object(dct: dict[Any, Any], key: Any) -> Any:
+    for found, value in dict.items(dct):
+        if found is key:
+            return value
+    raise KeyError(key)
+
+
 # how -> its readings. The native reading (guards/program.py, csrc/guards.c) uses the same names.
 ACCESSORS: dict[str, Accessor] = {
     # roots: the base is the Roots
@@ -56,6 +63,8 @@ ACCESSORS: dict[str, Accessor] = {
     # steps: the base is an object
     "dict": Accessor(lambda obj, _: obj.__dict__, lambda base, _: f"{base}.__dict__"),
     "key": Accessor(lambda dct, key: dict.__getitem__(dct, key), lambda base, key: f"{base}[{key!r}]"),
+    # the key is an object, found where another source leads
+    "keyed": Accessor(_under_object, lambda base, key: f"{base}[{key}]"),
     "item": Accessor(_item, lambda base, index: f"{base}[{index}]"),
     "attr": Accessor(getattr, lambda base, name: f"{base}.{name}"),
     "contents": Accessor(
@@ -114,7 +123,8 @@ class Source:
     def load(self, roots: Roots) -> Any:
         """Fetch the object by walking the path in Python (capture and tests; hits do it natively)."""
         base = roots if self.base is None else self.base.load(roots)
-        return ACCESSORS[self.how].load(base, self.arg)
+        arg = self.arg.load(roots) if self.how == "keyed" else self.arg
+        return ACCESSORS[self.how].load(base, arg)
 
     def __str__(self) -> str:
         """The path as the user would write it: `self.layers[0].weight`."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from torchdynamo.capture import policy
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Graphed, Known, Symbol, Value, boolean
+from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -100,7 +101,7 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
     if not (a.pytype is bool and b.pytype is bool and (op in COMPARISONS or op in ("&", "|"))):
         a, b = plain(vm, a), plain(vm, b)
     if a.pytype is float or b.pytype is float or op == "/":
-        if op == "**" and not (b.__class__ is Known and b.obj == int(b.obj)):
+        if op == "**" and not (stays_real(a, b) or policy.in_optimizer(vm.frames)):
             raise Break("data-dependent value", name="**")  # it may be a complex number
         if unknown(vm, a) or unknown(vm, b):
             return opaque(vm, fn, [a, b], bool if op in COMPARISONS else float)
@@ -113,6 +114,13 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
             return opaque(vm, fn, [a, b], int)
         return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
     return vm.emit("call_function", fn, [a, b], {})
+
+
+def stays_real(base: Value, exponent: Value) -> bool:
+    """Whether a power is no complex number."""
+    if exponent.__class__ is Known:
+        return bool(exponent.obj == int(exponent.obj))
+    return base.__class__ is Known and base.obj > 0
 
 
 def plain(vm: Machine, value: Value) -> Value:
@@ -217,6 +225,19 @@ def power(vm: Machine, a: Value, b: Value, *modulus: Value) -> Value:
 
 
 FUNCTIONS: dict[Any, Callable[..., Value]] = {abs: absolute, round: rounded, divmod: divided, pow: power}
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+def is_unknown(vm: Machine, value: Value) -> bool:
+    """Whether the text of a value depends on what a tensor holds."""
+    if isinstance(value, Object) and value.pytype in (str, list, tuple, torch.Size):
+        return value.pytype is str or any(is_unknown(vm, item) for item in vm.iterate(value))
+    return unknown(vm, value)
+
+
+def text(vm: Machine) -> Value:
+    """A text that is not known: it may be handed on, to an error message that nobody gets to see."""
+    return vm.new(str)
 
 
 # -- tensors' metadata ------------------------------------------------------------------------------------------------

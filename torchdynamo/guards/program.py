@@ -28,18 +28,19 @@ class Nodes:
         found = self.index.get(source)
         if found is None:
             parent = -1 if source.base is None else self.of(source.base)
+            arg = self.of(source.arg) if source.how == "keyed" else source.arg
             found = self.index[source] = len(self.rows)
-            self.rows.append(row(source, parent))
+            self.rows.append(row(source, parent, arg))
         return found
 
 
-def row(source: Source, parent: int) -> tuple[str, int, Any]:
+def row(source: Source, parent: int, arg: Any) -> tuple[str, int, Any]:
     """How the native program takes this step; modules and pinned objects are simply there."""
     if source.how == "pinned":
         return "constant", -1, source.arg.object
     if source.how == "module":
         return "constant", -1, source.load(NOWHERE)
-    return source.how, parent, source.arg
+    return source.how, parent, arg
 
 
 NOWHERE = Roots({}, {}, {}, {})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import _get_value
+from torch.optim.optimizer import Optimizer, _get_value
 
 from torchdynamo.capture import symbols
-from torchdynamo.capture.model import function
-from torchdynamo.capture.value import Graphed, Value
+from torchdynamo.capture.model import function, polyfill
+from torchdynamo.capture.value import NONE, Graphed, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -21,3 +21,29 @@ def get_value(vm: Machine, x: Value) -> Value:
     if x.__class__ is not Graphed or not x.fake.is_floating_point():
         return vm.call_method(x, "item") if x.__class__ is Graphed else x
     return symbols.opaque(vm, torch.Tensor.item, [x], float)
+
+
+def healthy(vm: Machine, self: Value) -> Value:
+    """A warning about CUDA graphs that are being recorded: none is while a frame is captured."""
+    return NONE
+
+
+for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
+    if hasattr(Optimizer, _name):
+        function(getattr(Optimizer, _name))(healthy)
+
+
+@polyfill(torch._C._group_tensors_by_device_and_dtype)
+def group_tensors(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
+    """The tensors by the device and dtype of the first list's; an empty list is one in every group."""
+    groups: dict[Any, Any] = {}
+    for index, first in enumerate(lists[0]):
+        key = (first.device, first.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in lists], [])
+        for own, each in zip(groups[key][0], lists):
+            if each:
+                own.append(each[index])
+        if with_indices:
+            groups[key][1].append(index)
+    return groups

@@ -15,7 +15,7 @@ from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
 
 if TYPE_CHECKING:
@@ -105,17 +105,32 @@ def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
     found = items.get(hkey)
     if found is None:
         if entity.source is not None and not dict.__contains__(entity.real, hkey):
-            if not sourceable(getattr(key, "obj", ABSENT)):
+            where = source_of_tensor(key)
+            if where is not None:
+                vm.guard(entity.source, "NOT_KEYED", where)
+            elif not sourceable(getattr(key, "obj", ABSENT)):
                 raise Break("unsupported key", type=key.pytype.__name__)
-            vm.guard(entity.source, "NO_KEY", hkey)
+            else:
+                vm.guard(entity.source, "NO_KEY", hkey)
         return None
     if found[1] is ABSENT:
-        raise Break("unsupported key", type="object")
+        where = source_of_tensor(key)
+        if where is None or entity.source is None:
+            raise Break("unsupported key", type="object")
+        source = Source("keyed", entity.source, where)
+        read = vm.wrap(source.load(vm.roots), source)
+        items[hkey] = (key, read)
+        return read
     if found[1].__class__ is Opaque:
         read = vm.look(found[1])
         items[hkey] = (found[0], read)
         return read
     return found[1]
+
+
+def source_of_tensor(key: Value) -> Source | None:
+    """Where a tensor that is a key was at entry: tensors as keys are known by identity, and by nothing else."""
+    return key.source if isinstance(key, Graphed) else None
 
 
 def store(vm: Machine, value: Object, key: Value, item: Value) -> None:

@@ -23,6 +23,7 @@ typedef enum {
     STEP_TYPE,
     STEP_CALL,
     STEP_METHOD,
+    STEP_KEYED,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
     STEP_BIND_CLASS,
@@ -49,6 +50,7 @@ typedef enum {
     CHECK_LOOKUP_ABSENT,
     /* check several nodes, when all are fetched */
     CHECK_SAME,
+    CHECK_NOT_KEYED,
     CHECK_DISTINCT,
     CHECK_APART
 } TdOp;
@@ -71,9 +73,9 @@ struct TdBind;
 typedef struct {
     TdOp op;
     int node;
-    int base;          /* the node a fetch reads from; the other node of CHECK_SAME */
+    int base;          /* the node a fetch reads from; the other node of CHECK_SAME and CHECK_NOT_KEYED */
     int check;         /* which of the caller's checks this is; -1: a fetch */
-    Py_ssize_t number; /* slot, position or length */
+    Py_ssize_t number; /* slot, position or length; the node of the key of STEP_KEYED */
     PyObject *obj;     /* owned */
     union {
         TdItems *items;
@@ -81,6 +83,7 @@ typedef struct {
         TdState *state;
         int *nodes; /* `number` of them; for CHECK_APART marks, see td_tensors_apart */
         struct TdBind *bind;
+        Py_ssize_t place; /* where STEP_KEYED found its key last */
     } u;
 } TdStep;
 
@@ -133,6 +136,7 @@ int td_is_constant(PyObject *obj);
 int td_constant_equal(PyObject *constant, PyObject *obj); /* same exact types all through, and equal; floats by bits */
 int td_item_is(const TdItem *item, PyObject *obj);
 PyObject *td_dict_find(PyObject *dict, const TdItem *key); /* borrowed, or NULL */
+PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place); /* by identity; borrowed, or NULL */
 int td_dict_keys_are(PyObject *dict, const TdItems *keys); /* in order of insertion */
 int td_ordered_keys_are(PyObject *dict, const TdItems *keys);
 int td_set_is(PyObject *set, const TdItems *items);

@@ -2,7 +2,7 @@
 #include "guards_build.h"
 
 static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call",
-                                      "method"};
+                                      "method", "keyed"};
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
@@ -28,6 +28,11 @@ static int add_fetch(TdBuilder *b, int node, const char *how, PyObject *arg)
     if (op == STEP_ITEM) {
         step->number = PyLong_AsSsize_t(arg);
         return step->number == -1 && PyErr_Occurred() ? -1 : 0;
+    }
+    if (op == STEP_KEYED) {
+        step->number = PyLong_AsSsize_t(arg);
+        if (step->number < 0 || step->number >= node)
+            return PyErr_Occurred() ? -1 : td_fault("a step before its key", arg);
     }
     if (op == STEP_ATTR || op == STEP_METHOD) {
         if (!PyUnicode_CheckExact(arg))

@@ -24,6 +24,7 @@ static const struct {
     {"lookup_weak", CHECK_LOOKUP_WEAK},
     {"lookup_absent", CHECK_LOOKUP_ABSENT},
     {"same", CHECK_SAME},
+    {"not_keyed", CHECK_NOT_KEYED},
     {"distinct", CHECK_DISTINCT},
     {"apart", CHECK_APART},
 };
@@ -146,7 +147,8 @@ static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
         return fill_lookup(step, payload);
     case CHECK_UNBOUND_LOCAL:
         return (step->number = td_find_slot(b->program, payload)) < 0 ? -1 : 0;
-    case CHECK_SAME: {
+    case CHECK_SAME:
+    case CHECK_NOT_KEYED: {
         long other = PyLong_AsLong(payload);
         if (other < 0 || other >= b->program->n_nodes)
             return PyErr_Occurred() ? -1 : td_fault("no such node", payload);

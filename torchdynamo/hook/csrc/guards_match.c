@@ -148,6 +148,21 @@ PyObject *td_dict_find(PyObject *dict, const TdItem *key)
     return NULL;
 }
 
+/* Objects that are keys seldom move: where the key was found last is looked at first. */
+PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place)
+{
+    PyObject *found, *value;
+    if (!PyDict_Check(dict))
+        return NULL;
+    Py_ssize_t position = *place;
+    if (PyDict_Next(dict, &position, &found, &value) && found == key)
+        return value;
+    for (*place = position = 0; PyDict_Next(dict, &position, &found, &value); *place = position)
+        if (found == key)
+            return value;
+    return NULL;
+}
+
 int td_dict_keys_are(PyObject *dict, const TdItems *keys)
 {
     if (PyDict_GET_SIZE(dict) != keys->count)

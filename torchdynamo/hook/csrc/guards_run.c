@@ -85,6 +85,10 @@ static int holds(TdProgram *program, const TdStep *step, const Frame *frame)
         return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == NULL;
     case CHECK_SAME:
         return value == program->values[step->base];
+    case CHECK_NOT_KEYED: {
+        Py_ssize_t place = 0;
+        return PyDict_Check(value) && td_dict_find_object(value, program->values[step->base], &place) == NULL;
+    }
     case CHECK_DISTINCT:
         return distinct(program, step);
     case CHECK_APART:
@@ -143,7 +147,7 @@ static inline PyObject *instance_dict(PyObject *obj)
 static int walk(TdProgram *program, Frame *frame)
 {
     PyObject **values = program->values;
-    const TdStep *step = program->steps.steps, *end = step + program->steps.count;
+    TdStep *step = program->steps.steps, *end = step + program->steps.count;
     for (; step < end; step++) {
         PyObject *value;
         switch (step->op) {
@@ -179,6 +183,9 @@ static int walk(TdProgram *program, Frame *frame)
             break;
         case STEP_METHOD:
             value = td_method(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
+            break;
+        case STEP_KEYED:
+            value = td_dict_find_object(values[step->base], values[step->number], &step->u.place);
             break;
         case STEP_BIND_DICT:
             value = values[step->node];

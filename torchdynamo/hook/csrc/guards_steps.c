@@ -48,7 +48,7 @@ void td_steps_clear(TdSteps *steps)
         }
         else if (step->op == CHECK_DISTINCT || step->op == CHECK_APART)
             PyMem_Free(step->u.nodes);
-        else
+        else if (step->op != STEP_KEYED)
             items_free(step->u.items);
     }
     PyMem_Free(steps->steps);
@@ -62,7 +62,7 @@ static int items_visit(TdItems *items, visitproc visit, void *arg)
     return 0;
 }
 
-static int has_items(TdOp op) { return op >= CHECK_SET && op != CHECK_SAME && op != CHECK_DISTINCT && op != CHECK_APART; }
+static int has_items(TdOp op) { return op >= CHECK_SET && op != CHECK_SAME && op != CHECK_NOT_KEYED && op != CHECK_DISTINCT && op != CHECK_APART; }
 
 int td_steps_visit(TdSteps *steps, visitproc visit, void *arg)
 {

@@ -1,0 +1,19 @@
+"""A dict does not have a key, which is the object at another source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchdynamo.guards.kind import Change, Kind, read
+
+
+def has_it(dct: dict[Any, Any], key: Any) -> bool:
+    return any(found is key for found in dict.keys(dct))
+
+
+KIND = Kind(
+    "NOT_KEYED",
+    holds=lambda value, arg, roots: isinstance(value, dict) and not has_it(value, read(arg, roots)),
+    lower=lambda guard, node_of: (node_of(guard.source), "not_keyed", node_of(guard.arg)),
+    why=lambda value, arg, roots: Change(f"[{arg}]", "not there", "there"),
+)
