@@ -146,6 +146,16 @@ def taught(x: Any, n: Any) -> Any:
 row(*ints(5, 7))(asserted)
 
 
+@row(*ints(5, 2))
+def made_of(x: Any, n: Any) -> Any:
+    i = n.item()
+    torch._check(i >= 0, lambda: f"{i} of {x.shape} is negative")
+    torch._check(i <= 6)
+    rest = x.flatten()[:i]
+    size = x.size()[:1] + (i,) + x.shape[1:]
+    return torch.tensor([i, 2, i + 1]), torch.nn.functional.pad(rest, (1, 0)), x[:, None].expand(size), size.numel()
+
+
 @row((X, X + 1), (X, X.clone()), (X, X + 1e-9), (X * float("nan"), X * float("nan")))
 def alike(x: Any, y: Any) -> Any:
     return torch.equal(x, y), x.equal(y), torch.allclose(x, y, rtol=1e-3), x.allclose(y), x + torch.equal(x, y)
@@ -175,7 +185,7 @@ def test_one_graph_serves_all_values(case: Row) -> None:
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize(
     "case",
-    [each for each in ROWS if each.fn in (item, listed, nonzero, masked, sliced, repeated, alike)],
+    [each for each in ROWS if each.fn in (item, listed, nonzero, masked, sliced, repeated, alike, made_of)],
     ids=lambda case: case.fn.__name__,
 )
 def test_backends_take_them(case: Row, backend: str) -> None:

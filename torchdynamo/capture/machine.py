@@ -20,6 +20,7 @@ from torchdynamo.capture import (
     lookup,
     model,
     operators,
+    symbols,
 )
 from torchdynamo.capture import call as calls
 from torchdynamo.capture import wrap as wrapping
@@ -235,6 +236,8 @@ class Machine(Trace):
             return self.make_dict(dict(zip(keys, items[:-1])))
         if kind == "set":
             return self.new(set, {self.hkey(item): item for item in items})
+        if any(symbols.is_unknown(self, item) for item in items):
+            return symbols.text(self)
         return Known("".join(self.known(item, "string") for item in items))
 
     def format_value(self, value: Value, conversion: str, spec: Value | None) -> Value:

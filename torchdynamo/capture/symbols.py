@@ -232,7 +232,7 @@ def is_unknown(vm: Machine, value: Value) -> bool:
     """Whether the text of a value depends on what a tensor holds."""
     if isinstance(value, Object) and value.pytype in (str, list, tuple, torch.Size):
         return value.pytype is str or any(is_unknown(vm, item) for item in vm.iterate(value))
-    return unknown(vm, value)
+    return value.__class__ is Graphed or unknown(vm, value)
 
 
 def text(vm: Machine) -> Value:

@@ -124,6 +124,8 @@ class GraphBuilder:
         fake_args, fake_kwargs = examples(args), examples(kwargs)
         if target is setattr:  # `.data =` puts other memory in the place of this
             self.record.write(fake_args[:1])
+        if torch_compat.is_symbolic(fake_args):
+            target = torch_compat.takes_symbols(target)
         trying.now = True
         try:
             with self.fake_mode:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo.graph import torch_compat
+
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -95,9 +97,7 @@ def _effect(op: Any) -> _Effect | None:
 
 @cache
 def _mode_class() -> type[FakeTensorMode]:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    class RecordingMode(FakeTensorMode):
+    class RecordingMode(torch_compat.fake_mode_type()):  # type: ignore[misc]
         record: Record
 
         def __torch_dispatch__(

@@ -6,7 +6,8 @@ Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,11 +36,50 @@ def unbacked_symbols(number: Any) -> Collection[Any]:
     return free_unbacked_symbols(number)
 
 
-def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
-    """A world of stand-in tensors."""
+@cache
+def fake_mode_type() -> type[FakeTensorMode]:
+    """The class of worlds of stand-ins.
+
+    Where an operator's own rule wants the value of a number that nobody knows, what the operator is made of may not.
+    """
+    from torch._decomp import decomposition_table
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    return FakeTensorMode(shape_env=shape_env)
+    class FakeMode(FakeTensorMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            try:
+                return super().__torch_dispatch__(func, types, args, kwargs or {})
+            except data_dependent_errors():
+                simpler = decomposition_table.get(func)
+                if simpler is None:
+                    raise
+                with self:
+                    return simpler(*args, **(kwargs or {}))
+
+    return FakeMode
+
+
+def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
+    """A world of stand-in tensors."""
+    return fake_mode_type()(shape_env=shape_env)
+
+
+def takes_symbols(fn: Any) -> Any:
+    """A function that does the same and takes torch's symbolic numbers, which `fn` would ask for their values."""
+    if fn is not torch.tensor:
+        return fn
+    from torch._refs import tensor
+
+    return tensor
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether there are symbolic numbers among these."""
+    if isinstance(value, (tuple, list)):
+        return any(map(is_symbolic, value))
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def fake_tensor_type() -> type[torch.Tensor]:

@@ -297,8 +297,13 @@ def said_by(cls: type, method: str) -> str:
     return method
 
 
+TEXTS = frozenset({"__str__", "__repr__", "__format__"})
+
+
 def converter(cls: Callable[..., Any], method: str) -> None:
     def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        if method in TEXTS and args and symbols.is_unknown(vm, args[0]):
+            return symbols.text(vm)
         if args and args[0].__class__ is Graphed:
             if method not in ("__int__", "__float__") or len(args) + len(kwargs) > 1:
                 raise Break("data-dependent value", name=getattr(cls, "__name__", method))

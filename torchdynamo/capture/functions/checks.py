@@ -34,6 +34,23 @@ for _check in (
     check(_check)
 
 
+BY_ERROR = {
+    RuntimeError: torch._check,
+    IndexError: torch._check_index,
+    ValueError: torch._check_value,
+    TypeError: torch._check_type,
+    NotImplementedError: torch._check_not_implemented,
+}
+
+
+@function(torch._check_with)
+def check_with(vm: Machine, error: Value, cond: Value, message: Value = NONE) -> Value:
+    fn = BY_ERROR.get(error.obj) if error.__class__ is Known else None
+    if fn is None or cond.__class__ is not Symbol:
+        return vm.inline(Known(torch._check_with), [error, cond, message], {})
+    return vm.call(Known(fn), [cond, message], {})
+
+
 @function(torch._check_is_size)
 def check_is_size(vm: Machine, size: Value, message: Value = NONE, *, max: Value = NONE) -> Value:
     """Deprecated, and torch warns where it is called."""

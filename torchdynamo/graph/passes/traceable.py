@@ -8,12 +8,17 @@ from typing import Any
 import torch
 import torch.fx
 
+from torchdynamo.graph import torch_compat
+
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
 # function -> the same of torch's symbolic numbers
 AGAIN: dict[Any, Any] = {
     getattr(math, name): getattr(torch, f"_sym_{name}") for name in FUNCTIONS if hasattr(torch, f"_sym_{name}")
 }
-CHECKS = frozenset({torch._assert, torch._check, torch._check_index, torch._check_value, torch._check_type})
+CHECKS = frozenset(
+    {torch._assert, torch._check, torch._check_index, torch._check_value, torch._check_type}
+    | {torch._check_not_implemented}
+)
 
 
 def make_traceable(graph: torch.fx.Graph) -> None:
@@ -21,6 +26,8 @@ def make_traceable(graph: torch.fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
+        if torch_compat.is_symbolic(torch.fx.node.map_arg(node.args, lambda arg: arg.meta.get("example_value"))):
+            node.target = torch_compat.takes_symbols(node.target)
         if node.target in AGAIN:
             node.target = AGAIN[node.target]
         elif node.target in CHECKS:

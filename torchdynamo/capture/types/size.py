@@ -1,0 +1,56 @@
+"""torch.Size: a tuple of sizes, which what is made of it stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from torchdynamo.capture.model import models
+from torchdynamo.capture.symbols import is_number
+from torchdynamo.capture.types import sequence
+from torchdynamo.capture.value import Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+def make(vm: Machine, items: list[Value]) -> Value:
+    """A torch.Size of these."""
+    if all(item.__class__ is Known for item in items):
+        return Known(torch.Size([item.obj for item in items]))  # type: ignore[union-attr]
+    return vm.new(torch.Size, items)
+
+
+@models(torch.Size, "__getitem__")
+def getitem(vm: Machine, self: Value, key: Value) -> Value:
+    if key.pytype is not slice:
+        return sequence.getitem(vm, self, key)
+    return make(vm, sequence.items_of(vm, self)[vm.concretely(key)])
+
+
+@models(torch.Size, "__add__")
+def concatenate(vm: Machine, self: Value, other: Value) -> Value:
+    if not issubclass(other.pytype, tuple):
+        return Known(NotImplemented)
+    return make(vm, [*vm.iterate(self), *vm.iterate(other)])
+
+
+@models(torch.Size, "__radd__")
+def concatenate_after(vm: Machine, self: Value, other: Value) -> Value:
+    return concatenate(vm, other, self)
+
+
+@models(torch.Size, "__mul__", "__rmul__")
+def repeat(vm: Machine, self: Value, count: Value) -> Value:
+    if not is_number(count):
+        return Known(NotImplemented)
+    return make(vm, list(vm.iterate(self)) * vm.known(count, "count"))
+
+
+@models(torch.Size, "numel")
+def numel(vm: Machine, self: Value) -> Value:
+    total: Value = Known(1)
+    for item in vm.iterate(self):
+        total = vm.binary("*", total, item)
+    return total
