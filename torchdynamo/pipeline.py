@@ -25,9 +25,10 @@ from torchdynamo.backends.run import compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
-from torchdynamo.capture.exits import BreakExit, Why
+from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
+from torchdynamo.capture.undoing import undoes_itself
 from torchdynamo.capture.worth import worth_capturing
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.errors import (
@@ -38,6 +39,7 @@ from torchdynamo.errors import (
     TorchDynamoWarning,
     Unsupported,
 )
+from torchdynamo.first_run import FirstRun
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.guards.aliases import alias_guards, written_apart
@@ -208,8 +210,8 @@ def end_column(place: Position) -> int | None:
     return place.end_column if place.end_line == place.line else None
 
 
-def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float) -> Any:
-    """The steps, in order."""
+def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
+    """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
     found = follow(code, roots, compiler)
     if isinstance(found, Why):
         tell(code, compiler, None, found, [], started)
@@ -220,7 +222,11 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         tell(code, compiler, None, why, [], started)
         _native.skip_code(code, why.reason)
         return None
-    graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler)
+    backend, settling = compiler.backend, None
+    if first and isinstance(captured.exit, Return) and undoes_itself(captured):
+        settling = FirstRun(code, roots, functools.partial(settle, compiler))
+        backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
+    graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
     state = Guard(Source("globals"), "GLOBAL_STATE")
     guards = complete([*captured.guards, state, *alias_guards(captured, gm)], roots)
@@ -228,10 +234,23 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
     record = CompiledEntry(new_code, guards, gm, why, repr(graph) if graph else "", compiler)
+    if settling is not None:
+        settling.entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
+        return settling.entry
     tell(code, compiler, gm, why, guards, started)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)
     return _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
+
+
+def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
+    """The entry for a frame as it is when the call that set it up is done; the next call hears of what goes wrong."""
+    try:
+        return build_entry(code, roots, compiler, time.perf_counter(), first=False)
+    except Exception:
+        if config.verbose:
+            traceback.print_exc()
+        return None
 
 
 def tell(code: CodeType, compiler: Compiler, gm: Any, why: Why | None, guards: list[Guard], started: float) -> None:
@@ -262,7 +281,7 @@ def is_worthless(captured: Capture) -> bool:
 
 
 def compile_captured(
-    captured: Capture, draft: codegen.Draft, builder: GraphBuilder, compiler: Compiler
+    captured: Capture, draft: codegen.Draft, builder: GraphBuilder, compiler: Compiler, backend: registry.Backend
 ) -> tuple[Any, list[str], list[Source], Any]:
     """Close the graph, hand it to the backend with the real tensors, and wrap what comes back."""
     vm = captured.machine
@@ -278,7 +297,7 @@ def compile_captured(
     bound = [source for source in sources if not is_plain_local(source, captured.code)]
     arguments = [source.arg for source in sources if is_plain_local(source, captured.code)]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
-    backend = compiler.backend if written_apart(vm, gm) else left_as_it_is
+    backend = backend if written_apart(vm, gm) else left_as_it_is
     fn = compile_graph(gm, examples, backend, name, fullgraph=compiler.fullgraph)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
     return graph, arguments, bound, gm

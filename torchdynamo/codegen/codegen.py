@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -47,8 +48,11 @@ class Draft(NamedTuple):
     position: Any
 
 
-def draft(capture: Capture) -> Draft:
-    """Write the part after the graph's call. Raises Restart where something cannot be made again."""
+def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Draft:
+    """Write the part after the graph's call. Raises Restart where something cannot be made again.
+
+    `then` writes what comes after the effects of a frame that returns.
+    """
     emit = Emitter(capture)
     decoded = decode(capture.code)
     continuations: list[CodeType] = []
@@ -61,6 +65,8 @@ def draft(capture: Capture) -> Draft:
     effects.replay(emit, capture)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)
+        if then is not None:
+            then(emit)
         emit.op("RETURN")
     else:
         if resume.inspects_itself(capture.code):

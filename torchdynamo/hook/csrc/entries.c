@@ -244,6 +244,40 @@ static PyObject *clear_code(PyObject *module, PyObject *object)
     Py_RETURN_NONE;
 }
 
+/* The code object and the entry that a function is called with. */
+static int code_and_entry(PyObject *const *args, Py_ssize_t nargs, PyCodeObject **code, TdEntry **entry)
+{
+    if (nargs != 2 || !PyObject_TypeCheck(args[1], TdEntry_Type)) {
+        PyErr_SetString(PyExc_TypeError, "expected a code object and an Entry");
+        return -1;
+    }
+    *entry = (TdEntry *)args[1];
+    return (*code = expect_code(args[0])) == NULL ? -1 : 0;
+}
+
+static PyObject *keep_entry(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    PyCodeObject *code;
+    TdEntry *entry;
+    if (code_and_entry(args, nargs, &code, &entry) < 0 || td_check_compatible(code, entry->code) < 0
+        || td_state_append(code, entry) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *drop_entry(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    PyCodeObject *code;
+    TdEntry *entry;
+    if (code_and_entry(args, nargs, &code, &entry) < 0)
+        return NULL;
+    TdCodeState *state = td_state_of(code);
+    entry->live = 0;
+    if (state != NULL && state->entries != NULL && prune(state) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 /* Move what the slot holds to the list. Appending runs no code, so states stay where they are meanwhile. */
 static int throw_away(PyObject **slot, PyObject *trash)
 {
@@ -285,6 +319,10 @@ static PyMethodDef state_functions[] = {
      "skip_code(code, reason, quiet=False, /)\n--\n\nAsk no callback about the code again; entries it has go on to serve. "
      "With quiet, no callback is on while it runs."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
+    {"keep_entry", (PyCFunction)(void (*)(void))keep_entry, METH_FASTCALL,
+     "keep_entry(code, entry, /)\n--\n\nKeep an entry with the code, as if a callback had returned it."},
+    {"drop_entry", (PyCFunction)(void (*)(void))drop_entry, METH_FASTCALL,
+     "drop_entry(code, entry, /)\n--\n\nDrop one entry of the code."},
     {"clear_code", clear_code, METH_O, "clear_code(code, /)\n--\n\nForget all about a code object."},
     {"clear_all", clear_all, METH_NOARGS, "clear_all()\n--\n\nForget all about every code object."},
     {"drop_owner", drop_owner, METH_O, "drop_owner(owner_id, /)\n--\n\nDrop the entries of one owner, everywhere."},

@@ -1,0 +1,203 @@
+"""A first call that sets something up is followed at once by the capture that counts."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torchdynamo
+from torchdynamo import _native
+
+X = torch.randn(4, 3)
+
+
+class Counting:
+    """A backend that counts what it is given."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+        self.runs = 0
+
+    def __call__(self, gm: Any, example_inputs: Any) -> Any:
+        self.graphs += 1
+
+        def run(*args: Any) -> Any:
+            self.runs += 1
+            return gm.forward(*args)
+
+        return run
+
+
+class Cached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = None
+
+    def forward(self, x):
+        if self.cache is None:
+            self.cache = x.new_ones(3) * 2
+        return x * self.cache
+
+
+class Table(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: dict[int, torch.Tensor] = {}
+
+    def forward(self, x):
+        if len(x) not in self.table:
+            self.table[len(x)] = torch.arange(len(x))
+        return x + self.table[len(x)][:, None]
+
+
+class Buffer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("grid", torch.zeros(1))
+
+    def forward(self, x):
+        if self.grid.shape[0] != x.shape[0]:
+            self.grid = torch.linspace(0, 1, x.shape[0])
+        return x + self.grid[:, None]
+
+
+class Slot(nn.Module):
+    def forward(self, x):
+        if not hasattr(self, "scale"):
+            self.scale = 3
+        return x * self.scale
+
+
+class Mode(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind = "sparse"
+
+    def forward(self, x):
+        if self.kind == "sparse" and len(x) < 10:
+            self.kind = "full"
+        return x + 1 if self.kind == "full" else x - 1
+
+
+@pytest.mark.parametrize("kind", [Cached, Table, Buffer, Slot, Mode], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_one_compilation(kind: type[nn.Module], fullgraph: bool) -> None:
+    """The first call runs what it captured as it is; what is compiled is there for the second."""
+    torchdynamo.reset()
+    backend, mine, theirs = Counting(), kind(), kind()
+    compiled = torchdynamo.compile(mine, backend=backend, fullgraph=fullgraph)
+    for call in range(3):
+        assert torch.equal(compiled(X), theirs(X))
+        assert (backend.graphs, backend.runs) == (1, call)
+        assert len(_native.cache_entries(kind.forward.__code__)) == 1
+
+
+class Keeps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = torch.zeros(4, 3)
+
+    def forward(self, x):
+        self.hidden = self.hidden + x
+        return self.hidden * 2
+
+
+def test_a_state_of_the_same_kind_is_no_first_run() -> None:
+    torchdynamo.reset()
+    backend, mine, theirs = Counting(), Keeps(), Keeps()
+    compiled = torchdynamo.compile(mine, backend=backend)
+    for call in range(3):
+        assert torch.equal(compiled(X), theirs(X))
+        assert (backend.graphs, backend.runs) == (1, call + 1)
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+class Grows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, x):
+        self.seen.append(len(x))
+        return x * len(self.seen)
+
+
+@pytest.mark.parametrize("kind", [Counter, Grows], ids=lambda kind: kind.__name__)
+def test_never_settled(kind: type[nn.Module]) -> None:
+    """What changes with each call is compiled as it is found."""
+    mine, theirs = kind(), kind()
+    compiled = torchdynamo.compile(mine, backend="eager")
+    for _ in range(5):
+        assert torch.equal(compiled(X), theirs(X))
+
+
+def test_set_up_again() -> None:
+    """A cache that is cleared: the code for the state without it is made in its turn."""
+    torchdynamo.reset()
+    backend, mine = Counting(), Cached()
+    compiled = torchdynamo.compile(mine, backend=backend)
+    for _ in range(3):
+        assert torch.equal(compiled(X), X * 2)
+        assert torch.equal(compiled(X), X * 2)
+        mine.cache = None
+
+
+def make_closure() -> Any:
+    table: Any = None
+
+    def fn(x, *more, scale=2):
+        nonlocal table
+        if table is None:
+            table = torch.arange(3) * scale
+        return [x + table for _ in range(2)], more
+
+    return fn
+
+
+def test_closures_and_arguments() -> None:
+    torchdynamo.reset()
+    backend, mine, theirs = Counting(), make_closure(), make_closure()
+    compiled = torchdynamo.compile(mine, backend=backend, fullgraph=True)
+    for call in range(3):
+        got, wanted = compiled(X, 1, scale=3), theirs(X, 1, scale=3)
+        assert torch.equal(got[0][1], wanted[0][1]) and got[1] == wanted[1]
+        assert (backend.graphs, backend.runs) == (1, call)
+
+
+class Fails(Cached):
+    def forward(self, x):
+        if self.cache is None:
+            self.cache = x.new_ones(3)
+            return x @ x.reshape(-1)[: len(self.cache)].view(3)[:2]
+        return x
+
+
+def test_first_run_that_raises() -> None:
+    compiled = torchdynamo.compile(mine := Fails(), backend="eager")
+    with pytest.raises(RuntimeError):
+        compiled(X)
+    assert mine.cache is not None and torch.equal(compiled(X), X)
+
+
+def test_nothing_is_kept_alive() -> None:
+    mine = Cached()
+    died = weakref.ref(mine)
+    compiled = torchdynamo.compile(mine, backend="eager")
+    compiled(X)
+    del mine, compiled
+    gc.collect()
+    assert died() is None

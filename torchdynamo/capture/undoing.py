@@ -1,0 +1,128 @@
+"""Whether a frame changes what its own capture rests on: `if self.table is None: self.table = make()`.
+
+Code compiled for such a frame could not run again: its guards fail as soon as its effects are there. What counts is
+what lasts from call to call: a module's, a global's, a closure's. An argument is likely to be another one next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.machine import Machine
+from torchdynamo.capture.source import Guard, Source, instance_attr
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
+
+Write = tuple[Source, Value]
+# What guards ask of a container itself: whether it still holds for these keys.
+HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
+    "TYPE_MATCH": lambda arg, keys: True,
+    "NO_KEY": lambda arg, keys: arg not in keys,
+    "HAS_KEY": lambda arg, keys: arg in keys,
+    "LENGTH": lambda arg, keys: True,  # what grows will grow again
+    "DICT_KEYS": lambda arg, keys: list(arg) == keys,
+}
+
+
+def undoes_itself(capture: Capture) -> bool:
+    """Whether some guard of the capture fails once its effects are done."""
+    vm = capture.machine
+    changed = [entity for entity in capture.changed if lasts(vm, entity.source)]
+    if not changed and not vm.tensor_attrs and not vm.globals_written:
+        return False
+    on: dict[Source, list[Guard]] = {}
+    read: set[Source] = set()
+    for guard in vm.guards.values():
+        on.setdefault(guard.source, []).append(guard)
+        path: Source | None = guard.source
+        while path is not None and path not in read:
+            read.add(path)
+            path = path.base
+    for source, value in writes(vm, changed):
+        if source in read and not alike(vm, vm.by_source.get(source), value, read, source):
+            return True
+        above = source.base
+        if above is not None and value is not ABSENT and any(says_absent(g, source.arg) for g in on.get(above, ())):
+            return True
+    return any(keys_differ(entity, on, read) for entity in changed if entity.touched)
+
+
+def lasts(vm: Machine, source: Source | None) -> bool:
+    """Whether what lives there belongs to something that outlives the call."""
+    while source is not None:
+        if source.base is None:
+            return source.how != "local" or isinstance(source.load(vm.roots), torch.nn.Module)
+        if isinstance(source.load(vm.roots), torch.nn.Module):
+            return True
+        source = source.base
+    return False
+
+
+def writes(vm: Machine, changed: list[Entity]) -> Iterator[Write]:
+    """Each place that is written, and what will be there."""
+    for entity in changed:
+        assert entity.source is not None
+        for name, value in entity.attrs.items():
+            yield instance_attr(entity.source, name), value
+            yield Source("attr", entity.source, name), value
+            if name == "cell_contents":
+                yield Source("contents", entity.source), value
+        if entity.touched and isinstance(entity.items, dict):
+            for item in entity.items.values():
+                if isinstance(item, tuple) and item[0].__class__ is Known:
+                    yield Source("key", entity.source, item[0].obj), item[1]
+        elif entity.touched and isinstance(entity.items, list):
+            for index, item in enumerate(entity.items):
+                yield Source("item", entity.source, index), item
+    for tensor, attrs in vm.tensor_attrs.values():
+        for name, value in attrs.items():
+            if tensor.source is not None and lasts(vm, tensor.source):
+                yield instance_attr(tensor.source, name), value
+    for (space, name), value in vm.globals_written.items():
+        home = vm.written_spaces[space].source
+        if home is not None:
+            yield Source("key", home, name), value
+
+
+def says_absent(guard: Guard, name: Any) -> bool:
+    return guard.kind == "NO_KEY" and type(guard.arg) is type(name) and bool(guard.arg == name)
+
+
+def alike(vm: Machine, old: Value | None, new: Value, read: set[Source], source: Source) -> bool:
+    """Whether guards that held for the old value hold for the new one."""
+    if old is new:
+        return True
+    if isinstance(old, Known) and isinstance(new, Known):
+        counts = type(old.obj) in (int, float)  # a number that changes will change again: nothing is settled by it
+        return old.obj is new.obj or (type(old.obj) is type(new.obj) and (counts or bool(old.obj == new.obj)))
+    if isinstance(old, Graphed) and isinstance(new, Graphed):
+        return meta(old) == meta(new)
+    if isinstance(old, Object) and isinstance(new, Object):
+        below = any(each.base is source for each in read)
+        return old.ref == new.ref or (old.pytype is new.pytype and not below)
+    return False
+
+
+def meta(tensor: Graphed) -> tuple[Any, ...]:
+    """What the guard on a tensor compares."""
+    fake = tensor.fake
+    return tensor.pytype, fake.dtype, fake.device, fake.requires_grad, tuple(fake.shape), fake.stride()
+
+
+def keys_differ(entity: Entity, on: dict[Source, list[Guard]], read: set[Source]) -> bool:
+    """Whether a guard on a container, or on something that was in it, fails for what is in it now."""
+    assert entity.source is not None
+    items = entity.items
+    if isinstance(items, dict) and all(isinstance(item, tuple) for item in items.values()):
+        keys = [item[0].obj if item[0].__class__ is Known else item[0] for item in items.values()]
+    elif isinstance(items, list):
+        keys = list(range(len(items)))
+    else:
+        return any(guard.kind != "TYPE_MATCH" for guard in on.get(entity.source, ()))
+    if any(guard.kind not in HOLDS or not HOLDS[guard.kind](guard.arg, keys) for guard in on.get(entity.source, ())):
+        return True
+    return any(each.base is entity.source and each.how in ("key", "item") and each.arg not in keys for each in read)

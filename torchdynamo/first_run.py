@@ -1,0 +1,57 @@
+"""The first call of a function that sets something up: what it does then is not worth compiling.
+
+A module that fills a cache when it is first used falsifies the guards of its first capture. That capture runs once, as
+it is, without a backend; then, before the call returns, the function is captured again as it will be from now on, and
+that is compiled.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from torchdynamo import _native
+from torchdynamo.capture.source import Roots, Source, local
+from torchdynamo.codegen.emit import Emitter
+
+
+class FirstRun:
+    """What the code of a first run calls at its end, with the state it began with."""
+
+    def __init__(self, code: CodeType, roots: Roots, build: Callable[[CodeType, Roots], Any]) -> None:
+        self.code = weakref.ref(code)  # which owns us
+        self.arguments = list(roots.locals)
+        self.cells = list(roots.closure)
+        self.build = build
+        self.entry: Any = None
+
+    def __call__(self, globals: Any, builtins: Any, *objects: Any) -> None:
+        code, entry = self.code(), self.entry
+        if code is None or entry is None or not entry.live:
+            return
+        callback = _native.set_eval_frame(None)
+        try:
+            self.entry = None
+            _native.drop_entry(code, entry)
+            count = len(self.arguments)
+            arguments = dict(zip(self.arguments, objects[:count], strict=True))
+            cells = dict(zip(self.cells, objects[count:], strict=True))
+            again = self.build(code, Roots(arguments, globals, builtins, cells))
+            if again is not None:
+                _native.keep_entry(code, again)
+        finally:
+            _native.set_eval_frame(callback)
+
+    def emit(self, emit: Emitter) -> None:
+        """The call, where all effects are done."""
+        emit.function(self)
+        emit.source(Source("globals"))
+        emit.source(Source("builtins"))
+        for name in self.arguments:
+            emit.source(local(name))
+        for name in self.cells:
+            emit.source(Source("closure", None, name))
+        emit.op("CALL", (2 + len(self.arguments) + len(self.cells), ()))
+        emit.op("POP")
