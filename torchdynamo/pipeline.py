@@ -44,7 +44,7 @@ from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.guards.aliases import alias_guards, written_apart
 from torchdynamo.guards.program import complete, lower
-from torchdynamo.hook import frames
+from torchdynamo.hook import collector, frames
 from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain
 from torchdynamo.report.limit import limit_text
@@ -81,7 +81,8 @@ class Compiler:
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         try:
-            return compile_frame(frame, self)
+            with collector.resting():
+                return compile_frame(frame, self)
         except (TorchDynamoError, TorchDynamoWarning) as error:
             return error.with_traceback(None)  # raised at the user's call, without a frame of ours
 
@@ -298,7 +299,8 @@ def compile_captured(
     arguments = [source.arg for source in sources if is_plain_local(source, captured.code)]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
     backend = backend if written_apart(vm, gm) else left_as_it_is
-    fn = compile_graph(gm, examples, backend, name, fullgraph=compiler.fullgraph)
+    with collector.awake():
+        fn = compile_graph(gm, examples, backend, name, fullgraph=compiler.fullgraph)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
     return graph, arguments, bound, gm
 

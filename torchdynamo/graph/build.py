@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
-from torch._guards import TracingContext
 
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
 from torchdynamo.graph.constants import evaluate
+from torchdynamo.graph.entrants import Entrants
 from torchdynamo.graph.errors import UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.memo import MISSING, Memo
 from torchdynamo.graph.mutation import Effects, note_effects
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
@@ -55,9 +56,14 @@ class GraphBuilder:
         return recording_mode(self.numbers.env, self.record)
 
     @cached_property
-    def tracing_context(self) -> TracingContext:
-        """What torch's own parts look up while a graph is made."""
-        return TracingContext(self.fake_mode)
+    def memo(self) -> Memo:
+        """What operations gave before."""
+        return Memo(self.record)
+
+    @cached_property
+    def entrants(self) -> Entrants:
+        """Stand-ins for what exists at entry."""
+        return Entrants(self.memo.likenesses)
 
     # -- nodes ----------------------------------------------------------------------------------------------------
     def input(self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool) -> tuple[Node, Any]:
@@ -67,7 +73,7 @@ class GraphBuilder:
         node.target = node.name
         origin = InputSource(node.name, source, static)
         try:
-            fake = self._fake(tensor, origin)
+            fake = self.entrants.stand_in(self.fake_mode, tensor, origin)
         except Exception as raised:
             self.graph.erase_node(node)
             raise UnsupportedTensor(node.name, raised) from raised
@@ -121,6 +127,13 @@ class GraphBuilder:
         """What the operation would give, without adding it to the graph."""
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
+        question = self.memo.question(op, target, args, kwargs)
+        if question is not None:
+            known = self.memo.recall(question)
+            if known is not MISSING:
+                return known
+        draws = self.record.draws
+        self.record.latest.clear()
         fake_args, fake_kwargs = examples(args), examples(kwargs)
         if target is setattr:  # `.data =` puts other memory in the place of this
             self.record.write(fake_args[:1])
@@ -134,21 +147,17 @@ class GraphBuilder:
                 else:
                     result = target(*fake_args, **fake_kwargs)  # type: ignore[operator]
         except Exception as raised:
+            self.memo.likenesses.forget()
             raise classify(target, raised) from raised
         finally:
             trying.now = False
         self._check(target, result)
+        self.memo.learn(question, result, self.record.draws > draws)
         return result
 
     def evaluate(self, node: Node) -> torch.Tensor | None:
         """The tensor of a node that is made of constants alone; None where it is not."""
         return evaluate(node, self.record)
-
-    def _fake(self, tensor: torch.Tensor, origin: InputSource) -> torch.Tensor:
-        with torch._C._DisableFuncTorch():
-            fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=origin, trace=False)
-        self.tracing_context.tensor_to_context[tensor] = torch_compat.static_context(tensor, origin)
-        return fake
 
     def _check(self, target: Target, result: Any) -> None:
         """A result that is a real tensor, or of a class of the user's, has no place in the graph."""

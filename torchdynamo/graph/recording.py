@@ -20,14 +20,42 @@ if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
+class LooseView(Exception):
+    """What this does to the views of a tensor is not known here."""
+
+
 class Record:
     """What ran in one world."""
 
     def __init__(self) -> None:
-        self.random = False
+        self.draws = 0  # how often random numbers were drawn
+        self.latest: set[int] = set()  # the memory written since whoever reads this emptied it; 0: nobody knows where
         # By address; the storage is kept so that no other can get the same address.
         self.written: dict[int, torch.UntypedStorage] = {}
+        self.loose: dict[int, torch.UntypedStorage] = {}
         self.everything_written = False  # something was written that has no storage to tell it by
+
+    @property
+    def random(self) -> bool:
+        """Whether random numbers are drawn."""
+        return self.draws > 0
+
+    def draw(self) -> None:
+        """Random numbers are drawn."""
+        self.draws += 1
+
+    def loosen(self, memory: torch.UntypedStorage) -> None:
+        """Views of this memory were made, without gradients, that autograd does not know for views."""
+        self.loose[memory._cdata] = memory
+
+    def write_by_operator(self, tensors: Sequence[Any]) -> None:
+        """An operator writes. With gradients, it matters to autograd which tensors are views of which."""
+        if self.loose and torch.is_grad_enabled():
+            for tensor in tensors:
+                storage = storage_of(tensor) if isinstance(tensor, torch.Tensor) else None
+                if storage is not None and storage._cdata in self.loose:
+                    raise LooseView("memory that was viewed without gradients is written to with them")
+        self.write(tensors)
 
     def write(self, tensors: Iterable[Any]) -> None:
         """These tensors' memory changes."""
@@ -36,8 +64,10 @@ class Record:
                 storage = storage_of(tensor)
                 if storage is None:
                     self.everything_written = True
+                    self.latest.add(0)
                 else:
                     self.written[storage._cdata] = storage
+                    self.latest.add(storage._cdata)
             elif isinstance(tensor, (tuple, list)):
                 self.write(tensor)
 
@@ -106,10 +136,11 @@ def _mode_class() -> type[FakeTensorMode]:
             kwargs = kwargs or {}
             effect = _effect(func)
             if effect is not None:
-                self.record.random |= effect.random
+                if effect.random:
+                    self.record.draw()
                 if effect.writes(args):
-                    self.record.write(
-                        args[index] if index < len(args) else kwargs.get(name) for index, name in effect.written
+                    self.record.write_by_operator(
+                        [args[index] if index < len(args) else kwargs.get(name) for index, name in effect.written]
                     )
             return super().__torch_dispatch__(func, types, args, kwargs)
 

@@ -82,11 +82,65 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
+@cache
 def fake_tensor_type() -> type[torch.Tensor]:
     """The class of stand-ins."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     return FakeTensor
+
+
+def in_transform() -> bool:
+    """Whether a layer of torch.func or of forward-mode differentiation is open."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
+
+
+# What a stand-in holds besides its metadata; all else is None unless a value was read from it or is known.
+_STANDING = frozenset({"_fake_device", "fake_mode", "_is_param"})
+
+
+def is_mere_metadata(fake: torch.Tensor) -> bool:
+    """Whether there is no more to a stand-in than its metadata."""
+    return all(value is None or name in _STANDING for name, value in vars(fake).items())
+
+
+def state_of(fake: torch.Tensor) -> dict[str, Any]:
+    """What a stand-in holds as a Python object: nothing of its own, if it is mere metadata."""
+    return dict(vars(fake))
+
+
+def stand_in(
+    state: dict[str, Any],
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    offset: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    requires_grad: bool,
+    memory: torch.UntypedStorage | None,
+) -> torch.Tensor:
+    """What the constructor of stand-ins makes, without its checks: a leaf with this state."""
+    inner = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
+    if memory is not None:
+        inner.set_(memory, offset, sizes, strides)
+    fake = torch.Tensor._make_subclass(
+        fake_tensor_type(), inner, requires_grad, dispatch_device=True, device_for_backend_keys=device
+    )
+    torch._C._set_throw_on_mutable_data_ptr(fake)
+    vars(fake).update(state)
+    return fake
+
+
+def has_usual_gradient(tensor: torch.Tensor) -> bool:
+    """Whether a leaf's gradient would have the leaf's own type."""
+    return not tensor.requires_grad or getattr(tensor, "grad_dtype", tensor.dtype) is tensor.dtype
+
+
+def introduce(mode: FakeTensorMode, tensor: torch.Tensor, fake: Any) -> None:
+    """Tell a world which stand-in a tensor has, and its memory: views of it are then views of the stand-in."""
+    known = mode.fake_tensor_converter.meta_converter
+    known.tensor_memo[known.describer.get_tensor_id(tensor)] = fake
+    known.storage_memo[known.describer.get_storage_id(tensor.untyped_storage())] = fake.untyped_storage()
 
 
 def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:
