@@ -5,7 +5,7 @@
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
 #   make corpus    185 models of other people's, checked against eager
-#   make fuzz      2,000 random programs, other ones each time (FUZZ_EXAMPLES)
+#   make fuzz      2,000 random programs (FUZZ_EXAMPLES) and 5,000 random changes (FUZZ_CHANGES), other ones each time
 #   make cpython   CPython's own tests under the hook, each against the same test without
 
 PYTHON ?= python3.11
@@ -13,6 +13,7 @@ TORCH ?= 2.13.0
 VENV ?= .venv
 PYTEST_ARGS ?= -q
 FUZZ_EXAMPLES ?= 2000
+FUZZ_CHANGES ?= 5000
 
 # Kept beside the repository, where there are any: other people's models, and the measuring scripts.
 CORPUS ?= ../shared/corpus
@@ -68,6 +69,7 @@ golden: $(VENV)/.built
 
 fuzz: $(VENV)/.built
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_property.py
+	FUZZ_CHANGES=$(FUZZ_CHANGES) $(BIN)/python -m pytest $(PYTEST_ARGS) -s tests/mutations/test_random_changes.py
 
 cpython: $(VENV)/.built
 	$(BIN)/python tests/cpython.py

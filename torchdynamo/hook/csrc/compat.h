@@ -318,6 +318,8 @@ static inline uint64_t td_dict_tag(PyObject *dict)
 #endif
 }
 
+#define TD_DICT_TAG_PLACE(dict) (&((PyDictObject *)(dict))->ma_version_tag) /* where that number is */
+
 /* The same for what a class and its bases define; 0: look again. */
 static inline uint64_t td_type_tag(PyTypeObject *type)
 {
@@ -343,22 +345,24 @@ static inline int td_dict_is_plain(PyObject *dict)
 #define MANAGED_DICT_OFFSET (((Py_ssize_t)sizeof(PyObject *)) * -3)
 #endif
 
-/* The instance's dict if it is there now (borrowed); never makes one. */
-static inline PyObject *td_instance_dict(PyObject *obj)
+/* Where an instance has its dict, or NULL; never makes one. In 3.12 the low bit says that it is not a dict. */
+static inline PyObject **td_instance_dict_place(PyObject *obj)
 {
     PyTypeObject *type = Py_TYPE(obj);
 #if PY_VERSION_HEX >= 0x030B0000
-    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
-        uintptr_t dict = *(uintptr_t *)((char *)obj - 3 * sizeof(PyObject *));
-        return dict & 1 ? NULL : (PyObject *)dict; /* 3.12: the low bit says that it is not a dict */
-    }
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT)
+        return (PyObject **)((char *)obj - 3 * sizeof(PyObject *));
 #endif
     if (type->tp_dictoffset > 0)
-        return *(PyObject **)((char *)obj + type->tp_dictoffset);
-    if (type->tp_dictoffset == 0)
-        return NULL;
-    PyObject **slot = _PyObject_GetDictPtr(obj);
-    return slot == NULL ? NULL : *slot;
+        return (PyObject **)((char *)obj + type->tp_dictoffset);
+    return type->tp_dictoffset == 0 ? NULL : _PyObject_GetDictPtr(obj);
+}
+
+/* The instance's dict if it is there now (borrowed). */
+static inline PyObject *td_instance_dict(PyObject *obj)
+{
+    PyObject **place = td_instance_dict_place(obj);
+    return place == NULL || ((uintptr_t)*place & 1) ? NULL : *place;
 }
 
 /* What a weakref refers to (borrowed), or None. */

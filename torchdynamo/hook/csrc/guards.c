@@ -23,6 +23,7 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     program->freevars = PyObject_GetAttrString(code, "co_freevars");
     program->n_slots = slots_of((PyCodeObject *)code);
     program->failed_node = program->failed_check = -1;
+    program->patience = 1;
     program->guards = Py_NewRef(Py_None);
     program->spec = PyTuple_Pack(3, nodes, checks, bound);
     if (program->varnames == NULL || program->freevars == NULL || program->spec == NULL
@@ -56,6 +57,9 @@ static void program_dealloc(TdProgram *self)
     program_clear(self);
     td_steps_clear(&self->steps);
     td_steps_clear(&self->late);
+    td_disarm(self);
+    PyMem_Free(self->benign);
+    PyMem_Free(self->is_constant);
     PyMem_Free(self->values);
     PyMem_Free(self->bound);
     Py_CLEAR(self->spec);

@@ -92,9 +92,13 @@ typedef struct {
     TdStep *steps;
 } TdSteps;
 
-typedef struct TdBind {
+typedef struct {
     PyObject *box; /* raw: the dict or class last seen */
     uint64_t tag;  /* its tag then; 0: none */
+} TdSeen;
+
+typedef struct TdBind {
+    TdSeen seen[2]; /* in a pass over all steps, in one of the armed program: each has values of its own */
     TdItems *keys;
     TdSteps checks; /* what holds as long as the tag does */
 } TdBind;
@@ -104,6 +108,11 @@ typedef struct {
     int n_nodes, n_bound, n_temps;
     int n_slots;        /* fast locals that are arguments */
     PyObject **values;  /* raw, one for each node; constants owned through `nodes` */
+    char *is_constant;  /* by node */
+    struct TdArm *arm;  /* what is compared instead of running the steps, or NULL; see guards_arm.c */
+    int patience;       /* so many passes until it is armed; -1: never */
+    int missed;         /* the step at which an armed pass differed last */
+    unsigned char *benign; /* by step: how often it differed, and all held */
     int *bound;         /* nodes whose values the code is given */
     TdSteps steps;      /* in order: fetches, witnesses, checks */
     TdSteps late;       /* checks of several nodes */
@@ -131,6 +140,8 @@ int td_steps_visit(TdSteps *steps, visitproc visit, void *arg);
 int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
                    PyObject *closure, PyObject **bound);
 
+void td_disarm(TdProgram *program); /* guards_arm.c */
+
 /* guards_match.c: none of these runs Python code or sets an error */
 int td_is_constant(PyObject *obj);
 int td_constant_equal(PyObject *constant, PyObject *obj); /* same exact types all through, and equal; floats by bits */
@@ -143,6 +154,7 @@ int td_set_is(PyObject *set, const TdItems *items);
 Py_ssize_t td_length(PyObject *obj); /* -1: nothing we can measure */
 PyObject *td_item_at(PyObject *obj, Py_ssize_t index); /* borrowed, or NULL */
 int td_attr_unbound(PyObject *obj, PyObject *name);
+PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds it, if that is a place that stays */
 /* A C attribute (slot, member, getset) of the object: borrowed, or a new reference also put in *temp; or NULL. */
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);

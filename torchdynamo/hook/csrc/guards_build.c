@@ -122,8 +122,10 @@ static int add_node(TdBuilder *b, int node)
     PyObject *arg;
     if (node_parts(b, node, &how, &arg) < 0)
         return -1;
-    if (strcmp(how, "constant") == 0)
+    if (strcmp(how, "constant") == 0) {
         b->program->values[node] = arg; /* lives in the program's spec */
+        b->program->is_constant[node] = 1;
+    }
     else if (!b->is_bound[node] && add_fetch(b, node, how, arg) < 0)
         return -1;
     /* Its own checks come before what hangs below, those of the witness with the witness. */
@@ -190,8 +192,9 @@ int td_program_build(TdProgram *program, PyObject *nodes, PyObject *checks, PyOb
     b.binds = PyMem_Calloc(n_nodes + 1, sizeof(TdBind *));
     b.is_bound = PyMem_Calloc(n_nodes + 1, 1);
     program->values = PyMem_Calloc(n_nodes + 1, sizeof(PyObject *));
+    program->is_constant = PyMem_Calloc(n_nodes + 1, 1);
     int done = -1;
-    if (numbers == NULL || b.binds == NULL || b.is_bound == NULL || program->values == NULL)
+    if (numbers == NULL || b.binds == NULL || b.is_bound == NULL || program->values == NULL || program->is_constant == NULL)
         PyErr_NoMemory();
     else {
         memset(numbers, -1, room * sizeof(int));

@@ -295,6 +295,26 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
     return NULL;
 }
 
+PyObject **td_attr_place(PyObject *obj, PyObject *name)
+{
+    int optional;
+    if (PyFunction_Check(obj)) {
+        PyFunctionObject *fn = (PyFunctionObject *)obj;
+        PyObject **place = _PyUnicode_EqualToASCIIString(name, "__closure__")    ? &fn->func_closure
+                           : _PyUnicode_EqualToASCIIString(name, "__globals__")  ? &fn->func_globals
+                           : _PyUnicode_EqualToASCIIString(name, "__defaults__") ? &fn->func_defaults
+                                                                                 : NULL;
+        return place == NULL || *place == NULL ? NULL : place;
+    }
+    if (td_is_tensor(obj) || (Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE))
+        return NULL;
+    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
+    PyObject **place = descriptor != NULL && Py_IS_TYPE(descriptor, &PyMemberDescr_Type)
+                           ? member_place(obj, descriptor, &optional)
+                           : NULL;
+    return place == NULL || *place == NULL ? NULL : place;
+}
+
 /* Only what is written in C and does nothing but look: a weak reference, or a builtin that reads a flag. */
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
 {

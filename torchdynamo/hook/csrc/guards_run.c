@@ -1,17 +1,9 @@
 /* Checking: one pass over the steps, in which no Python code runs. */
-#include "guards.h"
+#include "guards_run.h"
 #include <alloca.h>
 
-typedef struct {
-    PyObject *const *slots;
-    PyObject *globals, *builtins, *closure;
-    PyObject **temps; /* objects made for this check alone */
-    int n_temps;
-} Frame;
-
-static int distinct(TdProgram *program, const TdStep *step)
+static int distinct(PyObject **values, const TdStep *step)
 {
-    PyObject **values = program->values;
     const int *nodes = step->u.nodes;
     Py_ssize_t count = step->number;
     if (count <= 16) {
@@ -40,9 +32,9 @@ static int distinct(TdProgram *program, const TdStep *step)
 }
 
 /* One check; fetches and witnesses are not for here. */
-static int holds(TdProgram *program, const TdStep *step, const Frame *frame)
+int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
 {
-    PyObject *value = step->node < 0 ? NULL : program->values[step->node];
+    PyObject *value = step->node < 0 ? NULL : run->values[step->node];
     switch (step->op) {
     case CHECK_STATE:
         return td_state_holds(step->u.state);
@@ -63,7 +55,7 @@ static int holds(TdProgram *program, const TdStep *step, const Frame *frame)
     case CHECK_SET:
         return td_set_is(value, step->u.items);
     case CHECK_UNBOUND_LOCAL:
-        value = frame->slots[step->number];
+        value = run->slots[step->number];
         return value == NULL || (PyCell_Check(value) && PyCell_GET(value) == NULL);
     case CHECK_UNBOUND_CELL:
         return PyCell_Check(value) && PyCell_GET(value) == NULL;
@@ -84,21 +76,21 @@ static int holds(TdProgram *program, const TdStep *step, const Frame *frame)
     case CHECK_LOOKUP_ABSENT:
         return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == NULL;
     case CHECK_SAME:
-        return value == program->values[step->base];
+        return value == run->values[step->base];
     case CHECK_NOT_KEYED: {
         Py_ssize_t place = 0;
-        return PyDict_Check(value) && td_dict_find_object(value, program->values[step->base], &place) == NULL;
+        return PyDict_Check(value) && td_dict_find_object(value, run->values[step->base], &place) == NULL;
     }
     case CHECK_DISTINCT:
-        return distinct(program, step);
+        return distinct(run->values, step);
     case CHECK_APART:
-        return td_tensors_apart(program->values, step->u.nodes, step->number);
+        return td_tensors_apart(run->values, step->u.nodes, step->number);
     default:
         return 0;
     }
 }
 
-static int failed(TdProgram *program, const TdStep *step)
+int td_failed(TdProgram *program, const TdStep *step)
 {
     program->failed_node = step->node;
     program->failed_check = step->check;
@@ -106,11 +98,11 @@ static int failed(TdProgram *program, const TdStep *step)
 }
 
 /* The witness moved, or there is none: look every key up again, and see that all that rests on it still holds. */
-static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const Frame *frame)
+static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const TdRun *run)
 {
     TdBind *bind = step->u.bind;
     int of_class = step->op == STEP_BIND_CLASS;
-    bind->box = NULL;
+    bind->seen[run->seen].box = NULL;
     for (int i = 0; i < bind->keys->count; i++) {
         const TdItem *key = &bind->keys->items[i];
         PyObject *value = of_class ? _PyType_Lookup((PyTypeObject *)box, key->obj) : td_dict_find(box, key);
@@ -119,13 +111,13 @@ static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const F
             program->failed_check = -1;
             return 0;
         }
-        program->values[key->node] = value;
+        run->values[key->node] = value;
     }
     for (int i = 0; i < bind->checks.count; i++)
-        if (!holds(program, &bind->checks.steps[i], frame))
-            return failed(program, &bind->checks.steps[i]);
-    bind->tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
-    bind->box = bind->tag != 0 ? box : NULL;
+        if (!td_check_holds(program, &bind->checks.steps[i], run))
+            return td_failed(program, &bind->checks.steps[i]);
+    uint64_t tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
+    bind->seen[run->seen] = (TdSeen){tag != 0 ? box : NULL, tag};
     return 1;
 }
 
@@ -143,115 +135,165 @@ static inline PyObject *instance_dict(PyObject *obj)
     return dict;
 }
 
-/* The steps of which a program has many are told apart here; the rest go to holds(). */
-static int walk(TdProgram *program, Frame *frame)
+/* What a step that begins a path gives: borrowed, or NULL. */
+static inline PyObject *root_of(const TdStep *step, const TdRun *run)
 {
-    PyObject **values = program->values;
-    TdStep *step = program->steps.steps, *end = step + program->steps.count;
-    for (; step < end; step++) {
-        PyObject *value;
-        switch (step->op) {
-        case STEP_LOCAL:
-            value = frame->slots[step->number];
-            break;
-        case STEP_GLOBALS:
-            value = frame->globals;
-            break;
-        case STEP_BUILTINS:
-            value = frame->builtins;
-            break;
-        case STEP_CLOSURE:
-            value = frame->closure == NULL ? NULL : PyTuple_GET_ITEM(frame->closure, step->number);
-            break;
-        case STEP_DICT:
-            value = instance_dict(values[step->base]);
-            break;
-        case STEP_ITEM:
-            value = td_item_at(values[step->base], step->number);
-            break;
-        case STEP_ATTR:
-            value = td_attr(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
-            break;
-        case STEP_CONTENTS:
-            value = PyCell_Check(values[step->base]) ? PyCell_GET(values[step->base]) : NULL;
-            break;
-        case STEP_TYPE:
-            value = (PyObject *)Py_TYPE(values[step->base]);
-            break;
-        case STEP_CALL:
-            value = td_call(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
-            break;
-        case STEP_METHOD:
-            value = td_method(values[step->base], step->obj, &frame->temps[frame->n_temps++]);
-            break;
-        case STEP_KEYED:
-            value = td_dict_find_object(values[step->base], values[step->number], &step->u.place);
-            break;
-        case STEP_BIND_DICT:
-            value = values[step->node];
-            if (TD_UNLIKELY(!PyDict_Check(value)))
-                return failed(program, step);
-            if (TD_UNLIKELY(value != step->u.bind->box || td_dict_tag(value) != step->u.bind->tag)
-                && !rebind(program, step, value, frame))
-                return 0;
-            continue;
-        case STEP_BIND_CLASS:
-            value = values[step->node];
-            if (TD_UNLIKELY(!PyType_Check(value)))
-                return failed(program, step);
-            if (TD_UNLIKELY(value != step->u.bind->box || td_type_tag((PyTypeObject *)value) != step->u.bind->tag)
-                && !rebind(program, step, value, frame))
-                return 0;
-            continue;
-        case CHECK_TYPE:
-            if (TD_UNLIKELY((PyObject *)Py_TYPE(values[step->node]) != step->obj))
-                return failed(program, step);
-            continue;
-        case CHECK_TENSOR:
-            if (TD_UNLIKELY(!td_tensor_matches(step->u.tensor, values[step->node])))
-                return failed(program, step);
-            continue;
-        case CHECK_LENGTH:
-            value = values[step->node];
-            if (TD_UNLIKELY((PyDict_Check(value) ? PyDict_GET_SIZE(value) : td_length(value)) != step->number))
-                return failed(program, step);
-            continue;
-        default:
-            if (TD_UNLIKELY(!holds(program, step, frame)))
-                return failed(program, step);
-            continue;
-        }
-        if (TD_UNLIKELY(value == NULL))
-            return failed(program, step);
-        values[step->node] = value;
+    switch (step->op) {
+    case STEP_LOCAL:
+        return run->slots[step->number];
+    case STEP_GLOBALS:
+        return run->globals;
+    case STEP_BUILTINS:
+        return run->builtins;
+    default:
+        return run->closure == NULL ? NULL : PyTuple_GET_ITEM(run->closure, step->number);
     }
-    for (int i = 0; i < program->late.count; i++)
-        if (!holds(program, &program->late.steps[i], frame))
-            return failed(program, &program->late.steps[i]);
+}
+
+int td_root_is(const TdStep *root, TdProgram *program, TdRun *run)
+{
+    if (root->op != STEP_BIND_DICT)
+        return root_of(root, run) == run->values[root->node];
+    TdBind *bind = root->u.bind;
+    for (int i = 0; i < bind->keys->count; i++)
+        if (td_dict_find(run->values[root->node], &bind->keys->items[i]) != run->values[bind->keys->items[i].node])
+            return 0;
+    for (int i = 0; i < bind->checks.count; i++)
+        if (!td_check_holds(program, &bind->checks.steps[i], run))
+            return 0;
     return 1;
 }
 
-static PyObject *collect(TdProgram *program)
+/* The steps of which a program has many are told apart here; the rest go to td_check_holds(). */
+static inline __attribute__((always_inline)) int run_step(TdProgram *program, TdStep *step, TdRun *run)
+{
+    PyObject **values = run->values, *value;
+    const TdSeen *seen;
+    switch (step->op) {
+    case STEP_LOCAL:
+    case STEP_GLOBALS:
+    case STEP_BUILTINS:
+    case STEP_CLOSURE:
+        value = root_of(step, run);
+        break;
+    case STEP_DICT:
+        value = instance_dict(values[step->base]);
+        break;
+    case STEP_ITEM:
+        value = td_item_at(values[step->base], step->number);
+        break;
+    case STEP_ATTR:
+        value = td_attr(values[step->base], step->obj, &run->temps[run->n_temps++]);
+        break;
+    case STEP_CONTENTS:
+        value = PyCell_Check(values[step->base]) ? PyCell_GET(values[step->base]) : NULL;
+        break;
+    case STEP_TYPE:
+        value = (PyObject *)Py_TYPE(values[step->base]);
+        break;
+    case STEP_CALL:
+        value = td_call(values[step->base], step->obj, &run->temps[run->n_temps++]);
+        break;
+    case STEP_METHOD:
+        value = td_method(values[step->base], step->obj, &run->temps[run->n_temps++]);
+        break;
+    case STEP_KEYED:
+        value = td_dict_find_object(values[step->base], values[step->number], &step->u.place);
+        break;
+    case STEP_BIND_DICT:
+        value = values[step->node];
+        seen = &step->u.bind->seen[run->seen];
+        if (TD_UNLIKELY(!PyDict_Check(value)))
+            return td_failed(program, step);
+        if (TD_UNLIKELY(value != seen->box || td_dict_tag(value) != seen->tag)
+            && !rebind(program, step, value, run))
+            return 0;
+        return 1;
+    case STEP_BIND_CLASS:
+        value = values[step->node];
+        seen = &step->u.bind->seen[run->seen];
+        if (TD_UNLIKELY(!PyType_Check(value)))
+            return td_failed(program, step);
+        if (TD_UNLIKELY(value != seen->box || td_type_tag((PyTypeObject *)value) != seen->tag)
+            && !rebind(program, step, value, run))
+            return 0;
+        return 1;
+    case CHECK_TYPE:
+        if (TD_UNLIKELY((PyObject *)Py_TYPE(values[step->node]) != step->obj))
+            return td_failed(program, step);
+        return 1;
+    case CHECK_TENSOR:
+        if (TD_UNLIKELY(!td_tensor_matches(step->u.tensor, values[step->node])))
+            return td_failed(program, step);
+        return 1;
+    case CHECK_LENGTH:
+        value = values[step->node];
+        if (TD_UNLIKELY((PyDict_Check(value) ? PyDict_GET_SIZE(value) : td_length(value)) != step->number))
+            return td_failed(program, step);
+        return 1;
+    default:
+        if (TD_UNLIKELY(!td_check_holds(program, step, run)))
+            return td_failed(program, step);
+        return 1;
+    }
+    if (TD_UNLIKELY(value == NULL))
+        return td_failed(program, step);
+    values[step->node] = value;
+    return 1;
+}
+
+int td_step_run(TdProgram *program, TdStep *step, TdRun *run) { return run_step(program, step, run); }
+
+static int walk(TdProgram *program, TdRun *run)
+{
+    for (TdStep *step = program->steps.steps, *end = step + program->steps.count; step < end; step++)
+        if (!run_step(program, step, run))
+            return 0;
+    for (int i = 0; i < program->late.count; i++)
+        if (!td_check_holds(program, &program->late.steps[i], run))
+            return td_failed(program, &program->late.steps[i]);
+    return 1;
+}
+
+/* All the steps; from the second time that they hold, the program is armed. */
+static int run_all(TdProgram *program, TdRun *run)
+{
+    run->values = program->values;
+    run->seen = 0;
+    if (!walk(program, run))
+        return 0;
+    if (program->arm != NULL && program->benign[program->missed] < UCHAR_MAX)
+        program->benign[program->missed]++;
+    if (program->patience > 0)
+        program->patience--;
+    else if (program->patience == 0)
+        td_arm(program);
+    return 1;
+}
+
+static PyObject *collect(TdProgram *program, PyObject **values)
 {
     int was_on = td_gc_pause();
     PyObject *bound = PyTuple_New(program->n_bound);
     td_gc_resume(was_on);
     for (int i = 0; bound != NULL && i < program->n_bound; i++)
-        PyTuple_SET_ITEM(bound, i, Py_NewRef(program->values[program->bound[i]]));
+        PyTuple_SET_ITEM(bound, i, Py_NewRef(values[program->bound[i]]));
     return bound;
 }
 
 int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
                    PyObject *closure, PyObject **bound)
 {
-    Frame frame = {slots, globals, builtins, closure, NULL, 0};
-    if (program->n_temps > 0)
-        frame.temps = memset(alloca(program->n_temps * sizeof(PyObject *)), 0, program->n_temps * sizeof(PyObject *));
+    TdRun run = {NULL, 0, slots, globals, builtins, closure, NULL, 0};
+    if (program->n_temps > 0) /* twice: an armed pass may come to nothing */
+        run.temps = memset(alloca(2 * program->n_temps * sizeof(PyObject *)), 0, 2 * program->n_temps * sizeof(PyObject *));
     *bound = NULL;
-    int answer = walk(program, &frame);
-    if (answer && program->n_bound > 0 && (*bound = collect(program)) == NULL)
+    int answer = program->arm != NULL ? td_arm_run(program, &run) : -1;
+    if (answer < 0)
+        answer = run_all(program, &run);
+    if (answer && program->n_bound > 0 && (*bound = collect(program, run.values)) == NULL)
         answer = -1;
-    for (int i = 0; i < frame.n_temps; i++)
-        Py_XDECREF(frame.temps[i]);
+    for (int i = 0; i < run.n_temps; i++)
+        Py_XDECREF(run.temps[i]);
     return answer;
 }

@@ -131,7 +131,7 @@ static inline bool same_dims(const int64_t *expected, const int64_t *actual, int
     return true;
 }
 
-extern "C" int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj)
+static inline bool matches(const TdTensorMeta *meta, PyObject *obj)
 {
     if (Py_TYPE(obj) != meta->cls)
         return 0;
@@ -151,6 +151,24 @@ extern "C" int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj)
     if ((int64_t)sizes.size() != meta->ndim || !same_dims(meta->dims.data(), sizes.data(), meta->ndim))
         return 0;
     return !meta->check_strides || same_dims(meta->dims.data() + meta->ndim, impl->strides_default().data(), meta->ndim);
+}
+
+extern "C" int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return matches(meta, obj); }
+
+extern "C" const void *td_tensor_impl(PyObject *tensor) { return td_is_tensor(tensor) ? impl_of(tensor) : nullptr; }
+
+extern "C" int td_tensors_match(const TdTensorRow *rows, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char *impl = (const char *)rows[i + 4].impl;
+        __builtin_prefetch(rows[i + 8].obj);
+        __builtin_prefetch(impl);
+        __builtin_prefetch(impl + 64);
+        __builtin_prefetch(impl + 128);
+        if (C10_UNLIKELY(!matches(rows[i].meta, rows[i].obj)))
+            return i;
+    }
+    return -1;
 }
 
 static PyObject *tuple_of(c10::IntArrayRef dims)

@@ -15,12 +15,21 @@ extern "C" {
 typedef struct TdTensorMeta TdTensorMeta;
 typedef struct TdState TdState;
 
+/* A tensor that is where it was. */
+typedef struct {
+    const TdTensorMeta *meta;
+    PyObject *obj;
+    const void *impl; /* what it was made of when it was seen; only to have it at hand */
+} TdTensorRow;
+
 #ifndef TD_HOOK_ONLY
 
 /* From the tuple `_native.tensor_meta(t)` gives (None in sizes or strides: any). NULL with an error set if it is none. */
 TdTensorMeta *td_tensor_meta_new(PyObject *spec);
 void td_tensor_meta_free(TdTensorMeta *meta);
 int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj);
+const void *td_tensor_impl(PyObject *tensor);
+int td_tensors_match(const TdTensorRow *rows, int count); /* -1: all; else which does not; some rows must follow the last */
 
 /* From (bytes, modes) as `_native.global_state()` gives. */
 TdState *td_state_new(PyObject *spec);
@@ -47,6 +56,8 @@ static inline TdTensorMeta *td_tensor_meta_new(PyObject *spec)
 }
 static inline void td_tensor_meta_free(TdTensorMeta *meta) {}
 static inline int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return 0; }
+static inline const void *td_tensor_impl(PyObject *tensor) { return NULL; }
+static inline int td_tensors_match(const TdTensorRow *rows, int count) { return count > 0 ? 0 : -1; }
 static inline TdState *td_state_new(PyObject *spec)
 {
     PyErr_SetString(PyExc_RuntimeError, "built without torch");

@@ -1,0 +1,51 @@
+/* What running a guard program and arming it share. */
+#ifndef TORCHDYNAMO_GUARDS_RUN_H
+#define TORCHDYNAMO_GUARDS_RUN_H
+#include "guards.h"
+
+/* One pass over a program. */
+typedef struct {
+    PyObject **values;   /* by node */
+    int seen;            /* which of the two things a witness has seen belongs to these values */
+    PyObject *const *slots;
+    PyObject *globals, *builtins, *closure;
+    PyObject **temps;    /* objects made for this pass alone */
+    int n_temps;
+} TdRun;
+
+int td_step_run(TdProgram *program, TdStep *step, TdRun *run);               /* 1: go on; 0: it does not hold, and is noted */
+int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run); /* one check; no fetch, no witness */
+int td_root_is(const TdStep *root, TdProgram *program, TdRun *run);           /* it gives what `values` has for it */
+int td_failed(TdProgram *program, const TdStep *step);                        /* notes it; 0 */
+
+typedef uint64_t __attribute__((may_alias)) TdRaw;
+
+typedef struct {
+    const TdRaw *place;
+    uint64_t expected;
+} TdWord;
+
+/* What a pass starts from, and begins to compare when that is as it was. */
+typedef struct {
+    const TdStep *root; /* a fetch from the frame, or a witness whose keys are looked up each time; NULL: nothing */
+    int begin;
+} TdSegment;
+
+typedef struct TdArm {
+    PyObject **values; /* by node, as they were when all held */
+    int n_words, n_segments, n_tensors, n_rest, n_late;
+    TdWord *words;
+    int *steps; /* by word: the step that wrote it down */
+    TdSegment *segments;
+    TdTensorRow *tensors;
+    int *tensor_steps;
+    TdStep **rest;       /* what is run as it is */
+    const TdStep **late; /* likewise */
+} TdArm;
+
+#define TD_AHEAD 16 /* so many rows are fetched into the cache ahead of time */
+
+void td_arm(TdProgram *program);                  /* after a pass in which all held; may do nothing */
+int td_arm_run(TdProgram *program, TdRun *run);   /* 1, 0; -1: run the steps, program->missed is the one that differs */
+
+#endif
