@@ -1,4 +1,4 @@
-"""Random changes of a random world. A change reads nothing but the world and its dice, so two equal worlds stay equal."""
+"""Random changes of a random world, which read nothing but the world and its dice: equal worlds stay equal."""
 
 from __future__ import annotations
 

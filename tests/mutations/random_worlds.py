@@ -1,4 +1,4 @@
-"""Random objects, and random programs that read them along random paths. One seed makes the same world any number of times."""
+"""Random objects, and programs that read them along random paths. One seed always makes the same world."""
 
 from __future__ import annotations
 
