@@ -191,10 +191,11 @@ int td_program_build(TdProgram *program, PyObject *nodes, PyObject *checks, PyOb
     TdBuilder b = {.program = program, .nodes = nodes, .checks = checks};
     b.binds = PyMem_Calloc(n_nodes + 1, sizeof(TdBind *));
     b.is_bound = PyMem_Calloc(n_nodes + 1, 1);
+    b.metas = PyDict_New();
     program->values = PyMem_Calloc(n_nodes + 1, sizeof(PyObject *));
     program->is_constant = PyMem_Calloc(n_nodes + 1, 1);
     int done = -1;
-    if (numbers == NULL || b.binds == NULL || b.is_bound == NULL || program->values == NULL || program->is_constant == NULL)
+    if (numbers == NULL || b.metas == NULL || b.binds == NULL || b.is_bound == NULL || program->values == NULL || program->is_constant == NULL)
         PyErr_NoMemory();
     else {
         memset(numbers, -1, room * sizeof(int));
@@ -208,5 +209,6 @@ int td_program_build(TdProgram *program, PyObject *nodes, PyObject *checks, PyOb
     PyMem_Free(numbers);
     PyMem_Free(b.binds);
     PyMem_Free(b.is_bound);
+    Py_XDECREF(b.metas);
     return done;
 }

@@ -11,6 +11,7 @@ typedef struct {
     int *first, *next;    /* children: by node; by sibling */
     int *asked, *another; /* checks: by node (0: of the frame itself), by check */
     TdBind **binds;       /* by node; owned by the step that has them */
+    PyObject *metas;      /* spec of a tensor -> address of what was made of it */
     char *is_bound;       /* by node: its value comes from its parent's witness */
 } TdBuilder;
 

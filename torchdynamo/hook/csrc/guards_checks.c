@@ -112,13 +112,29 @@ static int fill_lookup(TdStep *step, PyObject *payload)
     return td_item_set(&step->u.items->items[0], name, -1);
 }
 
+/* Many parameters are alike: one piece of memory for all that are is at hand when they are compared. */
+static TdTensorMeta *meta_of(TdBuilder *b, PyObject *payload)
+{
+    PyObject *known = PyDict_GetItemWithError(b->metas, payload);
+    if (known != NULL)
+        return td_tensor_meta_share(PyLong_AsVoidPtr(known));
+    TdTensorMeta *meta = PyErr_Occurred() ? NULL : td_tensor_meta_new(payload);
+    PyObject *address = meta == NULL ? NULL : PyLong_FromVoidPtr(meta);
+    if (address == NULL || PyDict_SetItem(b->metas, payload, address) < 0) {
+        td_tensor_meta_free(meta);
+        meta = NULL;
+    }
+    Py_XDECREF(address);
+    return meta;
+}
+
 static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
 {
     switch (step->op) {
     case CHECK_STATE:
         return (step->u.state = td_state_new(payload)) == NULL ? -1 : 0;
     case CHECK_TENSOR:
-        return (step->u.tensor = td_tensor_meta_new(payload)) == NULL ? -1 : 0;
+        return (step->u.tensor = meta_of(b, payload)) == NULL ? -1 : 0;
     case CHECK_TYPE:
         if (!PyType_Check(payload))
             return td_fault("not a class", payload);

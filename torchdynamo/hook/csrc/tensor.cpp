@@ -28,6 +28,7 @@ using c10::TensorImpl;
 // ---- Tensors ------------------------------------------------------------------------------------------------------
 
 struct TdTensorMeta {
+    int owners = 1;
     PyTypeObject *cls; // owned
     uint64_t keys;     // conjugate and negative bits, inference, sparsity and Python dispatch are all in here
     caffe2::TypeMeta dtype;
@@ -84,10 +85,16 @@ static int read_dims(PyObject *tuple, std::vector<int64_t> &dims)
 
 extern "C" void td_tensor_meta_free(TdTensorMeta *meta)
 {
-    if (meta == nullptr)
+    if (meta == nullptr || --meta->owners > 0)
         return;
     Py_XDECREF(meta->cls);
     delete meta;
+}
+
+extern "C" TdTensorMeta *td_tensor_meta_share(TdTensorMeta *meta)
+{
+    meta->owners++;
+    return meta;
 }
 
 extern "C" TdTensorMeta *td_tensor_meta_new(PyObject *spec)

@@ -26,6 +26,7 @@ typedef struct {
 
 /* From the tuple `_native.tensor_meta(t)` gives (None in sizes or strides: any). NULL with an error set if it is none. */
 TdTensorMeta *td_tensor_meta_new(PyObject *spec);
+TdTensorMeta *td_tensor_meta_share(TdTensorMeta *meta); /* the same, to be freed once more */
 void td_tensor_meta_free(TdTensorMeta *meta);
 int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj);
 const void *td_tensor_impl(PyObject *tensor);
@@ -54,6 +55,7 @@ static inline TdTensorMeta *td_tensor_meta_new(PyObject *spec)
     PyErr_SetString(PyExc_RuntimeError, "built without torch");
     return NULL;
 }
+static inline TdTensorMeta *td_tensor_meta_share(TdTensorMeta *meta) { return meta; }
 static inline void td_tensor_meta_free(TdTensorMeta *meta) {}
 static inline int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return 0; }
 static inline const void *td_tensor_impl(PyObject *tensor) { return NULL; }
