@@ -21,14 +21,16 @@ import torch.compiler
 
 from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
-from torchdynamo.backends.run import compile_graph, on_error
+from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
+from torchdynamo.cache.varying import varying_floats
 from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.undoing import undoes_itself
+from torchdynamo.capture.varying import from_boxes
 from torchdynamo.capture.worth import worth_capturing
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.errors import (
@@ -172,18 +174,26 @@ class Followed(NamedTuple):
     why: Why | None
 
 
+ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch")
+
+
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stop, why = -1, None
+    varying = frozenset() if compiler.dynamic is False else varying_floats(code, compiler.owner_id, roots)
     while True:
         builder = GraphBuilder(
             scalars=compiler.fullgraph or config.capture_scalar_outputs,
             shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
+            varying=varying,
         )
         try:
             captured = capture(code, roots, builder, stop)
             return Followed(captured, codegen.draft(captured), builder, why)
         except Break as end:
+            if varying and end.reason in ASKS_FOR_VALUES:
+                varying = frozenset()  # a value may be asked of a float that is given: then it is a constant
+                continue
             why = why or Why(end.reason, end.fields, end.where)
             step = end.restart
         except Restart as again:
@@ -288,7 +298,7 @@ def compile_captured(
     vm = captured.machine
     if vm.ops == 0:
         return None, [], [], None
-    inputs = sorted(vm.inputs, key=lambda value: place_of(value.source, captured.code))
+    inputs = sorted([*vm.inputs, *vm.boxes], key=lambda value: place_of(value.source, captured.code))
     gm = builder.finish(draft.outputs, [value.node for value in inputs])
     remaining = set(gm.graph.find_nodes(op="placeholder"))
     used = [value for value in inputs if value.node in remaining]
@@ -301,8 +311,16 @@ def compile_captured(
     backend = backend if written_apart(vm, gm) else left_as_it_is
     with collector.awake():
         fn = compile_graph(gm, examples, backend, name, fullgraph=compiler.fullgraph)
+    boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
+    if boxes:
+        fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
     return graph, arguments, bound, gm
+
+
+def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
+    """The handler of a graph's errors, for a graph that gets floats at these positions."""
+    return lambda error, args: from_boxes(lambda *given: handler(error, given), positions)(*args)
 
 
 def place_of(source: Source | None, code: CodeType) -> int:

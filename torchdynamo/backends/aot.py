@@ -15,6 +15,7 @@ from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.preserve import leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
 from torchdynamo.graph.mutation import makes_leaves
+from torchdynamo.hook.install import Compiled
 
 Compiler: TypeAlias = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any] | None]
 Decompositions: TypeAlias = Mapping[Any, Callable[..., Any]]
@@ -65,7 +66,10 @@ def min_cut(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
 
 
 def boxed(compiler: Compiler) -> Callable[..., Any]:
-    """The same compiler, with results that take their inputs as one list, which they may empty as they go."""
+    """The same compiler, with results that take their inputs as one list, which they may empty as they go.
+
+    A backward is called by autograd, wherever the user's `backward()` is: nothing is captured in there either.
+    """
 
     def boxing(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         as_it_is = gm.forward
@@ -74,15 +78,15 @@ def boxed(compiler: Compiler) -> Callable[..., Any]:
             function = as_it_is
         if getattr(function, "_boxed_call", False):
             return function
-        return _Boxed(function)
+        quiet: Any = Compiled(_Boxed(function), None)
+        quiet._boxed_call = True
+        return quiet
 
     return boxing
 
 
 class _Boxed:
     """A function of positional arguments, as a function of a list."""
-
-    _boxed_call = True
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

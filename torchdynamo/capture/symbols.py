@@ -189,6 +189,8 @@ CONVERSIONS: dict[type, Callable[[Any, Value], Value]] = {int: to_int, float: to
 def extreme(vm: Machine, fn: Any, values: list[Value]) -> Value | None:
     """`min` or `max` of numbers of one type; None where the first of equals has to be found by comparing."""
     kinds = {value.pytype for value in values}
+    if policy.in_optimizer(vm.frames) and kinds == {int, float}:  # torch.sym_max makes a float of either
+        return opaque(vm, torch.sym_max if fn is max else torch.sym_min, values, float)
     if not all(map(is_number, values)) or not any(map(is_symbol, values)) or kinds != {int}:
         return None
     best = values[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +18,7 @@ class Numbers(Protocol):
     """The numbers of the graph (graph/numbers.py)."""
 
     scalars: bool
+    varying: Collection[Any]  # sources of what is not the same in every call
 
     def fixed(self, number: Any) -> Any: ...
 
@@ -73,6 +74,7 @@ class Trace:
         self.guards: dict[tuple[Any, ...], Guard] = {}
         self.by_source: dict[Source, Value] = {}
         self.inputs: list[Graphed] = []
+        self.boxes: list[Graphed] = []  # inputs that bring numbers
         self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
         self.restore: dict[Any, Callable[[], object]] = {}  # process state changed so far -> how to put it back
         self.step = 0  # root instructions begun

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import model
+from torchdynamo.capture import model, varying
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Value
@@ -40,6 +40,8 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     """Make the value, with the guard that earns it."""
     cls = obj.__class__ if type(obj) is obj.__class__ else type(obj)
     if cls in CONSTANTS:
+        if cls is float and source in vm.builder.numbers.varying:
+            return varying.enter_float(vm, obj, source)
         vm.guard(source, "EQUALS_MATCH", obj)
         return Known(obj, source)
     known = vm.heap.by_id.get(id(obj))

@@ -8,7 +8,7 @@ where it is from call to call).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +42,10 @@ class GraphBuilder:
     (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.
     """
 
-    def __init__(self, scalars: bool = False, shapes: bool = False) -> None:
+    def __init__(self, scalars: bool = False, shapes: bool = False, varying: Collection[Any] = ()) -> None:
         self.graph = torch.fx.Graph()
         self.record = Record()
-        self.numbers = Numbers(scalars, shapes)
+        self.numbers = Numbers(scalars, shapes, varying)
         self._last_placeholder: Node | None = None
         self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
 

@@ -7,6 +7,7 @@ that is read from a tensor is one more number nobody knows.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,10 @@ PYTHON: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymB
 class Numbers:
     """The numbers of one graph."""
 
-    def __init__(self, scalars: bool, shapes: bool) -> None:
+    def __init__(self, scalars: bool, shapes: bool, varying: Collection[Any] = ()) -> None:
         self.scalars = scalars  # values read from tensors may be numbers of the graph
         self.shapes = shapes  # and so may be sizes that depend on values
+        self.varying = varying  # where numbers are that are not the same in every call
 
     @cached_property
     def env(self) -> ShapeEnv:

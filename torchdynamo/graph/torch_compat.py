@@ -62,13 +62,16 @@ def fake_mode_type() -> type[FakeTensorMode]:
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
-    """A world of stand-in tensors."""
-    return fake_mode_type()(shape_env=shape_env)
+    """A world of stand-in tensors for a backend.
+
+    Else than for export, a number read from an input of no dimensions would be what the example holds, unguarded.
+    """
+    return fake_mode_type()(shape_env=shape_env, export=True)
 
 
 def takes_symbols(fn: Any) -> Any:
     """A function that does the same and takes torch's symbolic numbers, which `fn` would ask for their values."""
-    if fn is not torch.tensor:
+    if fn is not torch.tensor and fn is not torch.as_tensor:
         return fn
     from torch._refs import tensor
 

@@ -1,0 +1,154 @@
+"""Every optimizer of torch.optim, with a schedule for its learning rate: the same to the bit, in at most two graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from training import Net, as_it_is, assert_same, batches, compiled, state
+
+import torchdynamo
+from torchdynamo.report.explain import CompileEvent, collecting
+
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "SGD": [{}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.5, "weight_decay": 0.1, "maximize": True}],
+    "Adam": [{}, {"amsgrad": True, "weight_decay": 0.1}, {"maximize": True}],
+    "AdamW": [{}, {"amsgrad": True}],
+    "RMSprop": [{}, {"momentum": 0.9, "centered": True}],
+    "Adagrad": [{}, {"lr_decay": 0.1, "weight_decay": 0.1}],
+    "Adadelta": [{}, {"weight_decay": 0.1}],
+    "NAdam": [{}, {"decoupled_weight_decay": True, "weight_decay": 0.1}],
+    "RAdam": [{}, {"weight_decay": 0.1}],
+    "Adamax": [{}, {"maximize": True}],
+    "Rprop": [{}],
+    "ASGD": [{}, {"weight_decay": 0.1}],
+}
+# Their updates branch on numbers computed from the step: they run eagerly.
+BRANCHING = {("RAdam", False), ("RAdam", True), ("NAdam", True)}
+ROWS = [(name, foreach, kwargs) for name, rows in OPTIONS.items() for foreach in (False, True) for kwargs in rows]
+
+
+def train(name: str, compile: Any, **kwargs: Any) -> Any:
+    torch.manual_seed(3)
+    model = Net()
+    optimizer = getattr(torch.optim, name)(model.parameters(), **kwargs)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    loss_of = compile(lambda x: model(x).pow(2).mean())
+    update = compile(lambda: optimizer.step())
+    losses = []
+    for x in batches():
+        optimizer.zero_grad()
+        loss = loss_of(x)
+        loss.backward()
+        update()
+        schedule.step()
+        losses.append(loss.detach())
+    return losses, state(model, optimizer)
+
+
+def updates(events: list[CompileEvent]) -> list[CompileEvent]:
+    return [event for event in events if event.function == "step" and event.ops]
+
+
+@pytest.mark.parametrize(("name", "foreach", "kwargs"), ROWS, ids=lambda row: str(row).replace(" ", ""))
+def test_same_to_the_bit(name: str, foreach: bool, kwargs: dict[str, Any]) -> None:
+    torchdynamo.reset()
+    expected = train(name, as_it_is, foreach=foreach, **kwargs)
+    with collecting() as events:
+        assert_same(expected, train(name, compiled(), foreach=foreach, **kwargs))
+    graphs = updates(events)
+    if (name, foreach) in BRANCHING:
+        assert not graphs
+    else:
+        assert 1 <= len(graphs) <= 2
+
+
+def test_steps_and_learning_rates_do_not_recompile() -> None:
+    """A hundred steps of a schedule: a graph that sets the state up, and one that goes on."""
+    torchdynamo.reset()
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=101, cycle_momentum=False)
+    update = torchdynamo.optimize("eager")(lambda: optimizer.step())
+    with collecting() as events:
+        for x in batches(100):
+            model(x).pow(2).mean().backward()
+            update()
+            schedule.step()
+    assert len(updates(events)) == 2
+
+
+def test_two_models_share_what_was_compiled() -> None:
+    """State is found by where parameters are, not by which they are."""
+    torchdynamo.reset()
+    with collecting() as events:
+        for _ in range(3):
+            train("Adam", compiled("eager"))
+    assert len(updates(events)) == 2
+
+
+def test_groups_with_settings_of_their_own() -> None:
+    def run(compile: Any) -> Any:
+        torch.manual_seed(3)
+        model = Net()
+        groups: list[Any] = [
+            {"params": model.first.parameters(), "lr": 0.1},
+            {"params": model.second.parameters(), "weight_decay": 0.5},
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=0.01)
+        update = compile(lambda: optimizer.step())
+        for x in batches():
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            update()
+            optimizer.param_groups[0]["lr"] *= 0.9
+        return state(model, optimizer)
+
+    assert_same(run(as_it_is), run(compiled()))
+
+
+def test_a_learning_rate_that_is_a_tensor() -> None:
+    expected = train("Adam", as_it_is, lr=torch.tensor(0.01))
+    assert_same(expected, train("Adam", compiled(), lr=torch.tensor(0.01)))
+
+
+def test_lbfgs_with_a_closure() -> None:
+    def run(compile: Any) -> Any:
+        torch.manual_seed(3)
+        model = Net()
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4, history_size=3)
+        for x in batches(5):
+
+            def closure(x: torch.Tensor = x) -> torch.Tensor:
+                optimizer.zero_grad()
+                loss = model(x).pow(2).mean()
+                loss.backward()
+                return loss
+
+            compile(lambda closure=closure: optimizer.step(closure))()
+        return state(model), optimizer.state_dict()["state"]
+
+    assert_same(run(as_it_is), run(compiled()))
+
+
+def test_hooks_of_optimizers_run() -> None:
+    model, seen = Net(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.register_step_pre_hook(lambda *args: seen.append("before"))
+    optimizer.register_step_post_hook(lambda *args: seen.append("after"))
+    update = torchdynamo.optimize("eager")(lambda: optimizer.step())
+    for x in batches(2):
+        model(x).sum().backward()
+        update()
+    assert seen == ["before", "after"] * 2
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_inductor_is_close(name: str) -> None:
+    torchdynamo.reset()
+    kwargs = {"foreach": False, "lr": 0.01}
+    losses, after = train(name, as_it_is, **kwargs)
+    theirs, ours = train(name, compiled("inductor"), **kwargs)
+    torch.testing.assert_close(theirs, losses)
+    torch.testing.assert_close(ours[:3], after[:3])

@@ -1,0 +1,47 @@
+"""Floats that change from call to call, like a learning rate: numbers of the graph, where a constant would recompile.
+
+A graph takes tensors, so such a float travels in one, of no dimensions and as precise as Python's floats, and the graph
+begins by reading it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.trace import input_name
+from torchdynamo.capture.value import Graphed, Symbol
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+def boxed(number: float) -> torch.Tensor:
+    """The tensor a float travels in."""
+    return torch.tensor(number, dtype=torch.float64, device="cpu")
+
+
+def enter_float(vm: Machine, number: float, source: Source) -> Symbol:
+    """Only that it is a float is known of it."""
+    vm.guard(source, "TYPE_MATCH", float)
+    with torch._C._DisableFuncTorch(), torch.inference_mode(False):
+        box = boxed(number)
+    node, fake = vm.builder.input(input_name(source), box, source, False)
+    vm.input_objects[node] = box
+    vm.boxes.append(Graphed(node, fake, torch.Tensor, source))
+    read = vm.builder.note(torch.Tensor.item, (node,), {}, vm.builder.numbers.fresh(float), vm.position())
+    return Symbol(read, read.meta["example_value"], float, source)
+
+
+def from_boxes(run: Any, positions: tuple[int, ...]) -> Any:
+    """A function of a graph's inputs, as one that gets floats at these positions."""
+
+    def call(*args: Any) -> Any:
+        given = list(args)
+        for position in positions:
+            given[position] = boxed(given[position])
+        return run(*given)
+
+    return call
