@@ -182,6 +182,12 @@ _BREAKS = (
         "Turn the recursion into a loop, or compile the inner function by itself.",
     ),
     Reason(
+        "too long to follow",
+        "{name} goes on for too long",
+        "A graph has no loops: it would have every turn and every call written out, and here are too many of them.",
+        "Put the long loop into a function of its own and mark it with torchdynamo.disable, or do it with tensors.",
+    ),
+    Reason(
         "frame inspects itself",
         "{name} looks at the running frame",
         "{name} would see the compiled frame's variables instead of the function's own.",

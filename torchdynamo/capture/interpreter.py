@@ -62,6 +62,7 @@ UNKNOWN: tuple[Handler, int, int] = (unknown_instruction, 0, 0)
 def run(vm: Machine, frame: Frame) -> Value:
     """Execute a frame to its return; a generator to its next yield."""
     vm.frames.append(frame)
+    vm.count_turn(frame.raw.co_name)
     try:
         while True:
             try:

@@ -58,8 +58,6 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
                 return iterate(vm, vm.special(value, "__iter__"))
             if model.is_open(base):
                 break
-    if "__next__" in dir(cls):
-        return from_next(vm, value)
     if any("__iter__" in base.__dict__ for base in cls.__mro__):
         raise Break("unknown iterator", type=cls.__name__)
     if any("__getitem__" in base.__dict__ for base in cls.__mro__):
@@ -69,11 +67,14 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
 
 def known_items(vm: Machine, value: Known) -> Iterator[Value]:
     """A constant's items."""
+    if value.pytype is frozenset:
+        items: Iterator[Value] = model.MODELS[frozenset, "<items>"](vm, value)
+        return items
     try:
-        items = iter(value.obj)
+        real = iter(value.obj)
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
-    return (constant(vm, item) for item in items)
+    return (constant(vm, item) for item in real)
 
 
 def tensor_items(vm: Machine, value: Graphed) -> Iterator[Value]:

@@ -51,6 +51,12 @@ def written_in_python(cls: type) -> bool:
 NOT_INSTANTIATED = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 
 
+def hashed_by_code(cls: type) -> bool:
+    """Whether a user's own code says which keys are the same; what dataclasses get has no effects."""
+    says = class_lookup(cls, "__hash__"), class_lookup(cls, "__eq__")
+    return any(type(fn) is types.FunctionType and fn.__code__.co_filename != "<string>" for fn in says)
+
+
 def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
     """Whether what a class has is asked for its value by that method."""
     return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING

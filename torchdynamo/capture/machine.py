@@ -235,7 +235,8 @@ class Machine(Trace):
             keys = (wrapping.constant(self, key) for key in self.known(items[-1], "keys"))
             return self.make_dict(dict(zip(keys, items[:-1])))
         if kind == "set":
-            return self.new(set, {self.hkey(item): item for item in items})
+            made: Object = model.MODELS[set, "<build>"](self, items)
+            return made
         if any(symbols.is_unknown(self, item) for item in items):
             return symbols.text(self)
         return Known("".join(self.known(item, "string") for item in items))

@@ -64,6 +64,9 @@ class GraphBuilder(Protocol):
     def erase(self, node: torch.fx.Node) -> None: ...
 
 
+MAX_TURNS = 100_000
+
+
 class Trace:
     """One capture in progress."""
 
@@ -81,6 +84,7 @@ class Trace:
         self.stop_at = -1
         self.frames: list[Any] = []  # the frames being executed, innermost last
         self.ops = 0
+        self.turns = 0  # calls followed, and turns of loops
 
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:
@@ -92,6 +96,12 @@ class Trace:
         except TypeError:  # unhashable arguments are rare: keep them all
             key = (source, kind, id(arg))
         self.guards[key] = Guard(source, kind, arg, self.position())
+
+    def count_turn(self, name: str) -> None:
+        """One more call or turn of a loop; there is a limit to what is worth following."""
+        self.turns += 1
+        if self.turns > MAX_TURNS:
+            raise Break("too long to follow", name=name)
 
     def position(self) -> Position | None:
         """Where the user's program is: the innermost frame that has a line."""

@@ -66,6 +66,7 @@ def get_iter(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Value:
 
 @op("FOR_ITER", "-- jump")
 def for_iter(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
+    vm.count_turn(frame.raw.co_name)
     item = vm.advance(frame.stack[-1])
     if item is None:
         frame.stack.pop()

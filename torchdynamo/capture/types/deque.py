@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import wrap
@@ -88,6 +89,10 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 
 @models(DEQUE, "__init__")
 def init(vm: Machine, self: Object, items: Value | None = None, maxlen: Value = NONE) -> Value:
+    if items_of(vm, self):
+        clear(vm, self)
+    if not vm.entity(self).fresh:
+        raise Break("side effect not replayable", what="deque.__init__()")
     vm.entity(self).note = vm.known(maxlen, "maxlen")
     if items is not None:
         extend(vm, self, items)
@@ -206,7 +211,7 @@ def delitem(vm: Machine, self: Object, key: Value) -> Value:
 
 @models(DEQUE, "__contains__")
 def contains(vm: Machine, self: Object, item: Value) -> Value:
-    return boolean(any(same_or_equal(vm, item, other) for other in iterate(vm, self)))
+    return boolean(any(same_or_equal(vm, other, item) for other in iterate(vm, self)))
 
 
 @models(DEQUE, "remove")
@@ -220,7 +225,7 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
 
 @models(DEQUE, "count")
 def count(vm: Machine, self: Object, item: Value) -> Value:
-    return Known(sum(same_or_equal(vm, item, other) for other in iterate(vm, self)))
+    return Known(sum(same_or_equal(vm, other, item) for other in iterate(vm, self)))
 
 
 @models(DEQUE, "__eq__")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture import attributes
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup, instance_dict
+from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
 from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
@@ -329,7 +329,8 @@ def clear(vm: Machine, self: Object) -> Value:
 
 @models(dict, "copy")
 def copy(vm: Machine, self: Object) -> Object:
-    made = vm.new(self.pytype if self.pytype is not dict else dict, {})
+    kept = issubclass(self.pytype, (collections.OrderedDict, collections.defaultdict))
+    made = vm.new(self.pytype if kept else dict, {})
     if "default_factory" in vm.entity(self).attrs or self.pytype is collections.defaultdict:
         vm.entity(made).attrs["default_factory"] = vm.getattr(self, "default_factory")
     for key, item in pairs(vm, self):
@@ -337,20 +338,26 @@ def copy(vm: Machine, self: Object) -> Object:
     return made
 
 
-@models(dict, "update", "__ior__")
+@models(dict, "__ior__")
+def in_place_or(vm: Machine, self: Object, other: Value) -> Value:
+    update(vm, self, other)
+    return self
+
+
+@models(dict, "update")
 def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Value:
     for other in others:
         if other.__class__ is Object and (
             issubclass(other.pytype, dict) or find_slot(other.pytype, "keys")[0] != "missing"
         ):
-            new = vm.dict_items(other)
+            new: Any = vm.dict_items(other)
         else:
-            new = [tuple(vm.unpack(pair, 2)) for pair in vm.iterate(other)]
+            new = (tuple(vm.unpack(pair, 2)) for pair in vm.iterate(other))
         for key, item in new:
             put(vm, self, key, item)
     for name, item in kwargs.items():
         put(vm, self, Known(name), item)
-    return self
+    return NONE
 
 
 def put(vm: Machine, self: Object, key: Value, item: Value) -> None:
@@ -409,6 +416,8 @@ def rebuild_dict(emit: Emitter, entity: Entity) -> None:
         emit.value(entity.note.owner)
         emit.op("LOAD_ATTR", "__dict__")
         return
+    if any(key.__class__ is Object and hashed_by_code(key.pytype) for key, _ in (entity.items or {}).values()):
+        raise Restart(entity.born - 1)  # making it again would run that code again
     if entity.pytype is collections.defaultdict:
         emit.function(collections.defaultdict)
         emit.value(entity.attrs["default_factory"])

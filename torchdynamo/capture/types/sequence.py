@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import torch
 
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, find_slot, iterates, models, rebuilds, replays
+from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
@@ -109,10 +112,7 @@ def length(vm: Machine, self: Value) -> Value:
 @models(list, "__contains__")
 @models(tuple, "__contains__")
 def contains(vm: Machine, self: Value, item: Value) -> Value:
-    for other in iterate(vm, self):
-        if vm.identical(item, other) or vm.truth(vm.binary("==", item, other)):
-            return TRUE
-    return FALSE
+    return boolean(any(same_or_equal(vm, other, item) for other in iterate(vm, self)))
 
 
 @models(list, "__add__")
@@ -144,9 +144,10 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
     left, right = items_of(vm, self), items_of(vm, other)
     if len(left) != len(right):
         return FALSE
-    for index in range(len(left)):
-        a, b = read(vm, left, index), read(vm, right, index)
-        if not (vm.identical(a, b) or vm.truth(vm.binary("==", a, b))):
+    for index in itertools.count():
+        if index >= min(len(left), len(right)):  # comparing may change them
+            return boolean(len(left) == len(right))
+        if not same_or_equal(vm, read(vm, left, index), read(vm, right, index)):
             return FALSE
     return TRUE
 
@@ -158,20 +159,57 @@ def different(vm: Machine, self: Value, other: Value) -> Value:
     return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
 
 
+def ordering(name: str, op: str) -> None:
+    """By the first items that are not equal; where there are none, by length."""
+
+    def row(vm: Machine, self: Value, other: Value) -> Value:
+        base = list if issubclass(self.pytype, list) else tuple
+        if not issubclass(other.pytype, base):
+            return Known(NotImplemented)
+        left, right = items_of(vm, self), items_of(vm, other)
+        for index in itertools.count():
+            if index >= min(len(left), len(right)):
+                return vm.binary(op, Known(len(left)), Known(len(right)))
+            a, b = read(vm, left, index), read(vm, right, index)
+            if not same_or_equal(vm, a, b):
+                return vm.binary(op, a, b)
+        raise AssertionError("the end is reached above")
+
+    for cls in (list, tuple):
+        models(cls, name)(row)
+
+
+for _name, _op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__", ">=")):
+    ordering(_name, _op)
+
+
 @models(list, "index")
 @models(tuple, "index")
 def index(vm: Machine, self: Value, item: Value, *bounds: Value) -> Value:
-    items = list(iterate(vm, self))
-    for at in range(len(items))[slice(*(vm.known(b, "bound") for b in bounds)) if bounds else slice(None)]:
-        if vm.identical(item, items[at]) or vm.truth(vm.binary("==", item, items[at])):
-            return Known(at)
-    raise vm.error(ValueError, "item is not in list")
+    at = position(vm, self, item, *(vm.known(bound, "bound") for bound in bounds))
+    if at is None:
+        kind = "list" if issubclass(self.pytype, list) else "tuple"
+        raise vm.error(
+            ValueError,
+            f"{vm.concretely(item)!r} is not in list" if kind == "list" else "tuple.index(x): x not in tuple",
+        )
+    return Known(at)
+
+
+def position(vm: Machine, self: Value, item: Value, start: int = 0, stop: int = sys.maxsize) -> int | None:
+    """Where the item first is, in a list that comparing may change."""
+    at, stop = (max(0, bound + len(items_of(vm, self))) if bound < 0 else bound for bound in (start, stop))
+    while at < min(stop, len(items_of(vm, self))):
+        if same_or_equal(vm, read(vm, items_of(vm, self), at), item):
+            return at
+        at += 1
+    return None
 
 
 @models(list, "count")
 @models(tuple, "count")
 def count(vm: Machine, self: Value, item: Value) -> Value:
-    return Known(sum(vm.identical(item, o) or vm.truth(vm.binary("==", item, o)) for o in iterate(vm, self)))
+    return Known(sum(same_or_equal(vm, other, item) for other in iterate(vm, self)))
 
 
 @models(list, "append")
@@ -213,8 +251,10 @@ def pop(vm: Machine, self: Object, at: Value = LAST) -> Value:
 
 @models(list, "remove")
 def remove(vm: Machine, self: Object, item: Value) -> Value:
-    at = index(vm, self, item)
-    del write(vm, self)[at.obj]  # type: ignore[union-attr]
+    at = position(vm, self, item)
+    if at is None:
+        raise vm.error(ValueError, "list.remove(x): x not in list")
+    del write(vm, self)[at : at + 1]
     return NONE
 
 
@@ -262,20 +302,39 @@ def sort(vm: Machine, self: Object, *, key: Value = NONE, reverse: Value = FALSE
     return NONE
 
 
+class Ordered:
+    """A key for the host's sort, which asks the same questions in the same order as the program's."""
+
+    __slots__ = ("value", "vm")
+
+    def __init__(self, vm: Machine, value: Value) -> None:
+        self.vm = vm
+        self.value = value
+
+    def __lt__(self, other: Ordered) -> bool:
+        return self.vm.truth(self.vm.binary("<", self.value, other.value))
+
+
 def sorted_values(vm: Machine, items: list[Value], key: Value, reverse: Value) -> list[Value]:
-    """Sorted by keys, which have to be constants."""
+    """Sorted by keys that are constants, or say themselves which is less."""
     keys = items if key.__class__ is Known and key.obj is None else [vm.call(key, [item], {}) for item in items]
-    real = [vm.concretely(each) for each in keys]
+    plain = all(each.__class__ is Known and type(each.obj) in PLAIN_KEYS for each in keys)
+    real: list[Any] = [each.obj for each in keys] if plain else [Ordered(vm, each) for each in keys]  # type: ignore[union-attr]
     try:
         order = sorted(range(len(items)), key=real.__getitem__, reverse=vm.truth(reverse))
     except TypeError as error:
+        if not plain:
+            raise
         raise vm.error(TypeError, *error.args) from None
     return [items[at] for at in order]
 
 
+PLAIN_KEYS = (int, float, str, bool, bytes)
+
+
 @models(list, "__init__")
 def list_init(vm: Machine, self: Object, items: Value | None = None) -> Value:
-    vm.entity(self).items = [] if items is None else list(vm.iterate(items))
+    write(vm, self)[:] = [] if items is None else list(vm.iterate(items))
     return NONE
 
 

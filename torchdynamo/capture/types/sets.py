@@ -1,21 +1,39 @@
-"""set and frozenset: contents are looked at as a whole."""
+"""set and frozenset: contents are looked at as a whole, and so is their order where something depends on it.
+
+The order of a set comes from its history. A real set of the same keys, with the same history, stands beside the items
+as long as those are constants: `Shadowed.order`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, enters, iterates, models, rebuilds, replays
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.lookup import hashed_by_code
+from torchdynamo.capture.model import MODELS, Emitter, enters, iterates, models, rebuilds, replays
+from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.types.mapping import sourceable
+from torchdynamo.capture.types.mapping import items_of as dict_items_of
+from torchdynamo.capture.types.mapping import sourceable, whole
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
+from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 Items = dict[Any, Value]
+
+
+def guard_order(vm: Machine, source: Source, real: Any) -> None:
+    """The text of a set shows its order."""
+    if len(real) > 1:
+        if type(real) not in (set, frozenset) or any(type(item) not in TELLING for item in real):
+            raise Break("unsupported method", name="__iter__", type=type(real).__name__)
+        vm.guard(Source("method", source, "__repr__"), "EQUALS_MATCH", repr(real))
+
+
+TELLING = (int, str, float, bool, bytes, type(None))  # equal texts, equal items
 
 
 @enters(frozenset)
@@ -25,6 +43,14 @@ def enter_frozenset(vm: Machine, obj: Any, source: Source) -> Value:
     vm.guard(source, "TYPE_MATCH", frozenset)
     vm.guard(source, "SET_CONTENTS", obj)
     return Known(obj, source)
+
+
+@models(frozenset, "<items>")
+def frozen_items(vm: Machine, value: Known) -> Iterator[Value]:
+    """In their order, which equal sets may have differently."""
+    if value.source is not None:
+        guard_order(vm, value.source, value.obj)
+    return (constant(vm, item) for item in value.obj)
 
 
 def items_of(vm: Machine, value: Object) -> Items:
@@ -38,8 +64,36 @@ def items_of(vm: Machine, value: Object) -> Items:
                 raise Break("unsupported key", type="object")
             vm.guard(entity.source, "SET_CONTENTS", frozenset(real))
             entity.items = {item: Known(item) for item in real}
+            entity.entry_items = dict(entity.items)
     items: Items = entity.items
     return items
+
+
+def fresh(vm: Machine, cls: type, items: Items, order: set[Any] | None) -> Object:
+    """A set made by the frame; `order` has its history, None if that cannot be known."""
+    return vm.new(cls, items, note=order)
+
+
+@models(set, "<build>")
+def build(vm: Machine, values: tuple[Value, ...] | list[Value]) -> Object:
+    """`{a, b, c}`: one after the other."""
+    made = fresh(vm, set, {}, set())
+    for value in values:
+        add(vm, made, value)
+    return made
+
+
+def order_of(vm: Machine, value: Value) -> set[Any] | None:
+    """A real set of the same order, if it can be known."""
+    if value.__class__ is not Object:
+        return vm.known(value, "set")
+    entity = vm.entity(value)
+    if entity.fresh:
+        return entity.note
+    if entity.touched or entity.source is None:
+        return None
+    guard_order(vm, entity.source, entity.real)
+    return entity.real
 
 
 def write(vm: Machine, value: Object) -> Items:
@@ -49,21 +103,51 @@ def write(vm: Machine, value: Object) -> Items:
 
 
 def keys(vm: Machine, values: Value) -> Items:
-    """Any iterable as set items."""
+    """Any iterable as set items; those of sets and dicts are not hashed again."""
     if values.__class__ is Object and issubclass(values.pytype, set):
         return items_of(vm, values)
+    if values.__class__ is Object and values.pytype is dict and vm.entity(values).note is None:
+        whole(vm, values)
+        return {key: item or NONE for key, (item, _) in dict_items_of(vm, values).items()}
     return {vm.hkey(item): item for item in vm.iterate(values)}
+
+
+def in_order(vm: Machine, values: Value, items: Items) -> Any:
+    """What a real set would be given in place of the values: of the same kind where that decides the order."""
+    if not all(item.__class__ is Known for item in items.values()):
+        return None
+    if is_set(values):
+        return order_of(vm, values)
+    return dict.fromkeys(items) if issubclass(values.pytype, dict) else list(items)
+
+
+def is_set(value: Value) -> bool:
+    return issubclass(value.pytype, (set, frozenset))
 
 
 @iterates(set)
 def iterate(vm: Machine, value: Object) -> Iterator[Value]:
-    """In the order a real set of these items would have; that is only known for constants."""
+    """In the order a real set would have; that is only known for constants."""
     items = items_of(vm, value)
-    if len(items) > 1 and not all(item.__class__ is Known for item in items.values()):
+    if len(items) < 2:
+        order: Any = list(items)
+    elif all(item.__class__ is Known for item in items.values()):
+        order = order_of(vm, value)
+    else:
+        order = None
+    if order is None:
         raise Break("unsupported method", name="__iter__", type="set")
-    entity = vm.entity(value)
-    order = list(entity.real) if entity.real is not MISSING and not entity.touched else list(set(items))
-    return iter([items[key] for key in order])
+    return steps(vm, value, list(order))
+
+
+def steps(vm: Machine, value: Object, order: list[Any]) -> Iterator[Value]:
+    for key in order:
+        items = items_of(vm, value)
+        if len(items) != len(order):
+            raise vm.error(RuntimeError, "Set changed size during iteration")
+        if key not in items:
+            raise Break("unsupported method", name="__iter__", type="set")
+        yield items[key]
 
 
 @models(set, "__contains__")
@@ -76,116 +160,115 @@ def length(vm: Machine, self: Object) -> Value:
     return Known(len(items_of(vm, self)))
 
 
+def mirror(vm: Machine, self: Object, change: Callable[[set[Any]], object]) -> None:
+    """The same change for the real set beside the items."""
+    order = vm.entity(self).note
+    if order is not None:
+        change(order)
+
+
 @models(set, "add")
 def add(vm: Machine, self: Object, item: Value) -> Value:
-    write(vm, self).setdefault(vm.hkey(item), item)
+    key = vm.hkey(item)
+    write(vm, self).setdefault(key, item)
+    if item.__class__ is Known:
+        mirror(vm, self, lambda order: order.add(key))
+    else:
+        vm.entity(self).note = None
     return NONE
 
 
 @models(set, "discard")
 def discard(vm: Machine, self: Object, item: Value) -> Value:
-    write(vm, self).pop(vm.hkey(item), None)
+    key = vm.hkey(item)
+    write(vm, self).pop(key, None)
+    mirror(vm, self, lambda order: order.discard(key))
     return NONE
 
 
 @models(set, "remove")
 def remove(vm: Machine, self: Object, item: Value) -> Value:
-    if write(vm, self).pop(vm.hkey(item), None) is None:
-        raise vm.error(KeyError, vm.concrete(item))
-    return NONE
+    if vm.hkey(item) not in items_of(vm, self):
+        raise vm.error(KeyError, vm.concretely(item))
+    return discard(vm, self, item)
 
 
 @models(set, "clear")
 def clear(vm: Machine, self: Object) -> Value:
     write(vm, self).clear()
+    vm.entity(self).note = set()
     return NONE
 
 
 @models(set, "copy")
 def copy(vm: Machine, self: Object) -> Value:
-    return vm.new(set, dict(items_of(vm, self)))
-
-
-@models(set, "update", "__ior__")
-def update(vm: Machine, self: Object, *others: Value) -> Value:
-    for other in others:
-        for key, item in keys(vm, other).items():
-            write(vm, self).setdefault(key, item)
-    return self
-
-
-def combine(names: str, keep: Any) -> None:
-    def row(vm: Machine, self: Value, *others: Value) -> Value:
-        mine = dict(keys(vm, self))
-        for other in others:
-            mine = keep(mine, keys(vm, other))
-        return vm.new(set, mine)
-
-    for name in names.split():
-        models(set, name)(row)
-
-
-combine("union __or__ __ror__", lambda a, b: {**b, **a})
-combine("intersection __and__ __rand__", lambda a, b: {k: v for k, v in a.items() if k in b})
-combine("difference __sub__", lambda a, b: {k: v for k, v in a.items() if k not in b})
-combine("symmetric_difference __xor__", lambda a, b: {k: v for k, v in {**a, **b}.items() if (k in a) != (k in b)})
-
-
-def relation(names: str, holds: Any) -> None:
-    def row(vm: Machine, self: Value, other: Value) -> Value:
-        if other.__class__ is not Object and not (other.__class__ is Known and isinstance(other.obj, frozenset)):
-            return Known(NotImplemented)
-        return boolean(holds(set(keys(vm, self)), set(keys(vm, other))))
-
-    for name in names.split():
-        models(set, name)(row)
-
-
-relation("issubset __le__", lambda a, b: a <= b)
-relation("issuperset __ge__", lambda a, b: a >= b)
-relation("isdisjoint", lambda a, b: a.isdisjoint(b))
-relation("__eq__", lambda a, b: a == b)
-relation("__ne__", lambda a, b: a != b)
-relation("__lt__", lambda a, b: a < b)
-relation("__gt__", lambda a, b: a > b)
+    order = order_of(vm, self)
+    return fresh(vm, set, dict(items_of(vm, self)), None if order is None else set(order))
 
 
 @models(set, "__new__")
-def new(vm: Machine, cls: Known, *args: Value) -> Value:
-    return vm.new(cls.obj, {})
+def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
+    if cls.obj is set and kwargs:
+        raise vm.error(TypeError, "set() takes no keyword arguments")
+    return fresh(vm, cls.obj, {}, set())
 
 
 @models(set, "__init__")
 def init(vm: Machine, self: Object, items: Value | None = None) -> Value:
+    if items_of(vm, self):
+        clear(vm, self)
     if items is not None:
-        update(vm, self, items)
+        MODELS[set, "update"](vm, self, items)
     return NONE
 
 
 @models(frozenset, "__new__")
 def frozen_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
-    return Known(cls.obj(vm.concretely(item) for item in vm.iterate(items)) if items is not None else cls.obj())
+    if cls.obj is not frozenset:
+        raise Break("unsupported type", type=cls.obj.__name__)
+    if items is None:
+        return Known(frozenset())
+    if items.__class__ is Known and items.pytype is frozenset:
+        return items
+    given = keys(vm, items)
+    for item in given.values():
+        vm.concretely(item)
+    order = in_order(vm, items, given)
+    if order is None and len(given) > 1:
+        raise Break("unsupported type", type="frozenset")
+    return Known(frozenset(given if order is None else order))
 
 
 @rebuilds(set)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    for item in (entity.items or {}).values():
+    """One item after the other, where that gives the order that the set has."""
+    items: Items = entity.items or {}
+    if any(item.__class__ is Object and hashed_by_code(item.pytype) for item in items.values()):
+        raise Restart(entity.born - 1)
+    if entity.note is not None and len(items) > 1:
+        again: set[Any] = set()
+        again.update(list(items))
+        if list(again) != list(entity.note):
+            raise Restart(entity.born - 1)
+    for item in items.values():
         emit.value(item)
-    emit.op("BUILD", ("set", len(entity.items or {})))
+    emit.op("BUILD", ("set", len(items)))
     if entity.pytype is not set:
         emit.instance(entity, "update")
 
 
 @replays(set)
 def replay(emit: Emitter, entity: Entity) -> None:
-    for item in entity.items.values():
-        emit.value(item)
-    emit.op("BUILD", ("set", len(entity.items)))
-    for method, count in (("clear", 0), ("update", 1)):
+    """What went is taken out, what came is put in, each by itself."""
+    before, now = entity.entry_items, entity.items
+    gone = [("discard", item) for key, item in before.items() if key not in now]
+    came = [("add", item) for key, item in now.items() if key not in before]
+    if not now and gone:
+        gone = [("clear", None)]
+    for method, item in (*gone, *came):
         emit.function(getattr(set, method))
         emit.local(entity)
-        if count:
-            emit.op("COPY", 4)
-        emit.op("CALL", (count + 1, ()))
+        if item is not None:
+            emit.value(item)
+        emit.op("CALL", (1 if item is None else 2, ()))
         emit.op("POP")
-    emit.op("POP")

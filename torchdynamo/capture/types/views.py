@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds
 from torchdynamo.capture.types.mapping import contains, keys_of, length, lookup
-from torchdynamo.capture.value import Object, Value, boolean
+from torchdynamo.capture.value import Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -50,14 +50,22 @@ def view_contains(vm: Machine, self: Object, item: Value) -> Value:
     return boolean(any(vm.truth(vm.binary("==", item, other)) for other in view_items(vm, self)))
 
 
-def view_set(vm: Machine, value: Value) -> Value:
+def view_set(vm: Machine, value: Value) -> Object:
     """The view's items, or any other iterable's, as a set."""
     return vm.new(set, {vm.hkey(item): item for item in vm.iterate(value)})
 
 
 def view_operator(name: str) -> Any:
     def row(vm: Machine, self: Object, other: Value) -> Value:
-        return vm.special(view_set(vm, self), name, view_set(vm, other))
+        mine, theirs = view_set(vm, self), view_set(vm, other)
+        made: Value = vm.special(mine, name, theirs)
+        if made.__class__ is Object:  # its order is that of what Python does with views, not with sets
+            given = [list(vm.entity(each).items) for each in (mine, theirs)]
+            if all(item.__class__ is Known for each in (mine, theirs) for item in vm.entity(each).items.values()):
+                vm.entity(made).note = getattr(dict.fromkeys(given[0]).keys(), name)(dict.fromkeys(given[1]).keys())
+            else:
+                vm.entity(made).note = None
+        return made
 
     return row
 

@@ -330,10 +330,12 @@ PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
 
 PyObject *td_method(PyObject *tensor, PyObject *name, PyObject **temp)
 {
-    if (!td_is_tensor(tensor))
+    if (!td_is_tensor(tensor) && !PyAnySet_CheckExact(tensor))
         return NULL;
     int was_on = td_gc_pause();
-    *temp = td_tensor_call(tensor, name);
+    *temp = td_is_tensor(tensor) ? td_tensor_call(tensor, name) : PyObject_CallMethodNoArgs(tensor, name);
+    if (*temp == NULL)
+        PyErr_Clear();
     td_gc_resume(was_on);
     return *temp;
 }

@@ -1,0 +1,91 @@
+"""What sets make of each other: union and its kin as methods, operators and in place, and which contains which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.model import models
+from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, mirror, write
+from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+KEEP: dict[str, Callable[[Items, Items], Items]] = {
+    "union": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},
+    "intersection": lambda a, b: {k: v for k, v in a.items() if k in b},
+    "difference": lambda a, b: {k: v for k, v in a.items() if k not in b},
+    "symmetric_difference": lambda a, b: {k: v for k, v in {**a, **b}.items() if (k in a) != (k in b)},
+}
+OPERATORS = {
+    "union": "or",
+    "intersection": "and",
+    "difference": "sub",
+    "symmetric_difference": "xor",
+}
+
+
+def combine(name: str) -> None:
+    """A method of the sets, the operator that takes nothing but sets, and the forms of both that change the set."""
+    keep, symbol = KEEP[name], OPERATORS[name]
+
+    def method(vm: Machine, self: Value, *others: Value) -> Value:
+        mine, order = keys(vm, self), in_order(vm, self, keys(vm, self))
+        for other in others:
+            theirs = keys(vm, other)
+            given = None if order is None else in_order(vm, other, theirs)
+            order = None if given is None else getattr(order, name)(given)
+            mine = keep(mine, theirs)
+        return fresh(vm, set, dict(mine), None if order is None else order if others else set(order))
+
+    def operator(vm: Machine, self: Value, other: Value) -> Value:
+        return method(vm, self, other) if is_set(other) else Known(NotImplemented)
+
+    def updating(vm: Machine, self: Object, *others: Value) -> Value:
+        for other in others:
+            theirs = keys(vm, other)
+            given = in_order(vm, other, theirs)
+            mine, entity = keep(write(vm, self), theirs), vm.entity(self)
+            if given is None:
+                entity.note = None
+            mirror(vm, self, lambda order, given=given: getattr(order, update_name)(given))  # type: ignore[misc]
+            entity.items = mine
+        return NONE
+
+    def in_place(vm: Machine, self: Object, other: Value) -> Value:
+        if not is_set(other):
+            return Known(NotImplemented)
+        updating(vm, self, other)
+        return self
+
+    update_name = "update" if name == "union" else f"{name}_update"
+    models(set, name)(method)
+    models(set, f"__{symbol}__")(operator)
+    models(set, f"__i{symbol}__")(in_place)
+    models(set, update_name)(updating)
+
+
+for _name in KEEP:
+    combine(_name)
+
+
+def relation(names: str, holds: Any, sets_only: bool = False) -> None:
+    def row(vm: Machine, self: Value, other: Value) -> Value:
+        if sets_only and not is_set(other):
+            return Known(NotImplemented)
+        return boolean(holds(keys(vm, self).keys(), keys(vm, other).keys()))
+
+    for name in names.split():
+        models(set, name)(row)
+
+
+relation("issubset", lambda a, b: a <= b)
+relation("issuperset", lambda a, b: a >= b)
+relation("isdisjoint", lambda a, b: a.isdisjoint(b))
+relation("__le__", lambda a, b: a <= b, sets_only=True)
+relation("__ge__", lambda a, b: a >= b, sets_only=True)
+relation("__eq__", lambda a, b: a == b, sets_only=True)
+relation("__ne__", lambda a, b: a != b, sets_only=True)
+relation("__lt__", lambda a, b: a < b, sets_only=True)
+relation("__gt__", lambda a, b: a > b, sets_only=True)
