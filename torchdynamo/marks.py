@@ -7,7 +7,7 @@ or modules with an odd `__eq__` are still different things) and hold them weakly
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -17,6 +17,11 @@ class MarkSet:
     def __init__(self, name: str) -> None:
         self.name = name
         self._held: dict[int, Any] = {}  # id -> weak reference, or the object itself (wrapped) if it takes none
+
+    @property
+    def held(self) -> Mapping[int, Any]:
+        """What is behind the marks; empty if there are none."""
+        return self._held
 
     def add(self, obj: Any) -> None:
         """Mark an object."""

@@ -13,8 +13,10 @@ from torchdynamo.capture.lookup import (
     PLAIN_METHODS,
     class_lookup,
     guarded_lookup,
+    guarded_slot,
     instance_dict,
     is_descriptor,
+    modelled_attribute,
     property_source,
 )
 from torchdynamo.capture.policy import PURE_TYPES
@@ -44,8 +46,7 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
 def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     """The attribute of an object in the heap: the class's `__getattribute__`, then its `__getattr__`."""
     cls = obj.pytype
-    guarded_lookup(vm, cls, "__getattribute__")
-    own = model.find_slot(cls, "__getattribute__")
+    own = guarded_slot(vm, cls, "__getattribute__")
     if own[0] == "model":
         return own[1](vm, obj, name)
     if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
@@ -55,8 +56,7 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     value = generic_getattr(vm, obj, name)
     if value is not None:
         return value
-    guarded_lookup(vm, cls, "__getattr__")
-    fallback = model.find_slot(cls, "__getattr__")
+    fallback = guarded_slot(vm, cls, "__getattr__")
     if fallback[0] == "model":
         return fallback[1](vm, obj, name)
     if fallback[0] == "python":
@@ -69,19 +69,12 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
 def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
     """`object.__getattribute__`, or None where it would raise AttributeError."""
     cls = obj.pytype
-    slot = model.MODELS.get((cls, "." + name))
-    if slot is None:
-        for base in cls.__mro__:
-            slot = model.MODELS.get((base, "." + name))  # ".name" rows: modelled C attributes
-            if slot is not None:
-                break
-            if name in base.__dict__:
-                break
-    if slot is not None:
-        return slot(vm, obj)
+    row = modelled_attribute(vm, cls, name)
+    if row is not None:
+        return row(vm, obj)
     found = guarded_lookup(vm, cls, name)
     entity = vm.entity(obj)
-    if is_descriptor(vm, found, "__get__") and type(found) is not types.FunctionType:
+    if found is not MISSING and type(found) is not types.FunctionType and is_descriptor(vm, found, "__get__"):
         if issubclass(cls, tuple):
             item: Value | None = model.MODELS[tuple, "<field>"](vm, obj, name, found)
             if item is not None:

@@ -10,7 +10,7 @@ import torch
 
 from torchdynamo.capture import interop, model, policy
 from torchdynamo.capture.frame import Frame, FunctionParts
-from torchdynamo.capture.lookup import guarded_lookup
+from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Known, Object, Value
@@ -95,7 +95,7 @@ def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Va
     """Call a function made in the frame, a bound method, or an instance whose class says `__call__`."""
     cls = fn.pytype
     found = guarded_lookup(vm, cls, "__call__")
-    slot = model.find_slot(cls, "__call__")
+    slot = guarded_slot(vm, cls, "__call__")
     if slot[0] == "model":
         return apply(vm, slot[1], cls, [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:

@@ -52,6 +52,14 @@ class Frame:
 
     def position(self) -> Position:
         """The user's place of the current instruction."""
+        positions: dict[int, Position] = self.code.analyses.setdefault("positions", {})
+        found = positions.get(self.pc)
+        if found is None:
+            found = positions[self.pc] = self.place()
+        return found
+
+    def place(self) -> Position:
+        """The same, looked up."""
         instructions = self.code.instructions
         where = instructions[min(self.pc, len(instructions) - 1)].position
         name = self.raw.co_name

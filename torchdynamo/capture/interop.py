@@ -137,11 +137,12 @@ def said_to_us(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
 
 
 MARKS = (marks.DISABLED, marks.DISALLOWED, marks.CONSTANT, marks.ALLOWED, marks.SKIPPED)
+HELD = tuple(each.held for each in MARKS)
 
 
 def anything_said() -> bool:
     """Whether any mark exists at all; mostly none does."""
-    return any(len(each) for each in MARKS)
+    return any(HELD)
 
 
 def verdict(fn: types.FunctionType) -> Verdict | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo.capture import model
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import is_open
 from torchdynamo.capture.source import Source
@@ -38,6 +39,28 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
         if cls not in CONSTANTS and is_open(cls):
             vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
     return found
+
+
+def guarded_slot(vm: Machine, cls: type, name: str) -> model.Slot:
+    """What runs for `name` on instances of the class, with the guard that the class keeps saying so."""
+    slot = vm.slots.get((cls, name))
+    if slot is None:
+        guarded_lookup(vm, cls, name)
+        slot = vm.slots[cls, name] = model.find_slot(cls, name)
+    return slot
+
+
+def modelled_attribute(vm: Machine, cls: type, name: str) -> model.Model | None:
+    """The row of an attribute that C keeps in the object, unless a class before says otherwise."""
+    key = (cls, "." + name)
+    if key not in vm.rows:
+        found = model.MODELS.get(key)
+        for base in cls.__mro__ if found is None else ():
+            found = model.MODELS.get((base, "." + name))
+            if found is not None or name in base.__dict__:
+                break
+        vm.rows[key] = found
+    return vm.rows[key]
 
 
 def written_in_python(cls: type) -> bool:

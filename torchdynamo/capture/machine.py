@@ -84,7 +84,10 @@ class Machine(Trace):
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
         super().__init__(builder, roots)
         self.handled_at_entry = sys.exc_info()[1]
+        # What classes say, looked up once in a capture
         self.class_attrs: dict[tuple[type, str], Any] = {}
+        self.slots: dict[tuple[type, str], model.Slot] = {}
+        self.rows: dict[tuple[type, str], model.Model | None] = {}
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, Graphed] = {}
         self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors

@@ -69,7 +69,6 @@ def models(pytype: type, *slots: str) -> Callable[[Row], Row]:
     def register(fn: Row) -> Row:
         for slot in slots:
             MODELS[pytype, slot] = fn
-        _slots.clear()
         return fn
 
     return register
@@ -135,9 +134,6 @@ def for_type(table: dict[type, Any], pytype: type) -> Any:
         if row is not None:
             return row
     return None
-
-
-_slots: dict[tuple[type, str], Slot] = {}
 
 
 def find_slot(pytype: type, name: str, start: type | None = None) -> Slot:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import model, symbols
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup
+from torchdynamo.capture.lookup import class_lookup, guarded_slot
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
@@ -68,8 +68,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     if obj.__class__ is Symbol:
         obj = symbols.settled(vm, obj)
     cls = obj.pytype
-    guarded_lookup(vm, cls, name)
-    slot = model.find_slot(cls, name)
+    slot = guarded_slot(vm, cls, name)
     if slot[0] == "model":
         return slot[1](vm, obj, *args)
     if slot[0] == "missing" or slot[1][1] is None:

@@ -175,9 +175,15 @@ def source_of(vm: Machine, value: Value) -> Source | None:
     return getattr(value, "source", None)
 
 
+_classes: dict[type, Source] = {}
+
+
 def class_source(cls: type) -> Source:
     """A class by itself: classes own nothing of the user's instances, so a source may hold one."""
-    return Source("pinned", None, Pinned(cls))
+    source = _classes.get(cls)
+    if source is None:
+        source = _classes[cls] = Source("pinned", None, Pinned(cls))
+    return source
 
 
 def is_tensor(value: Value) -> bool:

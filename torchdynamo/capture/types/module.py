@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn.modules.module as module_file
 from torchdynamo.capture import attributes, lookup
 from torchdynamo.capture.model import models
 from torchdynamo.capture.source import Source, instance_attr
+from torchdynamo.capture.types import mapping
 from torchdynamo.capture.value import Known, Object, Value
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ def module_getattr(vm: Machine, self: Object, name: str) -> Value:
         box = attributes.generic_getattr(vm, self, space)
         if box is None:
             continue
-        if vm.contains(box, Known(name)):
-            return vm.getitem(box, Known(name))
+        found = item(vm, box, name)
+        if found is not None:
+            return found
     raise vm.error(AttributeError, f"{self.pytype.__name__!r} object has no attribute {name!r}")
 
 
@@ -47,10 +50,27 @@ def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> 
 def has_hooks(vm: Machine, self: Object) -> bool:
     for name in HOOKS:
         box = attributes.generic_getattr(vm, self, name)
-        if box is not None and vm.truth(box):
+        if box is not None and not is_empty(vm, box):
             return True
     for name in GLOBAL_HOOKS:
         box = vm.wrap(getattr(module_file, name), instance_attr(GLOBALS.base, name))  # type: ignore[arg-type]
-        if vm.truth(box):
+        if not is_empty(vm, box):
             return True
     return False
+
+
+PLAIN_DICTS = (dict, collections.OrderedDict)
+
+
+def item(vm: Machine, box: Value, name: str) -> Value | None:
+    """`box.get(name)`."""
+    if box.__class__ is Object and box.pytype in PLAIN_DICTS:
+        return mapping.lookup(vm, box, Known(name))
+    return vm.getitem(box, Known(name)) if vm.contains(box, Known(name)) else None
+
+
+def is_empty(vm: Machine, box: Value) -> bool:
+    """`not box`."""
+    if box.__class__ is Object and box.pytype in PLAIN_DICTS:
+        return not vm.known(mapping.length(vm, box), "length")
+    return not vm.truth(box)
