@@ -23,13 +23,14 @@ from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
 from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
-from torchdynamo.cache.varying import varying_floats
+from torchdynamo.cache.varying import what_varies
 from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.undoing import undoes_itself
+from torchdynamo.capture.value import Graphed, Symbol
 from torchdynamo.capture.varying import from_boxes
 from torchdynamo.capture.worth import worth_capturing
 from torchdynamo.codegen import codegen, resume
@@ -42,10 +43,13 @@ from torchdynamo.errors import (
     Unsupported,
 )
 from torchdynamo.first_run import FirstRun
+from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.guards.aliases import alias_guards, written_apart
+from torchdynamo.guards.kind import read
 from torchdynamo.guards.program import complete, lower
+from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames
 from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain
@@ -180,19 +184,23 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch")
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stop, why = -1, None
-    varying = frozenset() if compiler.dynamic is False else varying_floats(code, compiler.owner_id, roots)
+    varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
     while True:
         builder = GraphBuilder(
             scalars=compiler.fullgraph or config.capture_scalar_outputs,
             shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
             varying=varying,
         )
+        builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
+        builder.numbers.never = compiler.dynamic is False
         try:
-            captured = capture(code, roots, builder, stop)
+            with torch_compat.treating_sizes_alike():
+                captured = capture(code, roots, builder, stop)
             return Followed(captured, codegen.draft(captured), builder, why)
         except Break as end:
-            if varying and end.reason in ASKS_FOR_VALUES:
-                varying = frozenset()  # a value may be asked of a float that is given: then it is a constant
+            if end.reason in ASKS_FOR_VALUES and any(type(read(source, roots)) is float for source in varying):
+                # a value may be asked of a float that is given: then it is a constant
+                varying = frozenset(source for source in varying if type(read(source, roots)) is not float)
                 continue
             why = why or Why(end.reason, end.fields, end.where)
             step = end.restart
@@ -240,7 +248,8 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
     state = Guard(Source("globals"), "GLOBAL_STATE")
-    guards = complete([*captured.guards, state, *alias_guards(captured, gm)], roots)
+    sizes = number_guards(builder.numbers, captured.machine.layouts)
+    guards = complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)
     program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
@@ -298,18 +307,21 @@ def compile_captured(
     vm = captured.machine
     if vm.ops == 0:
         return None, [], [], None
-    inputs = sorted([*vm.inputs, *vm.boxes], key=lambda value: place_of(value.source, captured.code))
+    values: list[Graphed | Symbol] = [*vm.numbers_in, *vm.inputs, *vm.boxes]
+    inputs = sorted(values, key=lambda value: place_of(brought_by(value.source), captured.code))
     gm = builder.finish(draft.outputs, [value.node for value in inputs])
     remaining = set(gm.graph.find_nodes(op="placeholder"))
     used = [value for value in inputs if value.node in remaining]
     examples = [vm.input_objects[value.node] for value in used]
     name = f"__compiled_fn_{next(_graph_numbers)}"
     sources = [value.source for value in used if value.source is not None]
-    bound = [source for source in sources if not is_plain_local(source, captured.code)]
-    arguments = [source.arg for source in sources if is_plain_local(source, captured.code)]
+    # The tuple comes last: where a size has to come before its tensor, all come in the tuple.
+    in_order = any(source.how in ("size", "stride") for source in sources)
+    arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
+    bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
     backend = backend if written_apart(vm, gm) else left_as_it_is
-    with collector.awake():
+    with collector.awake(), torch_compat.treating_sizes_alike():
         fn = compile_graph(gm, examples, backend, name, fullgraph=compiler.fullgraph)
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
@@ -321,6 +333,11 @@ def compile_captured(
 def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
     """The handler of a graph's errors, for a graph that gets floats at these positions."""
     return lambda error, args: from_boxes(lambda *given: handler(error, given), positions)(*args)
+
+
+def brought_by(source: Source | None) -> Source | None:
+    """The tensor that brings a size; anything else brings itself."""
+    return source.base if source is not None and source.how in ("size", "stride") else source
 
 
 def place_of(source: Source | None, code: CodeType) -> int:

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.passes.traceable import make_traceable
+from torchdynamo.graph.sizes import fakes_for, sizes_of
 
 
 class Handoff:
@@ -50,13 +51,27 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Handoff
         return
     sources = _sources(ready.module, inputs)
     _mark(ready.module, sources, inputs)
-    # A mode of its own: in the one that capture used, an input that the graph writes to has been written to already.
+    sizes = sizes_of(gm)
+    if sizes is not None:
+        mode = torch_compat.make_fake_mode(sizes.numbers.env)
+        ready.inputs = fakes_for(gm, inputs, mode, sizes)
+        context = TracingContext(mode)
+    else:
+        context = _static_context(inputs, sources)
+    with tracing(context):
+        yield ready
+
+
+def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> TracingContext:
+    """For inputs whose sizes are fixed.
+
+    With a mode of its own: in the one that capture used, an input that the graph writes to has been written to already.
+    """
     context = TracingContext(torch_compat.make_fake_mode(torch_compat.make_shape_env(scalars=True, shapes=True)))
     for tensor, source in zip(inputs, sources, strict=True):
         if isinstance(tensor, torch.Tensor) and tensor not in context.tensor_to_context:
             context.tensor_to_context[tensor] = torch_compat.static_context(tensor, source)
-    with tracing(context):
-        yield ready
+    return context
 
 
 def _sources(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[InputSource]:

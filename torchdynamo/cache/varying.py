@@ -1,26 +1,50 @@
-"""What earlier entries of a function took for a constant, and is none: floats that differ from call to call."""
+"""What earlier entries of a function took for a constant, and is none: numbers and sizes that change between calls."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import CodeType
+
+import torch
 
 from torchdynamo.cache.entries import entries_of
 from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.graph.sizes import explained
 from torchdynamo.guards.constants import same_constant
 from torchdynamo.guards.kind import read
+from torchdynamo.guards.kinds.tensor_match import TensorMeta
+
+NUMBERS = (int, float)
 
 
-def varying_floats(code: CodeType, owner_id: int, roots: Roots) -> frozenset[Source]:
-    """Where they are: what changed since, and what was found to change before."""
+def what_varies(code: CodeType, owner_id: int, roots: Roots) -> frozenset[Source]:
+    """Where it is: what changed since, and what was found to change before."""
     guards = (guard for entry in entries_of(code, owner_id) for guard in entry.guards)
-    return frozenset(guard.source for guard in guards if varies(guard, roots))
+    return frozenset(source for guard in guards for source in varying(guard, roots))
 
 
-def varies(guard: Guard, roots: Roots) -> bool:
-    """Whether the guard is about such a float."""
-    if guard.kind == "TYPE_MATCH":
-        return guard.arg is float
-    if guard.kind != "EQUALS_MATCH" or type(guard.arg) is not float:
-        return False
-    now = read(guard.source, roots)
-    return type(now) is float and not same_constant(guard.arg, now)
+def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
+    """What a guard takes for a constant and is none."""
+    if guard.kind == "TYPE_MATCH" and guard.arg in NUMBERS:
+        yield guard.source
+    elif guard.kind == "EQUALS_MATCH" and type(guard.arg) in NUMBERS:
+        now = read(guard.source, roots)
+        if type(now) is type(guard.arg) and not same_constant(guard.arg, now):
+            yield guard.source
+    elif guard.kind == "TENSOR_MATCH" and isinstance(guard.arg, TensorMeta):
+        now = read(guard.source, roots)
+        if isinstance(now, torch.Tensor) and now.layout is torch.strided:
+            yield from varying_dimensions(guard.source, guard.arg, now)
+
+
+def varying_dimensions(source: Source, before: TensorMeta, now: torch.Tensor) -> Iterator[Source]:
+    """The sizes that are others, and the strides that are where no size says so."""
+    if before.size is None or before.stride is None or len(before.size) != now.dim():
+        return
+    for dim, length in enumerate(before.size):
+        if length != now.size(dim):
+            yield Source("size", source, dim)
+    told = explained(now)
+    for dim, stride in enumerate(before.stride):
+        if stride is not None and stride != now.stride(dim) and dim not in told:
+            yield Source("stride", source, dim)

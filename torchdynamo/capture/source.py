@@ -74,7 +74,10 @@ ACCESSORS: dict[str, Accessor] = {
     "class_attr": Accessor(_class_attr, lambda base, name: f"{base}.{name}"),
     # only of C callables that do nothing but look: a weakref, `torch._C._get_cudnn_enabled`
     "call": Accessor(lambda fn, args: fn(*args), lambda base, args: f"{base}({', '.join(map(repr, args))})"),
-    # only of tensors and sets, and only methods that do nothing but look: `storage_offset`
+    # a tensor's size or stride in a dimension
+    "size": Accessor(lambda obj, dim: obj.size(dim), lambda base, dim: f"{base}.size({dim})"),
+    "stride": Accessor(lambda obj, dim: obj.stride(dim), lambda base, dim: f"{base}.stride({dim})"),
+    # only of tensors, and only methods that do nothing but look: `storage_offset`
     "method": Accessor(lambda obj, name: getattr(obj, name)(), lambda base, name: f"{base}.{name}()"),
 }
 ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"})

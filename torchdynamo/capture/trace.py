@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 import torch.fx
 
+from torchdynamo.capture import sizes
 from torchdynamo.capture.heap import Entity, Heap
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Guard, Position, Roots, Source
@@ -19,6 +20,12 @@ class Numbers(Protocol):
 
     scalars: bool
     varying: Collection[Any]  # sources of what is not the same in every call
+    always: bool
+    never: bool
+    entries: dict[Any, tuple[Source, int]]
+    named: Collection[str]
+
+    def at_entry(self, value: int, source: Source, least: int | None = None) -> Any: ...
 
     def fixed(self, number: Any) -> Any: ...
 
@@ -44,8 +51,18 @@ class GraphBuilder(Protocol):
     def numbers(self) -> Numbers: ...
 
     def input(
-        self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool
+        self,
+        name_hint: str,
+        tensor: torch.Tensor,
+        source: Source,
+        static: bool,
+        sizes: Collection[int] = (),
+        strides: Collection[int] = (),
     ) -> tuple[torch.fx.Node, Any]: ...
+
+    def number_input(self, number: Any, source: Source) -> torch.fx.Node: ...
+
+    def layout(self, node: torch.fx.Node) -> Any: ...
 
     def call(
         self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
@@ -78,6 +95,8 @@ class Trace:
         self.by_source: dict[Source, Value] = {}
         self.inputs: list[Graphed] = []
         self.boxes: list[Graphed] = []  # inputs that bring numbers
+        self.numbers_in: list[Symbol] = []  # inputs that are numbers
+        self.layouts: dict[Source, Any] = {}  # of tensors whose sizes are numbers
         self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
         self.restore: dict[Any, Callable[[], object]] = {}  # process state changed so far -> how to put it back
         self.step = 0  # root instructions begun
@@ -121,8 +140,15 @@ class Trace:
 
     # -- graph ----------------------------------------------------------------------------------------------------
     def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> Graphed:
-        """A tensor that exists at entry becomes an input of the graph."""
-        node, fake = self.builder.input(input_name(source), tensor, source, static)
+        """A tensor that exists at entry becomes an input of the graph, and the sizes that vary become inputs too."""
+        lengths = sizes.varying_sizes(self, tensor, source, static)  # type: ignore[arg-type]
+        strides = sizes.varying_strides(self, tensor, source) if lengths else ()  # type: ignore[arg-type]
+        node, fake = self.builder.input(input_name(source), tensor, source, static, lengths, strides)
+        layout = self.builder.layout(node) if lengths else None
+        if layout is None:
+            self.guard(source, "TENSOR_MATCH")
+        else:
+            sizes.enter_sizes(self, source, layout)  # type: ignore[arg-type]
         value = Graphed(node, fake, type(tensor), source)
         self.inputs.append(value)
         return value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import model, varying
+from torchdynamo.capture import model, sizes, varying
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Value
@@ -40,6 +40,8 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     """Make the value, with the guard that earns it."""
     cls = obj.__class__ if type(obj) is obj.__class__ else type(obj)
     if cls in CONSTANTS:
+        if cls is int and sizes.varies(vm, obj, source):
+            return sizes.enter_int(vm, obj, source)
         if cls is float and source in vm.builder.numbers.varying:
             return varying.enter_float(vm, obj, source)
         vm.guard(source, "EQUALS_MATCH", obj)
@@ -125,7 +127,6 @@ def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
             assert graphed.source is not None
             vm.guard(source, "SAME_OBJECT", graphed.source)
             return graphed
-    vm.guard(source, "TENSOR_MATCH")
     value = vm.tensor_input(obj, source, static=is_static(source))
     vm.input_objects[value.node] = obj
     return value

@@ -27,6 +27,7 @@ from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.quiet import trying
 from torchdynamo.graph.recording import Record, recording_mode, storage_of
+from torchdynamo.graph.sizes import Layout, can_vary, layout, note_sizes, stand_in
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -47,6 +48,8 @@ class GraphBuilder:
         self.record = Record()
         self.numbers = Numbers(scalars, shapes, varying)
         self._last_placeholder: Node | None = None
+        self._numbers = 0  # inputs that are numbers, so far
+        self._layouts: dict[str, Layout] = {}  # by placeholder: of inputs whose sizes may vary
         self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
 
     @cached_property
@@ -66,14 +69,29 @@ class GraphBuilder:
         return Entrants(self.memo.likenesses)
 
     # -- nodes ----------------------------------------------------------------------------------------------------
-    def input(self, name_hint: str, tensor: torch.Tensor, source: Source, static: bool) -> tuple[Node, Any]:
-        """A tensor that exists before the graph runs. The caller asks once for each distinct tensor."""
+    def input(
+        self,
+        name_hint: str,
+        tensor: torch.Tensor,
+        source: Source,
+        static: bool,
+        sizes: Collection[int] = (),
+        strides: Collection[int] = (),
+    ) -> tuple[Node, Any]:
+        """A tensor that exists before the graph runs. The caller asks once for each distinct tensor.
+
+        `sizes` and `strides` are the dimensions whose size or stride may be another next time.
+        """
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
         node.target = node.name
         origin = InputSource(node.name, source, static)
         try:
-            fake = self.entrants.stand_in(self.fake_mode, tensor, origin)
+            if sizes and can_vary(tensor):
+                shape = self._layouts[node.name] = layout(self.numbers, tensor, source, sizes, strides)
+                fake = stand_in(self.fake_mode, tensor, shape)
+            else:
+                fake = self.entrants.stand_in(self.fake_mode, tensor, origin)
         except Exception as raised:
             self.graph.erase_node(node)
             raise UnsupportedTensor(node.name, raised) from raised
@@ -81,6 +99,21 @@ class GraphBuilder:
         self._last_placeholder = node
         self._memory[node] = storage_of(fake)
         return node, fake
+
+    def number_input(self, number: Any, source: Source) -> Node:
+        """A number that exists before the graph runs: `s0`, `s1`, ..."""
+        with self.graph.inserting_after(self._last_placeholder):
+            node = self.graph.placeholder(f"s{self._numbers}")
+        self._numbers += 1
+        node.target = node.name
+        origin = InputSource(node.name, source, static=False)
+        node.meta = {"example_value": number, "source": origin, "static_input": False}
+        self._last_placeholder = node
+        return node
+
+    def layout(self, node: Node) -> Layout | None:
+        """Sizes and strides of an input, if some of them may vary."""
+        return self._layouts.get(node.name)
 
     def call(
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
@@ -185,6 +218,7 @@ class GraphBuilder:
                 (previous.append if previous is not None else next(iter(self.graph.nodes)).prepend)(node)
                 previous = node
         gm = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        note_sizes(gm, self.numbers, self._layouts)
         note_effects(
             gm, Effects(frozenset(node.name for node in self.mutated() if node in remaining), self.record.random)
         )

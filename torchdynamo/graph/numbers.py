@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo.capture.source import Source
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.errors import UnknownBranch, UnknownValue
 from torchdynamo.graph.quiet import trying
@@ -30,12 +31,21 @@ class Numbers:
     def __init__(self, scalars: bool, shapes: bool, varying: Collection[Any] = ()) -> None:
         self.scalars = scalars  # values read from tensors may be numbers of the graph
         self.shapes = shapes  # and so may be sizes that depend on values
-        self.varying = varying  # where numbers are that are not the same in every call
+        self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
+        self.varying = varying  # where numbers and sizes are that are not the same in every call
+        self.always = self.never = False  # all sizes may vary; none may
+        self.named: Collection[str] = ()  # sources that the user has named as varying
 
     @cached_property
     def env(self) -> ShapeEnv:
         """What torch knows about them."""
         return torch_compat.make_shape_env(self.scalars, self.shapes)
+
+    def at_entry(self, value: int, source: Source, least: int | None = None) -> torch.SymInt:
+        """A number that is there when the frame begins. Nothing is assumed of it but what it can be at `least`."""
+        number, symbol = torch_compat.new_symbol(self.env, value, str(source), least)
+        self.entries[symbol] = source, value
+        return number
 
     def fixed(self, number: Any) -> Any:
         """Its value if it can be no other; else None."""

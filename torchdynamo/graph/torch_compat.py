@@ -5,8 +5,9 @@ Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,57 @@ def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     return ShapeEnv(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
+
+
+def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None) -> tuple[torch.SymInt, Any]:
+    """A symbol with this value now, and its expression."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    source = NamedSource(name)
+    symbol = env.create_symbol(
+        value, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
+    )
+    if least is not None:
+        env.var_to_range[symbol] = ValueRanges(least, int_oo)
+        env.size_like.add(symbol)
+    number = env.create_symintnode(symbol, hint=value, source=source)
+    assert isinstance(number, torch.SymInt)
+    return number, symbol
+
+
+class NamedSource(TorchSource):
+    """Where a symbol comes from, in torch's terms: torch makes its name of this one."""
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "_symbol_name", name)
+
+    _symbol_name: str
+
+    @property
+    def _name_template(self) -> str:
+        return self._symbol_name
+
+    def __hash__(self) -> int:
+        return hash(self._symbol_name)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is NamedSource and other._symbol_name == self._symbol_name
+
+
+def static_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+    """A stand-in for a tensor whose sizes are fixed."""
+    with torch._C._DisableFuncTorch():
+        return mode.from_tensor(tensor, static_shapes=True, trace=False)
+
+
+def treating_sizes_alike() -> contextlib.AbstractContextManager[Any]:
+    """While this is open, sizes 0 and 1 are like any other wherever torch's rules can be had for both."""
+    import torch.fx.experimental._config as settings
+
+    patch: Callable[..., contextlib.AbstractContextManager[Any]] = settings.patch  # type: ignore[attr-defined]
+    return patch(backed_size_oblivious=True)
 
 
 def unbacked_symbols(number: Any) -> Collection[Any]:

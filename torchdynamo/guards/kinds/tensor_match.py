@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Roots
+from torchdynamo.capture.source import Guard, Roots
 from torchdynamo.guards.kind import Change, Kind, by_node, short
 
 
@@ -68,10 +68,21 @@ def why(value: Any, arg: TensorMeta, roots: Roots) -> Change:
     return Change(f".{name}()" if name in ("size", "stride") else f".{name}", str(old), str(new))
 
 
+def settle(guard: Guard, roots: Roots) -> Guard:
+    """Read the metadata off the tensor; sizes and strides are given where some of them may vary."""
+    if isinstance(guard.arg, TensorMeta):
+        return guard
+    now = meta(guard.source.load(roots))
+    if guard.arg is None:
+        return guard._replace(arg=now)
+    size, stride = guard.arg
+    return guard._replace(arg=now._replace(size=size, stride=stride))
+
+
 KIND = Kind(
     "TENSOR_MATCH",
     holds=lambda value, arg, roots: not differs(value, arg),
     lower=by_node("tensor"),
     why=why,
-    settle=lambda guard, roots: guard if guard.arg else guard._replace(arg=meta(guard.source.load(roots))),
+    settle=settle,
 )

@@ -8,6 +8,7 @@
 #ifndef TORCHDYNAMO_GUARDS_H
 #define TORCHDYNAMO_GUARDS_H
 #include "compat.h"
+#include "numbers.h"
 #include "tensor.h"
 
 typedef enum {
@@ -24,6 +25,8 @@ typedef enum {
     STEP_CALL,
     STEP_METHOD,
     STEP_KEYED,
+    STEP_SIZE,
+    STEP_STRIDE,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
     STEP_BIND_CLASS,
@@ -52,7 +55,8 @@ typedef enum {
     CHECK_SAME,
     CHECK_NOT_KEYED,
     CHECK_DISTINCT,
-    CHECK_APART
+    CHECK_APART,
+    CHECK_NUMBERS
 } TdOp;
 
 /* A thing to be found in a dict or set: a constant, found by equality, or an object, found by identity. */
@@ -81,6 +85,7 @@ typedef struct {
         TdItems *items;
         TdTensorMeta *tensor;
         TdState *state;
+        TdNumbers *numbers;
         int *nodes; /* `number` of them; for CHECK_APART marks, see td_tensors_apart */
         struct TdBind *bind;
         Py_ssize_t place; /* where STEP_KEYED found its key last */

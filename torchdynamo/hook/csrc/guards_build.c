@@ -2,7 +2,7 @@
 #include "guards_build.h"
 
 static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call",
-                                      "method", "keyed"};
+                                      "method", "keyed", "size", "stride"};
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
@@ -26,6 +26,11 @@ static int add_fetch(TdBuilder *b, int node, const char *how, PyObject *arg)
     if (op == STEP_CLOSURE)
         return (step->number = td_find_cell(b->program, arg)) < 0 ? -1 : 0;
     if (op == STEP_ITEM) {
+        step->number = PyLong_AsSsize_t(arg);
+        return step->number == -1 && PyErr_Occurred() ? -1 : 0;
+    }
+    if (op == STEP_SIZE || op == STEP_STRIDE) {
+        b->program->n_temps++;
         step->number = PyLong_AsSsize_t(arg);
         return step->number == -1 && PyErr_Occurred() ? -1 : 0;
     }

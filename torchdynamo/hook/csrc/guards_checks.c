@@ -26,6 +26,7 @@ static const struct {
     {"same", CHECK_SAME},
     {"not_keyed", CHECK_NOT_KEYED},
     {"distinct", CHECK_DISTINCT},
+    {"numbers", CHECK_NUMBERS},
     {"apart", CHECK_APART},
 };
 
@@ -171,6 +172,8 @@ static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
         step->base = (int)other;
         return 0;
     }
+    case CHECK_NUMBERS:
+        return (step->u.numbers = td_numbers_new(payload, b->program->n_nodes)) == NULL ? -1 : 0;
     case CHECK_DISTINCT:
         return fill_nodes(b, step, payload);
     case CHECK_APART:
@@ -208,7 +211,7 @@ int td_check_parse(TdBuilder *b, int index, int *node, TdOp *op, PyObject **payl
     for (size_t i = 0; i < sizeof(CHECKS) / sizeof(*CHECKS); i++)
         if (strcmp(CHECKS[i].name, name) == 0) {
             *op = CHECKS[i].op;
-            if (*node == -1 && *op != CHECK_STATE && *op != CHECK_UNBOUND_LOCAL)
+            if (*node == -1 && *op != CHECK_STATE && *op != CHECK_UNBOUND_LOCAL && *op != CHECK_NUMBERS)
                 return td_fault("a check without a node", check);
             return 0;
         }

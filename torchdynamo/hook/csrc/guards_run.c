@@ -81,6 +81,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         Py_ssize_t place = 0;
         return PyDict_Check(value) && td_dict_find_object(value, run->values[step->base], &place) == NULL;
     }
+    case CHECK_NUMBERS:
+        return td_numbers_hold(step->u.numbers, run->values);
     case CHECK_DISTINCT:
         return distinct(run->values, step);
     case CHECK_APART:
@@ -133,6 +135,17 @@ static inline PyObject *instance_dict(PyObject *obj)
         Py_XDECREF(dict); /* the instance has it now */
     }
     return dict;
+}
+
+/* A tensor's size or stride: a new reference, or NULL. */
+static PyObject *measured(PyObject *tensor, const TdStep *step)
+{
+    int64_t answer;
+    PyObject *number = NULL;
+    if (td_measure(tensor, step->op == STEP_SIZE ? 1 : 2, step->number, &answer)
+        && (number = PyLong_FromLongLong(answer)) == NULL)
+        PyErr_Clear();
+    return number;
 }
 
 /* What a step that begins a path gives: borrowed, or NULL. */
@@ -199,6 +212,10 @@ static inline __attribute__((always_inline)) int run_step(TdProgram *program, Td
         break;
     case STEP_KEYED:
         value = td_dict_find_object(values[step->base], values[step->number], &step->u.place);
+        break;
+    case STEP_SIZE:
+    case STEP_STRIDE:
+        value = run->temps[run->n_temps++] = measured(values[step->base], step);
         break;
     case STEP_BIND_DICT:
         value = values[step->node];

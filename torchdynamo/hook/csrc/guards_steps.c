@@ -39,6 +39,8 @@ void td_steps_clear(TdSteps *steps)
             td_tensor_meta_free(step->u.tensor);
         else if (step->op == CHECK_STATE)
             td_state_free(step->u.state);
+        else if (step->op == CHECK_NUMBERS)
+            td_numbers_free(step->u.numbers);
         else if (step->op == STEP_BIND_DICT || step->op == STEP_BIND_CLASS) {
             if (step->u.bind != NULL) {
                 items_free(step->u.bind->keys);
@@ -62,7 +64,7 @@ static int items_visit(TdItems *items, visitproc visit, void *arg)
     return 0;
 }
 
-static int has_items(TdOp op) { return op >= CHECK_SET && op != CHECK_SAME && op != CHECK_NOT_KEYED && op != CHECK_DISTINCT && op != CHECK_APART; }
+static int has_items(TdOp op) { return op >= CHECK_SET && op != CHECK_SAME && op != CHECK_NOT_KEYED && op != CHECK_DISTINCT && op != CHECK_APART && op != CHECK_NUMBERS; }
 
 int td_steps_visit(TdSteps *steps, visitproc visit, void *arg)
 {

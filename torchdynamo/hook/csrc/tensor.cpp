@@ -214,6 +214,20 @@ static PyObject *tensor_meta(PyObject *, PyObject *obj)
     }
 }
 
+extern "C" int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answer)
+{
+    if (!td_is_tensor(obj))
+        return 0;
+    const TensorImpl *impl = impl_of(obj);
+    if (!has_plain_sizes(impl) || (kind == 2 && impl->layout() != c10::kStrided))
+        return 0;
+    c10::IntArrayRef dims = kind == 1 ? impl->sizes_default() : impl->strides_default();
+    if (dim < 0 || dim >= (Py_ssize_t)dims.size())
+        return 0;
+    *answer = dims[dim];
+    return 1;
+}
+
 // ---- A tensor's attributes ----------------------------------------------------------------------------------------
 
 static PyObject *grad_name, *base_name, *hooks_name, *grad_hooks_name, *leaf_name, *requires_name;

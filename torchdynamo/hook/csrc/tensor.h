@@ -48,6 +48,9 @@ int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count);
 /* torch.device, whose objects are equal by value; comparing two runs no Python. */
 int td_is_device(PyObject *obj);
 
+/* A tensor's size (1) or stride (2) in a dimension; 0 where the object is no tensor that has it. */
+int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answer);
+
 #else /* built without torch: no tensors exist */
 
 static inline TdTensorMeta *td_tensor_meta_new(PyObject *spec)
@@ -71,6 +74,7 @@ static inline int td_is_tensor(PyObject *obj) { return 0; }
 static inline PyObject *td_tensor_attr(PyObject *tensor, PyObject *name) { return NULL; }
 static inline PyObject *td_tensor_call(PyObject *tensor, PyObject *name) { return NULL; }
 static inline int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count) { return 0; }
+static inline int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answer) { return 0; }
 static inline int td_is_device(PyObject *obj) { return 0; }
 
 #endif

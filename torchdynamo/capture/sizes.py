@@ -1,0 +1,76 @@
+"""Which sizes and integers of the entry state are numbers of the graph, and how they enter.
+
+A first compile takes all of them for constants. What then turns out to change (`Numbers.varying` names it by source: a
+tensor's size is `Source("size", tensor, dim)`) becomes a number in the next; the user may also say so beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture import interop_marks as marks
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import Symbol
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+
+
+def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> frozenset[int]:
+    """The dimensions of an input that may have another size in the next call."""
+    numbers = vm.builder.numbers
+    if numbers.never or static:
+        return frozenset()
+    dims = {dim for dim in range(tensor.dim()) if Source("size", source, dim) in numbers.varying}
+    said = marks.dimensions(tensor)
+    if numbers.always or str(source) in numbers.named:
+        dims.update(range(tensor.dim()))
+    return frozenset((dims | said.dynamic) - said.static)
+
+
+def varying_strides(vm: Machine, tensor: torch.Tensor, source: Source) -> frozenset[int]:
+    """The dimensions that have been seen with another stride, where sizes do not explain it."""
+    varying = vm.builder.numbers.varying
+    return frozenset(dim for dim in range(tensor.dim()) if Source("stride", source, dim) in varying)
+
+
+def varies(vm: Machine, number: int, source: Source) -> bool:
+    """Whether an integer of the entry state is a number of the graph."""
+    numbers = vm.builder.numbers
+    if numbers.never or not LEAST <= number <= MOST:
+        return False
+    if source in numbers.varying or str(source) in numbers.named:
+        return True
+    return numbers.always and source.how == "local"
+
+
+def enter_int(vm: Machine, number: int, source: Source) -> Symbol:
+    """Only that it is an integer is known of it."""
+    vm.guard(source, "TYPE_MATCH", int)
+    symbol = vm.builder.numbers.at_entry(number, source)
+    return enter(vm, symbol, source, number)
+
+
+def enter(vm: Machine, symbol: Any, source: Source, real: int) -> Symbol:
+    """The number as an input of the graph."""
+    value = Symbol(vm.builder.number_input(symbol, source), symbol, int, source)
+    vm.numbers_in.append(value)
+    vm.input_objects[value.node] = real
+    vm.sizes[symbol.node.expr] = value
+    return value
+
+
+def enter_sizes(vm: Machine, source: Source, layout: Any) -> None:
+    """The numbers a tensor brings, and what is guarded of it besides them."""
+    known = vm.builder.numbers.entries
+    for number in (*layout.size, *layout.stride):
+        expr = number.node.expr if isinstance(number, torch.SymInt) else None
+        if expr in known and expr not in vm.sizes:
+            enter(vm, number, *known[expr])
+    vm.layouts[source] = layout
+    fixed = [tuple(None if isinstance(n, torch.SymInt) else n for n in part) for part in (layout.size, layout.stride)]
+    vm.guard(source, "TENSOR_MATCH", tuple(fixed))

@@ -1,0 +1,154 @@
+"""Facts about numbers that vary: conditions over integers and tensors' sizes, as small programs.
+
+The argument is (sources, programs). A program is a tuple of (operation, operand) in postfix order: `load` pushes the
+number at a source, `int` and `float` push their operand, the rest take what they need off the stack.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.guards.kind import Change, Check, Kind, NodeOf, read
+
+Program: TypeAlias = "tuple[tuple[str, Any], ...]"
+LIMIT = 1 << 63
+
+# The order is that of Op in csrc/numbers.c. With each: how many operands, and what it gives.
+OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "load": (0, lambda: None),
+    "int": (0, lambda: None),
+    "float": (0, lambda: None),
+    "add": (2, operator.add),
+    "mul": (2, operator.mul),
+    "floordiv": (2, operator.floordiv),
+    "mod": (2, operator.mod),
+    "pow": (2, operator.pow),
+    "min": (2, min),
+    "max": (2, max),
+    "eq": (2, operator.eq),
+    "ne": (2, operator.ne),
+    "lt": (2, operator.lt),
+    "le": (2, operator.le),
+    "gt": (2, operator.gt),
+    "ge": (2, operator.ge),
+    "and": (2, lambda a, b: bool(a and b)),
+    "or": (2, lambda a, b: bool(a or b)),
+    "not": (1, operator.not_),
+    "abs": (1, abs),
+    "to_float": (1, float),
+    "truediv": (2, operator.truediv),
+    "trunc": (1, math.trunc),
+    "floor": (1, math.floor),
+    "ceil": (1, math.ceil),
+    "where": (3, lambda cond, a, b: a if cond else b),
+}
+NUMBERS = {name: index for index, name in enumerate(OPERATIONS)}
+MEASURES = {"size": 1, "stride": 2}
+
+
+class Outside(ArithmeticError):
+    """A number that 64 bits do not hold."""
+
+
+def run(program: Program, numbers: list[int]) -> Any:
+    """The program's answer."""
+    stack: list[Any] = []
+    for name, operand in program:
+        count, fn = OPERATIONS[name]
+        if name == "load":
+            stack.append(numbers[operand])
+        elif count == 0:
+            stack.append(operand)
+        else:
+            args = stack[-count:]
+            stack[-count:] = [fn(*args)]
+        if type(stack[-1]) is int and not -LIMIT <= stack[-1] < LIMIT:
+            raise Outside
+    (answer,) = stack
+    return answer
+
+
+def numbers_at(sources: tuple[Source, ...], roots: Roots) -> list[int]:
+    """What is there now."""
+    found = [read(source, roots) for source in sources]
+    if not all(type(number) is int and -LIMIT <= number < LIMIT for number in found):
+        raise Outside
+    return found
+
+
+def holds_one(program: Program, sources: tuple[Source, ...], roots: Roots) -> bool:
+    try:
+        return bool(run(program, numbers_at(sources, roots)))
+    except (ArithmeticError, ValueError):
+        return False
+
+
+def holds(value: Any, arg: tuple[tuple[Source, ...], tuple[Program, ...]], roots: Roots) -> bool:
+    sources, programs = arg
+    return all(holds_one(program, sources, roots) for program in programs)
+
+
+def lower(guard: Guard, node_of: NodeOf) -> Check:
+    sources, programs = guard.arg
+    inputs = tuple(place(source, node_of) for source in sources)
+    return -1, "numbers", (inputs, tuple(tuple((NUMBERS[name], operand) for name, operand in p) for p in programs))
+
+
+def place(source: Source, node_of: NodeOf) -> tuple[int, int, int]:
+    """How the native program finds a number: an int object, or a tensor's size or stride."""
+    kind = MEASURES.get(source.how, 0)
+    if kind and source.base is not None:
+        return kind, node_of(source.base), source.arg
+    return 0, node_of(source), 0
+
+
+def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Program, ...]], roots: Roots) -> Change:
+    sources, programs = arg
+    for program in programs:
+        if not holds_one(program, sources, roots):
+            used = {operand for name, operand in program if name == "load"}
+            now = ", ".join(f"{sources[i]} = {read(sources[i], roots)!r}" for i in sorted(used))
+            return Change("", tell(program, sources), now)
+    return Change("", "", "")
+
+
+SIGNS = {
+    "add": "+",
+    "mul": "*",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "**",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "and",
+    "or": "or",
+    "truediv": "/",
+}
+
+
+def tell(program: Program, sources: tuple[Source, ...]) -> str:
+    """The condition as Python would say it."""
+    stack: list[str] = []
+    for name, operand in program:
+        count = OPERATIONS[name][0]
+        args = [stack.pop() for _ in range(count)][::-1]
+        if name == "load":
+            stack.append(str(sources[operand]))
+        elif count == 0:
+            stack.append(repr(operand))
+        elif name in SIGNS:
+            stack.append(f"({args[0]} {SIGNS[name]} {args[1]})")
+        else:
+            stack.append(f"{name}({', '.join(args)})")
+    return stack[0].removeprefix("(").removesuffix(")")
+
+
+KIND = Kind("NUMBERS", holds=holds, lower=lower, why=why)

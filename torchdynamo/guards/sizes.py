@@ -1,0 +1,139 @@
+"""What torch has found out about numbers that vary while a graph was made, as guards.
+
+torch says it in sympy, which is slow and needs Python; here it becomes small programs (guards/kinds/numbers.py). A
+number in an expression that cannot be said so is fixed to the value it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from torchdynamo.capture.source import Guard, Source
+from torchdynamo.graph.numbers import Numbers
+from torchdynamo.graph.sizes import Layout
+from torchdynamo.guards.kinds.numbers import LIMIT, Program
+
+# sympy's and torch's classes, by name -> operation; those with several operands are folded from the left
+FOLDED = {"Add": "add", "Mul": "mul", "Max": "max", "Min": "min", "And": "and", "Or": "or"}
+PLAIN = {
+    "FloorDiv": "floordiv",
+    "CleanDiv": "floordiv",
+    "Mod": "mod",
+    "PythonMod": "mod",
+    "PowByNatural": "pow",
+    "Equality": "eq",
+    "Unequality": "ne",
+    "StrictLessThan": "lt",
+    "LessThan": "le",
+    "StrictGreaterThan": "gt",
+    "GreaterThan": "ge",
+    "Not": "not",
+    "Abs": "abs",
+    "ToFloat": "to_float",
+    "IntTrueDiv": "truediv",
+    "FloatTrueDiv": "truediv",
+    "TruncToInt": "trunc",
+    "TruncToFloat": "trunc",
+    "FloorToInt": "floor",
+    "CeilToInt": "ceil",
+    "Where": "where",
+    "Pow": "pow",
+}
+
+
+class Unsaid(Exception):
+    """An expression that has no program."""
+
+
+def number_guards(numbers: Numbers, layouts: dict[Source, Layout]) -> list[Guard]:
+    """All that must hold of the numbers at entry, in one guard; none if nothing has to."""
+    writer = Writer(numbers)
+    for expr in conditions(numbers):
+        writer.require(expr)
+    for source, layout in layouts.items():
+        for dim, stride in enumerate(layout.stride):
+            writer.require_stride(source, layout, dim, stride)
+    if not writer.programs:
+        return []
+    return [Guard(Source("globals"), "NUMBERS", (tuple(writer.sources), tuple(writer.programs)))]
+
+
+def conditions(numbers: Numbers) -> Iterator[Any]:
+    """What torch decided by the numbers' values, and the ranges it was told."""
+    from sympy import Ge, Integer, Le  # type: ignore[import-untyped]
+
+    yield from (guard.expr for guard in numbers.env.guards)
+    for symbol, (source, _) in numbers.entries.items():
+        known = numbers.env.var_to_range[symbol]
+        least = 0 if source.how in ("size", "stride") else -LIMIT
+        if known.lower.is_Integer and int(known.lower) > least:
+            yield Ge(symbol, Integer(int(known.lower)))
+        if known.upper.is_Integer and int(known.upper) < LIMIT - 1:
+            yield Le(symbol, Integer(int(known.upper)))
+
+
+class Writer:
+    """Writes programs over a growing list of sources."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.sources: dict[Source, int] = {}
+        self.programs: dict[Program, None] = {}
+
+    def load(self, source: Source) -> tuple[str, int]:
+        return "load", self.sources.setdefault(source, len(self.sources))
+
+    def require(self, expr: Any) -> None:
+        """The condition holds; where it cannot be said, all numbers in it are what they are."""
+        if not expr.free_symbols & set(self.numbers.entries):
+            return
+        try:
+            self.programs[tuple(self.said(expr))] = None
+        except Unsaid:
+            for symbol in expr.free_symbols & set(self.numbers.entries):
+                source, value = self.numbers.entries[symbol]
+                self.programs[self.load(source), ("int", value), ("eq", None)] = None
+
+    def require_stride(self, source: Source, layout: Layout, dim: int, stride: Any) -> None:
+        """A stride that sizes explain is what they say, unless the tensor has no elements."""
+        if not isinstance(stride, torch.SymInt) or stride.node.expr in self.numbers.entries:
+            return
+        empty: list[tuple[str, Any]] = [("int", 1)]
+        for each in layout.size:
+            empty += [*self.said(each.node.expr if isinstance(each, torch.SymInt) else each), ("mul", None)]
+        own = self.load(Source("stride", source, dim))
+        same = [own, *self.said(stride.node.expr), ("eq", None)]
+        self.programs[(*same, *empty, ("int", 0), ("eq", None), ("or", None))] = None
+
+    def said(self, expr: Any) -> Iterator[tuple[str, Any]]:
+        """The program of an expression."""
+        if expr in self.numbers.entries:
+            yield self.load(self.numbers.entries[expr][0])
+        elif isinstance(expr, int) or expr.is_Integer:
+            if not -LIMIT <= int(expr) < LIMIT:
+                raise Unsaid
+            yield "int", int(expr)
+        elif expr.is_Float:
+            yield "float", float(expr)
+        elif expr.is_Boolean and not expr.args:
+            yield "int", int(bool(expr))
+        else:
+            yield from self.applied(type(expr).__name__, expr.args)
+
+    def applied(self, name: str, args: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+        if name in FOLDED:
+            yield from self.said(args[0])
+            for arg in args[1:]:
+                yield from self.said(arg)
+                yield FOLDED[name], None
+        elif name in PLAIN:
+            if name == "Pow" and not (args[1].is_Integer and args[1] >= 0):
+                raise Unsaid
+            for arg in args:
+                yield from self.said(arg)
+            yield PLAIN[name], None
+        else:
+            raise Unsaid

@@ -1,0 +1,296 @@
+/* Runs programs over numbers: a stack of integers and doubles, with Python's arithmetic. */
+#include "numbers.h"
+#include <math.h>
+
+/* The order is that of OPERATIONS in guards/kinds/numbers.py. */
+typedef enum {
+    OP_LOAD, OP_INT, OP_FLOAT,
+    OP_ADD, OP_MUL, OP_FLOORDIV, OP_MOD, OP_POW, OP_MIN, OP_MAX,
+    OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_AND, OP_OR,
+    OP_NOT, OP_ABS, OP_TO_FLOAT, OP_TRUEDIV, OP_TRUNC, OP_FLOOR, OP_CEIL, OP_WHERE,
+    OP_COUNT
+} Op;
+
+typedef struct {
+    Op op;
+    int64_t number; /* of OP_INT; the input of OP_LOAD */
+    double real;    /* of OP_FLOAT */
+} Instruction;
+
+typedef struct {
+    int is_float;
+    int64_t i;
+    double d;
+} Value;
+
+typedef struct {
+    int kind, node;
+    Py_ssize_t dim;
+} Input;
+
+struct TdNumbers {
+    Py_ssize_t n_inputs, n_programs, depth;
+    Input *inputs;
+    Py_ssize_t *starts; /* where each program begins; one more for the end */
+    Instruction *code;
+};
+
+static int takes(Op op) { return op <= OP_FLOAT ? 0 : op == OP_WHERE ? 3 : op <= OP_OR || op == OP_TRUEDIV ? 2 : 1; }
+
+void td_numbers_free(TdNumbers *numbers)
+{
+    if (numbers == NULL)
+        return;
+    PyMem_Free(numbers->inputs);
+    PyMem_Free(numbers->starts);
+    PyMem_Free(numbers->code);
+    PyMem_Free(numbers);
+}
+
+static int fault(const char *what)
+{
+    PyErr_SetString(PyExc_ValueError, what);
+    return -1;
+}
+
+static int read_inputs(TdNumbers *numbers, PyObject *inputs, int n_nodes)
+{
+    for (Py_ssize_t i = 0; i < numbers->n_inputs; i++) {
+        Input *input = &numbers->inputs[i];
+        if (!TD_PARSE(PyTuple_GET_ITEM(inputs, i), "iin", &input->kind, &input->node, &input->dim))
+            return -1;
+        if (input->kind < 0 || input->kind > 2 || input->node < 0 || input->node >= n_nodes)
+            return fault("no such number");
+    }
+    return 0;
+}
+
+static int read_instruction(TdNumbers *numbers, Instruction *made, PyObject *pair, Py_ssize_t *depth)
+{
+    int op;
+    PyObject *operand;
+    if (!TD_PARSE(pair, "iO", &op, &operand))
+        return -1;
+    if (op < 0 || op >= OP_COUNT || *depth < takes(op))
+        return fault("no such operation, or too few operands");
+    made->op = op;
+    if (op == OP_FLOAT)
+        made->real = PyFloat_AsDouble(operand);
+    else if (op == OP_LOAD || op == OP_INT)
+        made->number = PyLong_AsLongLong(operand);
+    if (PyErr_Occurred())
+        return -1;
+    if (op == OP_LOAD && (made->number < 0 || made->number >= numbers->n_inputs))
+        return fault("no such input");
+    *depth += 1 - takes(op);
+    if (*depth > numbers->depth)
+        numbers->depth = *depth;
+    return 0;
+}
+
+static int read_programs(TdNumbers *numbers, PyObject *programs)
+{
+    Py_ssize_t next = 0;
+    for (Py_ssize_t i = 0; i < numbers->n_programs; i++) {
+        PyObject *program = PyTuple_GET_ITEM(programs, i);
+        Py_ssize_t depth = 0;
+        numbers->starts[i] = next;
+        for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(program); j++)
+            if (read_instruction(numbers, &numbers->code[next++], PyTuple_GET_ITEM(program, j), &depth) < 0)
+                return -1;
+        if (depth != 1)
+            return fault("a program must leave one answer");
+    }
+    numbers->starts[numbers->n_programs] = next;
+    return 0;
+}
+
+TdNumbers *td_numbers_new(PyObject *payload, int n_nodes)
+{
+    PyObject *inputs, *programs;
+    if (!TD_PARSE(payload, "O!O!", &PyTuple_Type, &inputs, &PyTuple_Type, &programs))
+        return NULL;
+    Py_ssize_t size = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(programs); i++) {
+        if (!PyTuple_Check(PyTuple_GET_ITEM(programs, i))) {
+            PyErr_SetString(PyExc_TypeError, "a program is a tuple");
+            return NULL;
+        }
+        size += PyTuple_GET_SIZE(PyTuple_GET_ITEM(programs, i));
+    }
+    TdNumbers *numbers = PyMem_Calloc(1, sizeof(TdNumbers));
+    if (numbers == NULL)
+        return (TdNumbers *)PyErr_NoMemory();
+    numbers->n_inputs = PyTuple_GET_SIZE(inputs);
+    numbers->n_programs = PyTuple_GET_SIZE(programs);
+    numbers->inputs = PyMem_Calloc(numbers->n_inputs + 1, sizeof(Input));
+    numbers->starts = PyMem_Calloc(numbers->n_programs + 1, sizeof(Py_ssize_t));
+    numbers->code = PyMem_Calloc(size, sizeof(Instruction));
+    if (numbers->inputs == NULL || numbers->starts == NULL || numbers->code == NULL)
+        PyErr_NoMemory();
+    else if (read_inputs(numbers, inputs, n_nodes) == 0 && read_programs(numbers, programs) == 0)
+        return numbers;
+    td_numbers_free(numbers);
+    return NULL;
+}
+
+/* ---- Arithmetic -------------------------------------------------------------------------------------------------- */
+
+static Value of_int(int64_t i) { return (Value){0, i, 0.0}; }
+static Value of_float(double d) { return (Value){1, 0, d}; }
+static double as_float(Value v) { return v.is_float ? v.d : (double)v.i; }
+static int truth(Value v) { return v.is_float ? v.d != 0.0 : v.i != 0; }
+
+/* As Python has it: the quotient is rounded down, the remainder has the divisor's sign. 0: no such number. */
+static int divide(int64_t a, int64_t b, int64_t *quotient, int64_t *rest)
+{
+    if (b == 0 || (a == INT64_MIN && b == -1))
+        return 0;
+    *quotient = a / b;
+    *rest = a % b;
+    if (*rest != 0 && (*rest < 0) != (b < 0)) {
+        *quotient -= 1;
+        *rest += b;
+    }
+    return 1;
+}
+
+static int power(int64_t base, int64_t exponent, int64_t *answer)
+{
+    *answer = 1;
+    if (exponent < 0 || exponent > 64)
+        return 0;
+    while (exponent-- > 0)
+        if (__builtin_mul_overflow(*answer, base, answer))
+            return 0;
+    return 1;
+}
+
+static int compare(Op op, Value a, Value b)
+{
+    int less = a.is_float || b.is_float ? as_float(a) < as_float(b) : a.i < b.i;
+    int equal = a.is_float || b.is_float ? as_float(a) == as_float(b) : a.i == b.i;
+    switch (op) {
+    case OP_EQ: return equal;
+    case OP_NE: return !equal;
+    case OP_LT: return less;
+    case OP_LE: return less || equal;
+    case OP_GT: return !less && !equal;
+    default: return !less;
+    }
+}
+
+/* 0: the answer is no 64-bit number. */
+static int to_int(double d, Value *answer)
+{
+    if (!(d > -9.2e18 && d < 9.2e18))
+        return 0;
+    *answer = of_int((int64_t)d);
+    return 1;
+}
+
+static int unary(Op op, Value a, Value *answer)
+{
+    switch (op) {
+    case OP_NOT: *answer = of_int(!truth(a)); return 1;
+    case OP_ABS:
+        if (!a.is_float && a.i == INT64_MIN)
+            return 0;
+        *answer = a.is_float ? of_float(fabs(a.d)) : of_int(a.i < 0 ? -a.i : a.i);
+        return 1;
+    case OP_TO_FLOAT: *answer = of_float(as_float(a)); return 1;
+    case OP_TRUNC: return a.is_float ? to_int(trunc(a.d), answer) : (*answer = a, 1);
+    case OP_FLOOR: return a.is_float ? to_int(floor(a.d), answer) : (*answer = a, 1);
+    default: return a.is_float ? to_int(ceil(a.d), answer) : (*answer = a, 1);
+    }
+}
+
+static int exact(int64_t i) { return i > -(1ll << 53) && i < (1ll << 53); }
+
+static int binary(Op op, Value a, Value b, Value *answer)
+{
+    int64_t quotient, rest;
+    int floats = a.is_float || b.is_float;
+    switch (op) {
+    case OP_ADD:
+        *answer = floats ? of_float(as_float(a) + as_float(b)) : of_int(0);
+        return floats || !__builtin_add_overflow(a.i, b.i, &answer->i);
+    case OP_MUL:
+        *answer = floats ? of_float(as_float(a) * as_float(b)) : of_int(0);
+        return floats || !__builtin_mul_overflow(a.i, b.i, &answer->i);
+    case OP_FLOORDIV:
+    case OP_MOD:
+        if (floats || !divide(a.i, b.i, &quotient, &rest))
+            return 0;
+        *answer = of_int(op == OP_MOD ? rest : quotient);
+        return 1;
+    case OP_POW:
+        *answer = of_int(0);
+        return !floats && power(a.i, b.i, &answer->i);
+    case OP_TRUEDIV: /* of larger integers Python rounds once, this twice */
+        if (as_float(b) == 0.0 || (!a.is_float && !exact(a.i)) || (!b.is_float && !exact(b.i)))
+            return 0;
+        *answer = of_float(as_float(a) / as_float(b));
+        return 1;
+    case OP_MIN: *answer = compare(OP_LT, b, a) ? b : a; return 1;
+    case OP_MAX: *answer = compare(OP_GT, b, a) ? b : a; return 1;
+    case OP_AND: *answer = of_int(truth(a) && truth(b)); return 1;
+    case OP_OR: *answer = of_int(truth(a) || truth(b)); return 1;
+    default: *answer = of_int(compare(op, a, b)); return 1;
+    }
+}
+
+static int run(const Instruction *at, const Instruction *end, const int64_t *inputs, Value *stack)
+{
+    Value *top = stack; /* one above the uppermost */
+    for (; at < end; at++) {
+        int wanted = takes(at->op);
+        Value *first = top - wanted, answer;
+        if (at->op == OP_LOAD)
+            answer = of_int(inputs[at->number]);
+        else if (at->op == OP_INT)
+            answer = of_int(at->number);
+        else if (at->op == OP_FLOAT)
+            answer = of_float(at->real);
+        else if (wanted == 3)
+            answer = truth(first[0]) ? first[1] : first[2];
+        else if (!(wanted == 2 ? binary(at->op, first[0], first[1], &answer) : unary(at->op, first[0], &answer)))
+            return 0;
+        *first = answer;
+        top = first + 1;
+    }
+    return truth(stack[0]);
+}
+
+static int read_int(PyObject *obj, int64_t *answer)
+{
+    int overflow;
+    if (!PyLong_CheckExact(obj))
+        return 0;
+    *answer = PyLong_AsLongLongAndOverflow(obj, &overflow);
+    return !overflow;
+}
+
+int td_numbers_hold(const TdNumbers *numbers, PyObject *const *values)
+{
+    enum { ROOM = 32 };
+    int64_t small_inputs[ROOM], *inputs = small_inputs;
+    Value small_stack[ROOM], *stack = small_stack;
+    if (numbers->n_inputs > ROOM)
+        inputs = PyMem_Malloc(numbers->n_inputs * sizeof(int64_t));
+    if (numbers->depth > ROOM)
+        stack = PyMem_Malloc(numbers->depth * sizeof(Value));
+    int holds = inputs != NULL && stack != NULL;
+    for (Py_ssize_t i = 0; holds && i < numbers->n_inputs; i++) {
+        const Input *input = &numbers->inputs[i];
+        PyObject *obj = values[input->node];
+        holds = input->kind == 0 ? read_int(obj, &inputs[i]) : td_measure(obj, input->kind, input->dim, &inputs[i]);
+    }
+    for (Py_ssize_t i = 0; holds && i < numbers->n_programs; i++)
+        holds = run(numbers->code + numbers->starts[i], numbers->code + numbers->starts[i + 1], inputs, stack);
+    if (inputs != small_inputs)
+        PyMem_Free(inputs);
+    if (stack != small_stack)
+        PyMem_Free(stack);
+    return holds;
+}
