@@ -156,6 +156,16 @@ def test_set_up_again() -> None:
         mine.cache = None
 
 
+def test_new_each_time() -> None:
+    """Many modules of one class, each used once: that is compiled as it is found."""
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(lambda m, x: m(x), backend=backend)
+    for _ in range(10):
+        assert torch.equal(compiled(Cached(), X), X * 2)
+    assert backend.graphs <= 6 and backend.runs >= 5
+
+
 def make_closure() -> Any:
     table: Any = None
 

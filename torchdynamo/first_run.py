@@ -13,8 +13,21 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
+from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.source import Roots, Source, local
 from torchdynamo.codegen.emit import Emitter
+
+MOST = 4  # first runs of one function: with more, it is the rule that it meets what is not set up yet
+_runs: PerCode[list[int]] = PerCode()
+
+
+def may_come_again(code: CodeType) -> bool:
+    """Whether this may still be taken for something that happens once; counts that it happened."""
+    runs = _runs.get(code)
+    if runs is None:
+        _runs.set(code, runs := [0])
+    runs[0] += 1
+    return runs[0] > MOST
 
 
 class FirstRun:

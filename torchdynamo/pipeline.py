@@ -42,7 +42,7 @@ from torchdynamo.errors import (
     TorchDynamoWarning,
     Unsupported,
 )
-from torchdynamo.first_run import FirstRun
+from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
@@ -242,7 +242,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         _native.skip_code(code, why.reason)
         return None
     backend, settling = compiler.backend, None
-    if first and isinstance(captured.exit, Return) and undoes_itself(captured):
+    if first and isinstance(captured.exit, Return) and undoes_itself(captured) and not may_come_again(code):
         settling = FirstRun(code, roots, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
     graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch.utils._device import _device_constructors
 
-from torchdynamo.capture import symbols
+from torchdynamo.capture import numeric, symbols
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant
@@ -59,7 +59,7 @@ def to_node(vm: Machine, value: Value) -> Any:
     if value.__class__ is Opaque:
         raise Break("unsupported type", type=value.pytype.__name__)
     if value.__class__ is Known:
-        obj = value.obj
+        obj = numeric.plain(value.obj)
         if type(obj) in GRAPH_CONSTANTS or (type(obj) is tuple and all(type(item) in GRAPH_CONSTANTS for item in obj)):
             return obj
         if isinstance(obj, (int, float, str)) and not isinstance(obj, type):
@@ -78,6 +78,8 @@ def to_node(vm: Machine, value: Value) -> Any:
             return {vm.known(key, "key"): to_node(vm, item) for key, item in vm.dict_items(value)}
         if cls is slice:
             return slice(*(to_node(vm, part) for part in vm.entity(value).items))
+        if numeric.np is not None and cls is numeric.np.ndarray:
+            return to_node(vm, numeric.to_tensor(vm, numeric.array_of(vm, value)))
         if cls is torch.Generator:
             raise Break("unsupported argument", what="generator", type="torch.Generator")
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)

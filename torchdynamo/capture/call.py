@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import interop, model, policy
+from torchdynamo.capture import interop, model, numeric, policy
 from torchdynamo.capture.frame import Frame, FunctionParts
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.signals import Break
@@ -47,6 +47,8 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if again is not None:
         return inline(vm, Known(again), args, kwargs)
     kind = type(obj)
+    if numeric.is_function(obj):
+        return numeric.call(vm, obj, args, kwargs)
     if kind is types.FunctionType:
         verdict = interop.verdict(obj)
         if verdict is not None:
@@ -116,7 +118,8 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
         return apply(vm, slot[1], obj, args, kwargs)
     if policy.is_tensor_method(obj):
         return vm.emit("call_method", name, args, kwargs)
-    if args[0].__class__ is Known and type(args[0].obj) in policy.PURE_TYPES:
+    pure = policy.PURE_TYPES
+    if args[0].__class__ is Known and (type(args[0].obj) in pure or (owner in pure and isinstance(args[0].obj, owner))):
         return run_pure(vm, obj, args, kwargs)
     plain = vm.concrete(args[0]) if args[0].__class__ is Object and owner in policy.PURE_TYPES else None
     if plain is not None:

@@ -12,12 +12,19 @@ from typing import Any
 import torch
 import torch.overrides
 
+try:
+    import numpy as np
+except ImportError:  # torch does without
+    NUMPYS: tuple[type, ...] = ()
+else:
+    NUMPYS = tuple(kind for kind in vars(np).values() if isinstance(kind, type) and issubclass(kind, np.generic))
+
 # Types whose methods have no effects and whose results are decided by their arguments.
 PURE_TYPES: frozenset[type] = frozenset(
     {
         *(bool, int, float, complex, str, bytes, type(None), range, tuple, slice, frozenset),
         *(torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
-        *(re.Pattern, re.Match),
+        *(re.Pattern, re.Match, *NUMPYS),
     }
 )
 PURE_BUILTINS = frozenset(

@@ -22,9 +22,10 @@ Write = tuple[Source, Value]
 HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
     "TYPE_MATCH": lambda arg, keys: True,
     "NO_KEY": lambda arg, keys: arg not in keys,
-    "HAS_KEY": lambda arg, keys: arg in keys,
+    "HAS_KEY": lambda arg, keys: True,  # what is taken away is not there to be taken next time
     "LENGTH": lambda arg, keys: True,  # what grows will grow again
-    "DICT_KEYS": lambda arg, keys: list(arg) == keys,
+    "SET_CONTENTS": lambda arg, keys: arg == frozenset(keys),
+    "DICT_KEYS": lambda arg, keys: len(keys) <= len(arg),
 }
 
 
@@ -43,12 +44,14 @@ def undoes_itself(capture: Capture) -> bool:
             read.add(path)
             path = path.base
     for source, value in writes(vm, changed):
+        if value is ABSENT:
+            continue
         if source in read and not alike(vm, vm.by_source.get(source), value, read, source):
             return True
         above = source.base
-        if above is not None and value is not ABSENT and any(says_absent(g, source.arg) for g in on.get(above, ())):
+        if above is not None and any(says_absent(g, source.arg) for g in on.get(above, ())):
             return True
-    return any(keys_differ(entity, on, read) for entity in changed if entity.touched)
+    return any(keys_differ(entity, on) for entity in changed if entity.touched)
 
 
 def lasts(vm: Machine, source: Source | None) -> bool:
@@ -94,7 +97,7 @@ def says_absent(guard: Guard, name: Any) -> bool:
 
 def alike(vm: Machine, old: Value | None, new: Value, read: set[Source], source: Source) -> bool:
     """Whether guards that held for the old value hold for the new one."""
-    if old is new:
+    if old is new or getattr(new, "source", None) is source:
         return True
     if isinstance(old, Known) and isinstance(new, Known):
         counts = type(old.obj) in (int, float)  # a number that changes will change again: nothing is settled by it
@@ -113,16 +116,14 @@ def meta(tensor: Graphed) -> tuple[Any, ...]:
     return tensor.pytype, fake.dtype, fake.device, fake.requires_grad, tuple(fake.shape), fake.stride()
 
 
-def keys_differ(entity: Entity, on: dict[Source, list[Guard]], read: set[Source]) -> bool:
-    """Whether a guard on a container, or on something that was in it, fails for what is in it now."""
+def keys_differ(entity: Entity, on: dict[Source, list[Guard]]) -> bool:
+    """Whether a guard on a container fails for what is in it now."""
     assert entity.source is not None
     items = entity.items
-    if isinstance(items, dict) and all(isinstance(item, tuple) for item in items.values()):
-        keys = [item[0].obj if item[0].__class__ is Known else item[0] for item in items.values()]
+    if isinstance(items, dict):
+        keys = list(items)
     elif isinstance(items, list):
         keys = list(range(len(items)))
     else:
         return any(guard.kind != "TYPE_MATCH" for guard in on.get(entity.source, ()))
-    if any(guard.kind not in HOLDS or not HOLDS[guard.kind](guard.arg, keys) for guard in on.get(entity.source, ())):
-        return True
-    return any(each.base is entity.source and each.how in ("key", "item") and each.arg not in keys for each in read)
+    return any(g.kind not in HOLDS or not HOLDS[g.kind](g.arg, keys) for g in on.get(entity.source, ()))

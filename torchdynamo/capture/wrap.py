@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import model, sizes, varying
+from torchdynamo.capture import model, numeric, sizes, varying
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Value
@@ -159,6 +159,8 @@ def constant(vm: Machine, obj: Any) -> Value:
         return Known(obj)
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType):
         return Known(obj)
+    if numeric.np is not None and isinstance(obj, (numeric.np.ndarray, numeric.np.generic)):
+        return numeric.lift(vm, obj)
     return wrap(vm, obj, Source("pinned", None, Pinned(obj)))
 
 

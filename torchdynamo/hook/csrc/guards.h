@@ -163,7 +163,7 @@ PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds 
 /* A C attribute (slot, member, getset) of the object: borrowed, or a new reference also put in *temp; or NULL. */
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);
-PyObject *td_method(PyObject *tensor, PyObject *name, PyObject **temp); /* what a method of a tensor, written in C, says */
+PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp); /* what a method written in C says */
 
 extern PyTypeObject *td_deque_type;
 extern PyObject *td_range_parts[3]; /* start, stop, step */

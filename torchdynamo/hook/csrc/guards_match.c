@@ -328,14 +328,21 @@ PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
     return *temp;
 }
 
-PyObject *td_method(PyObject *tensor, PyObject *name, PyObject **temp)
+/* Of a type that no class statement made, the method is C's: nothing of the user's runs. */
+static PyObject *call_method(PyObject *obj, PyObject *name)
 {
-    if (!td_is_tensor(tensor) && !PyAnySet_CheckExact(tensor))
+    if (PyType_HasFeature(Py_TYPE(obj), Py_TPFLAGS_HEAPTYPE))
         return NULL;
-    int was_on = td_gc_pause();
-    *temp = td_is_tensor(tensor) ? td_tensor_call(tensor, name) : PyObject_CallMethodNoArgs(tensor, name);
-    if (*temp == NULL)
+    PyObject *result = PyObject_CallMethodNoArgs(obj, name);
+    if (result == NULL)
         PyErr_Clear();
+    return result;
+}
+
+PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp)
+{
+    int was_on = td_gc_pause();
+    *temp = td_is_tensor(obj) ? td_tensor_call(obj, name) : call_method(obj, name);
     td_gc_resume(was_on);
     return *temp;
 }

@@ -1,0 +1,161 @@
+"""NumPy's arrays and scalars inside a frame: constants, computed with by NumPy itself while the frame is captured.
+
+An array that existed is guarded by its contents, and may not be written to. What a tensor holds is not known at
+capture, so an array made of one ends the graph.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture import model
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import Graphed, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None  # torch does without
+
+LARGEST = 1 << 14  # bytes: what is compared before each call, or written into the graph
+# Functions of NumPy that do something besides computing, or that draw random numbers.
+EFFECTS = frozenset(
+    "copyto put place putmask fill_diagonal put_along_axis save savez savez_compressed savetxt load loadtxt fromfile "
+    "memmap genfromtxt fromregex seterr seterrcall setbufsize set_printoptions errstate printoptions empty empty_like "
+    "frombuffer require shares_memory may_share_memory byte_bounds show_config info vectorize nditer".split()
+)
+SPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.core.", "numpy._core.", "numpy.lib.")
+
+
+def is_function(obj: Any) -> bool:
+    """A function of NumPy that only computes."""
+    if np is None:
+        return False
+    if isinstance(obj, np.ufunc):
+        return True
+    module = getattr(obj, "__module__", None)
+    if not isinstance(module, str) or not module.startswith("numpy") or isinstance(obj, type):
+        return isinstance(obj, type) and issubclass(obj, (np.generic, np.dtype)) and module == "numpy"
+    return module.startswith(SPACES) and callable(obj) and getattr(obj, "__name__", "") not in EFFECTS
+
+
+def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`fn(*args, **kwargs)` of constants. Arrays that the frame made are the real thing, views and writes with them."""
+    name = getattr(fn, "__name__", repr(fn))
+    if any(map(holds_tensors, (*args, *kwargs.values()))):
+        raise Break("data-dependent value", name=f"numpy.{name}")
+    real = [vm.concretely(arg) for arg in args]
+    named = {key: vm.concretely(arg) for key, arg in kwargs.items()}
+    try:
+        result = fn(*real, **named)
+    except Exception as error:
+        raise vm.error(type(error), *error.args) from None
+    for entity in arrays(vm):
+        fixed = entity.note if entity.source is None else (entity.real.tobytes(), entity.real.dtype)
+        if fixed is not None and fixed != (entity.items.tobytes(), entity.items.dtype):
+            raise Break("side effect not replayable", what=f"numpy.{name}, which writes into an array that others see,")
+    return lift(vm, result)
+
+
+def arrays(vm: Machine) -> list[Entity]:
+    """The arrays the frame has looked at."""
+    return [each for each in vm.heap.entities if each.pytype is np.ndarray and each.items is not None]
+
+
+def holds_tensors(value: Value) -> bool:
+    return value.__class__ is Graphed
+
+
+def lift(vm: Machine, obj: Any) -> Value:
+    """What NumPy computed, as a value."""
+    if isinstance(obj, np.ndarray):
+        if obj.dtype.hasobject:
+            raise Break("unsupported type", type="ndarray of objects")
+        return vm.new(np.ndarray, items=obj) if type(obj) is np.ndarray else unknown(obj)
+    if isinstance(obj, (np.generic, np.dtype)):
+        return Known(obj)
+    if type(obj) in (tuple, list):
+        return vm.new(type(obj), [lift(vm, item) for item in obj])
+    return vm.constant(obj) if "numpy" not in type(obj).__module__ else unknown(obj)
+
+
+def unknown(obj: Any) -> Value:
+    raise Break("unsupported type", type=type(obj).__name__)
+
+
+def array_of(vm: Machine, value: Object) -> Any:
+    """The array; one that existed is looked at now, and guarded by what is in it."""
+    entity = vm.entity(value)
+    if entity.items is None:
+        source, real = entity.source, entity.real
+        assert source is not None
+        if real.nbytes > LARGEST or real.dtype.hasobject:
+            raise Break("unsupported type", type="large ndarray" if real.nbytes > LARGEST else "ndarray of objects")
+        vm.guard(Source("attr", Source("attr", source, "dtype"), "str"), "EQUALS_MATCH", real.dtype.str)
+        vm.guard(Source("attr", source, "shape"), "EQUALS_MATCH", real.shape)
+        vm.guard(Source("method", source, "tobytes"), "EQUALS_MATCH", real.tobytes())
+        entity.items = real.copy()
+    return entity.items
+
+
+def to_tensor(vm: Machine, array: Any) -> Value:
+    """The array as a tensor of the graph, made anew whenever it runs."""
+    if array.nbytes > LARGEST or array.dtype.byteorder == ">" or array.dtype.kind not in "biufc":
+        raise Break("unsupported argument", what="tensor", type="ndarray")
+    dtype = torch.from_numpy(np.zeros(1, array.dtype)).dtype
+    made = vm.emit("call_function", torch.tensor, [vm.constant(array.ravel().tolist())], {"dtype": Known(dtype)})
+    return vm.call_method(made, "view", Known(tuple(array.shape)))
+
+
+def share(vm: Machine, value: Object) -> Value:
+    """A tensor that shares an array's memory: the frame's own array, which from now on nobody writes to or is given."""
+    array = array_of(vm, value)
+    for entity in arrays(vm):
+        if np.may_share_memory(entity.items, array):
+            if entity.source is not None:
+                raise Break("unsupported argument", what="tensor", type="ndarray that existed before")
+            entity.note = entity.items.tobytes(), entity.items.dtype
+    return to_tensor(vm, array)
+
+
+def plain(obj: Any) -> Any:
+    """A NumPy scalar as Python's own number; anything else as it is. Slices and tuples are gone into."""
+    if type(obj) is tuple:
+        return tuple(map(plain, obj))
+    if type(obj) is slice:
+        return slice(plain(obj.start), plain(obj.stop), plain(obj.step))
+    return obj.item() if "numpy" in sys.modules and isinstance(obj, np.generic) else obj
+
+
+def rows() -> None:
+    """The methods and attributes of arrays."""
+    for name, found in vars(np.ndarray).items():
+        if callable(found) and not isinstance(found, (type, staticmethod)) and name not in NOT_METHODS:
+            model.models(np.ndarray, name)(method(name))
+        elif not callable(found) and name != "__doc__":
+            model.models(np.ndarray, "." + name)(attribute(name))
+
+
+NOT_METHODS = frozenset(
+    {"__new__", "__init__", "__getattribute__", "__array_function__", "__array_ufunc__", "__hash__"}
+)
+
+
+def method(name: str) -> model.Model:
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        return call(vm, getattr(np.ndarray, name), [self, *args], kwargs)
+
+    return row
+
+
+def attribute(name: str) -> model.Model:
+    def row(vm: Machine, self: Object) -> Value:
+        return lift(vm, getattr(array_of(vm, self), name))
+
+    return row

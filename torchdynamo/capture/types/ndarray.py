@@ -1,0 +1,84 @@
+"""numpy.ndarray, NumPy's scalars and functions: how they enter, and how an array is made again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture import arguments, numeric
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import enters, function, iterates, rebuilds
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+np = numeric.np
+
+
+def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:
+    """A number of NumPy's: its type and value."""
+    vm.guard(source, "TYPE_MATCH", type(obj))
+    vm.guard(Source("method", source, "item"), "EQUALS_MATCH", obj.item())
+    return Known(obj, source)
+
+
+def enter_fixed(vm: Machine, obj: Any, source: Source) -> Value:
+    """A dtype or a function."""
+    vm.guard(source, "ID_MATCH", obj)
+    return Known(obj, source)
+
+
+def items(vm: Machine, value: Object) -> Iterator[Value]:
+    """Along the first dimension."""
+    return (numeric.lift(vm, item) for item in numeric.array_of(vm, value))
+
+
+def rebuild(emit: Any, entity: Entity) -> None:
+    """A copy for each call; two that share memory would not do so any more."""
+    made = [other for other in emit.heap.entities if other.ref in emit.made and other.pytype is np.ndarray]
+    shared = [*made, *(other for other in emit.heap.entities if other.pytype is np.ndarray and other.note is not None)]
+    if any(np.may_share_memory(entity.items, other.items) for other in shared):
+        raise Restart(entity.born - 1)
+    emit.function(functools.partial(np.array, entity.items))
+    emit.op("CALL", (0, ()))
+
+
+def sharing(fn: Any) -> None:
+    """A function that makes a tensor of an array's own memory."""
+
+    def row(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
+        if data.__class__ is Object and data.pytype is np.ndarray:
+            data = numeric.share(vm, data)
+            if fn is torch.from_numpy:
+                return data
+        return vm.emit("call_function", fn, [data, *args], kwargs)
+
+    function(fn)(row)
+
+
+def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
+    """`torch.tensor`, which copies."""
+    if data.__class__ is not Object or data.pytype is not np.ndarray:
+        return vm.emit("call_function", torch.tensor, [data, *args], kwargs)
+    if args or not kwargs.keys() <= {"dtype", "device"}:
+        raise Break("unsupported argument", what="tensor", type="ndarray")
+    made = numeric.to_tensor(vm, numeric.array_of(vm, data))
+    return vm.emit("call_method", "to", [made], kwargs) if kwargs else made
+
+
+if np is not None:
+    numeric.rows()
+    enters(np.generic)(enter_scalar)
+    enters(np.dtype, np.ufunc, type(np.linalg.norm))(enter_fixed)
+    iterates(np.ndarray)(items)
+    rebuilds(np.ndarray)(rebuild)
+    arguments.COPIES[np.ndarray] = numeric.array_of
+    for _fn in (torch.from_numpy, torch.as_tensor, torch.asarray):
+        sharing(_fn)
+    function(torch.tensor)(copied)
