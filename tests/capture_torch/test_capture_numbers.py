@@ -136,6 +136,11 @@ def sliced(x: Any, n: Any) -> Any:
     return x[:, :i], torch.zeros(i), torch.arange(i), torch.full((2,), i)
 
 
+@row(*ints(2, 1, 3, 0))
+def sliced_by_tensors(x: Any, n: Any) -> Any:
+    return x[:, n:], x[..., : n + 1]
+
+
 @row(*ints(5, 7))
 def taught(x: Any, n: Any) -> Any:
     i = n.item()

@@ -77,12 +77,17 @@ def to_node(vm: Machine, value: Value) -> Any:
         if cls is dict:
             return {vm.known(key, "key"): to_node(vm, item) for key, item in vm.dict_items(value)}
         if cls is slice:
-            return slice(*(to_node(vm, part) for part in vm.entity(value).items))
+            return slice(*(to_node(vm, bound(vm, part)) for part in vm.entity(value).items))
         if numeric.np is not None and cls is numeric.np.ndarray:
             return to_node(vm, numeric.to_tensor(vm, numeric.array_of(vm, value)))
         if cls is torch.Generator:
             raise Break("unsupported argument", what="generator", type="torch.Generator")
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
+
+
+def bound(vm: Machine, part: Value) -> Value:
+    """Where a slice begins or ends, or its step: a tensor there is asked for its number."""
+    return vm.call_method(part, "__index__") if part.__class__ is Graphed else part
 
 
 LIST_LIKE: tuple[type, ...] = (torch.nn.ParameterList, set, frozenset)
