@@ -32,7 +32,7 @@ from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.undoing import undoes_itself
 from torchdynamo.capture.value import Graphed, Symbol
 from torchdynamo.capture.varying import from_boxes
-from torchdynamo.capture.worth import worth_capturing
+from torchdynamo.capture.worth import modes_watch, worth_capturing
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.errors import (
     CacheLimitWarning,
@@ -115,6 +115,8 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
     started = time.perf_counter()
     code: CodeType = frame.f_code
     try:
+        if modes_watch():
+            return None
         if interop.disables_its_calls(frame.f_func):
             _native.skip_code(code, "disabled function", True)
             return None

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from torchdynamo.capture.source import Roots
 
@@ -17,6 +19,17 @@ WIDTH = 20  # items looked at in each container
 def worth_capturing(roots: Roots, code: types.CodeType) -> bool:
     """Look through the arguments, the closure, and the globals the code names."""
     return any(is_torch(obj, DEPTH) for obj in reachable(roots, code))
+
+
+def modes_watch() -> bool:
+    """Whether a mode of the user's (a TorchFunctionMode, a TorchDispatchMode) sees each operator as it runs: it is not
+    to see graphs instead, nor what capture does. A default device is such a mode too, and is followed.
+    """
+    if torch._C._len_torch_dispatch_stack():
+        return True
+    if not torch._C._len_torch_function_stack():
+        return False
+    return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
 
 
 def reachable(roots: Roots, code: types.CodeType) -> Iterator[Any]:

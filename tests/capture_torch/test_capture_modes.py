@@ -1,0 +1,60 @@
+"""Modes that were on before the frame began: they see the operators they would see without us."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import torchdynamo
+
+X = torch.randn(2, 3)
+
+
+class Functions(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+class Operators(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def fn(x):
+    return torch.sin(x) + x * 2
+
+
+@pytest.mark.parametrize("mode", [Functions, Operators])
+@pytest.mark.parametrize("before", [False, True])
+def test_modes_see_what_they_would_see(mode: Any, before: bool) -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager")
+    if before:
+        compiled(X)
+    with mode() as theirs:
+        wanted = fn(X)
+    with mode() as mine:
+        got = compiled(X)
+    assert torch.equal(got, wanted) and mine.seen == theirs.seen
+    assert torch.equal(compiled(X), wanted)
+
+
+def test_a_default_device_is_followed() -> None:
+    compiled = torchdynamo.compile(lambda: torch.ones(2) * 2, backend="eager", fullgraph=True)
+    for device in ("cpu", "meta", "cpu"):
+        with torch.device(device):
+            assert compiled().device.type == device
