@@ -92,25 +92,55 @@ def unbacked_symbols(number: Any) -> Collection[Any]:
 def fake_mode_type() -> type[FakeTensorMode]:
     """The class of worlds of stand-ins.
 
-    Where an operator's own rule wants the value of a number that nobody knows, what the operator is made of may not.
+    Where an operator's own rule wants the value of a number, what the operator is made of may not.
     """
     from torch._decomp import decomposition_table
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental import symbolic_shapes
+
+    refused = getattr(symbolic_shapes, "_ShapeEnvGuardError", symbolic_shapes.GuardOnDataDependentSymNode)
+    undecided = (refused, *data_dependent_errors())
+    # Operators whose rule takes every size for an integer, and so fixes it.
+    integers_only = (torch.ops.aten.constant_pad_nd.default, torch.ops.aten.roll.default)
 
     class FakeMode(FakeTensorMode):
         def __torch_dispatch__(
             self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
-            try:
-                return super().__torch_dispatch__(func, types, args, kwargs or {})
-            except data_dependent_errors():
-                simpler = decomposition_table.get(func)
-                if simpler is None:
-                    raise
+            kwargs = kwargs or {}
+            simpler = decomposition_table.get(func) if has_symbolic_sizes(args) else None
+            if simpler is None or func._schema.is_mutable:
+                return super().__torch_dispatch__(func, types, args, kwargs)
+            if func in integers_only:
                 with self:
-                    return simpler(*args, **(kwargs or {}))
+                    return simpler(*args, **kwargs)
+            try:
+                with deciding_nothing(self.shape_env):
+                    return super().__torch_dispatch__(func, types, args, kwargs)
+            except undecided:
+                pass
+            try:
+                with self, deciding_nothing(self.shape_env):
+                    return simpler(*args, **kwargs)
+            except Exception:  # noqa: BLE001 - then the operator's own rule, whatever it decides
+                return super().__torch_dispatch__(func, types, args, kwargs)
 
     return FakeMode
+
+
+def deciding_nothing(env: ShapeEnv | None) -> contextlib.AbstractContextManager[Any]:
+    """While this is open, what needs a number's value raises, and is not decided by the value at hand."""
+    refusing = getattr(env, "error_on_new_guards", None)
+    return contextlib.nullcontext() if refusing is None else refusing()
+
+
+def has_symbolic_sizes(value: Any) -> bool:
+    """Whether there is a number without a value among these, or a tensor with one in its sizes."""
+    if isinstance(value, torch.Tensor):
+        return is_symbolic(tuple(value.shape))
+    if isinstance(value, (tuple, list)):
+        return any(map(has_symbolic_sizes, value))
+    return is_symbolic(value)
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:

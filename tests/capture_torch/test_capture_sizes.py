@@ -1,0 +1,87 @@
+"""Sizes that change: compiled at most twice, whatever is done with them, and right at every size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch_alike import Alike
+from torch_cases_sizes import CASES, SizeCase
+
+import torchdynamo
+
+SIZES = (5, 7, 1, 0, 2, 8, 3, 16)
+
+
+class Counting:
+    """The eager backend, counting graphs."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+
+    def __call__(self, gm: Any, inputs: Any) -> Any:
+        self.graphs.append(gm)
+        return gm.forward
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fn.__name__)
+def test_uses_of_sizes(case: SizeCase) -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(case.fn, backend=backend, fullgraph=True)
+    with torchdynamo.config.patch(cache_size_limit=16, suppress_errors=False):
+        for size in SIZES:
+            x = torch.randn(size, 3)
+            try:
+                expected = case.fn(x)
+            except (RuntimeError, IndexError, ValueError) as error:
+                with pytest.raises(type(error)):
+                    compiled(x)
+                continue
+            Alike()(compiled(x), expected)
+    assert len(backend.graphs) <= case.compiles
+
+
+# -- random programs --------------------------------------------------------------------------------------------------
+STEPS: list[Callable[[Any, Any, int], Any]] = [
+    lambda x, y, k: x + y,
+    lambda x, y, k: x * (x.shape[0] + k),
+    lambda x, y, k: torch.cat([x, y])[: x.shape[0]],
+    lambda x, y, k: x - y.sum(0) / (y.shape[0] + 1),
+    lambda x, y, k: x.flip(0),
+    lambda x, y, k: torch.relu(x).t().t(),
+    lambda x, y, k: x.reshape(-1, 3) if x.numel() >= 0 else x,
+    lambda x, y, k: x.view(x.size(0), 3, 1).squeeze(-1),
+    lambda x, y, k: torch.where(x > k, x, y),
+    lambda x, y, k: x + torch.arange(len(x)).unsqueeze(1),
+    lambda x, y, k: torch.cat([x[x.shape[0] // 2 :], x[: x.shape[0] // 2]]),
+    lambda x, y, k: x.softmax(1) + x.new_zeros(x.shape[0], 3),
+    lambda x, y, k: x * (y.t() @ y).sum(),
+    lambda x, y, k: torch.nn.functional.pad(x, (0, 1))[:, :3],
+    lambda x, y, k: x.cumsum(0) + min(x.shape[0], k),
+]
+
+
+@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@given(st.lists(st.integers(0, len(STEPS) - 1), min_size=1, max_size=6), st.permutations([0, 1, *range(2, 10)]))
+def test_random_programs(chosen: list[int], order: list[int]) -> None:
+    """At ten sizes, 0 and 1 among them, in any order: right at each, and compiled at most twice."""
+    torchdynamo.reset()
+    backend = Counting()
+
+    def program(x: Any, y: Any, k: int) -> Any:
+        made = [x.shape[0] * 2 + k]
+        for step in chosen:
+            x, y = STEPS[step](x, y, k), x
+            made.append(x.shape[0] - k)
+        return x, y, made
+
+    compiled = torchdynamo.compile(program, backend=backend, fullgraph=True)
+    for size in order:
+        args = torch.randn(size, 3), torch.randn(size, 3), 2
+        Alike()(compiled(*args), program(*args))
+    assert len(backend.graphs) <= 2

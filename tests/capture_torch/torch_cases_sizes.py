@@ -1,0 +1,141 @@
+"""What programs do with sizes: a function of a tensor `x` of shape (n, 3), for any n, each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+
+class SizeCase(NamedTuple):
+    """A function, and how many compiles eight sizes may take."""
+
+    fn: Callable[[Any], Any]
+    compiles: int
+
+
+CASES: list[SizeCase] = []
+
+
+def sizes(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """At most two compiles."""
+    CASES.append(SizeCase(fn, 2))
+    return fn
+
+
+def decided(compiles: int) -> Callable[[Any], Any]:
+    """Python decides by the size, or makes a constant of it."""
+
+    def register(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        CASES.append(SizeCase(fn, compiles))
+        return fn
+
+    return register
+
+
+EXPRESSIONS = """
+x.shape | x.size() | x.size(0) | x.size(-2) | len(x) | x.shape[0] | x.shape[-1] | x.numel() | x.stride()
+x.dim() | x.shape[0] + 1 | x.shape[0] - 1 | 2 * x.shape[0] | -x.shape[0] | +x.shape[0] | ~x.shape[0]
+abs(-x.shape[0]) | x.shape[0] // 2 | x.shape[0] % 4 | x.shape[0] ** 2 | x.shape[0] / 2 | divmod(x.shape[0], 3)
+7 // (x.shape[0] + 1) | x.shape[0] == 3 and 1 | x.shape[0] != x.shape[1] | (x.shape[0] > 2) * 1
+max(x.shape[0], 3) | min(x.shape[0], 3, 5) | int(x.shape[0] / 2) | float(x.shape[0]) | round(x.shape[0])
+math.ceil(x.shape[0] / 2) | math.floor(x.shape[0] * 0.5) | list(x.shape) | tuple(x.shape) | [*x.shape, 1]
+x.shape[:1] | x.shape + (1,) | (2,) + x.shape | x.shape * 2 | x.shape.numel() | math.prod(x.shape)
+sum(x.shape) | {"n": x.shape[0]} | (x.shape[0], [x.shape[0] + 1]) | isinstance(x.shape[0], int)
+type(x.shape[0]) is int | isinstance(x.shape, torch.Size) | type(x.shape) is torch.Size | x.shape[0] is None
+x.shape[0] == "3" | x.shape == (3,) | [*reversed(x.shape)] | [n * 2 for n in x.shape] | x + x.shape[0]
+x * (x.shape[0] + 1) | x / max(x.shape[0], 1) | x.view(-1) | x.reshape(3, -1) if len(x) else x | x.t()
+x.view(x.shape[0] * 3) | x.unflatten(1, (3, 1)) | x.flatten() | x[None] | x[..., None].squeeze(-1)
+x.permute(1, 0) | x[: x.shape[0] // 2] | x[x.shape[0] // 2 :] | x[-1:] | x[::2] | x[:, :2] | x[:, 0] * 1
+x[1:] - x[:-1] if len(x) > 1 else x | x.sum(0) | x.sum() | x.mean(1) | x.cumsum(0) | x.softmax(1) | x.softmax(0)
+x.sort(0).values | x.norm(dim=1) | torch.arange(x.shape[0]) | torch.zeros(x.shape) | torch.ones(x.shape[0], 2)
+torch.full((x.shape[0],), x.shape[0]) | torch.empty_like(x).shape | x.new_zeros(x.shape[0])
+torch.zeros_like(x) | torch.eye(x.shape[0]) | torch.linspace(0, 1, 5) | torch.cat([x, x])
+torch.cat([x, x]).shape[0] | torch.stack([x, x], 1) | x.repeat(2, 1) | x.expand(2, *x.shape) | x @ x.t()
+x.t() @ x | F.linear(x, torch.ones(2, 3)) | F.layer_norm(x, (3,)) | F.pad(x, (1, 1)) | F.pad(x, (0, 0, 1, 0))
+F.gelu(x) | F.one_hot(torch.arange(x.shape[0]), 9) | F.cosine_similarity(x, x, dim=0) | x.tril() | x.roll(1, 0)
+x.flip(0) | torch.arange(x.shape[0])[:, None] * x | torch.arange(x.shape[0]) / max(x.shape[0] - 1, 1)
+x.chunk(3, 1) | x.unbind(1)[0] + 1 | x.narrow(0, 0, x.shape[0] // 2)
+x.index_select(0, torch.arange(x.shape[0])) | x.gather(1, torch.zeros_like(x).long())
+torch.tensor([x.shape[0], 1]) | torch.where(x > 0, x, x.shape[0]) | x.clamp(max=x.shape[0])
+x.masked_fill(x > 0, 0.0) | torch.broadcast_to(x, (2, *x.shape)) | x.is_contiguous() | x.t().is_contiguous()
+torch.einsum("ij,kj->ik", x, x) | torch.bmm(x[None], x.t()[None]) | torch.outer(x[:, 0], x[:, 1])
+torch.diag(x[:, 0]) | F.scaled_dot_product_attention(x[None], x[None], x[None]) | x.split(2, 1)
+x.view(x.shape) | x.transpose(0, 1).contiguous()
+"""
+# What asks whether a size is 0 or 1: Python, or an operator whose result lies otherwise in memory then.
+DECIDING = (
+    " if ",
+    " and ",
+    "x.split(",
+    "x.shape == ",
+    "F.one_hot",
+    "contiguous()",
+    "einsum",
+    "outer",
+    "attention",
+    "roll",
+)
+for _text in (text.strip() for line in EXPRESSIONS.splitlines() for text in line.split("|")):
+    if _text:
+        _space: dict[str, Any] = {"torch": torch, "F": F, "math": math}
+        exec(compile(f"def expression(x):\n    return {_text}, x + 1", f"<{_text}>", "exec"), _space)
+        _space["expression"].__name__ = _text
+        CASES.append(SizeCase(_space["expression"], 4 if any(word in _text for word in DECIDING) else 2))
+
+
+@sizes
+def stored(x: Any) -> Any:
+    kept = {"size": x.shape[0]}
+    kept["twice"] = kept["size"] * 2
+    return kept, x * kept["twice"]
+
+
+@sizes
+def helper(x: Any) -> Any:
+    def half(n: int) -> int:
+        return n // 2
+
+    return x[half(len(x)) :], half(x.shape[0] + 2)
+
+
+@sizes
+def checked(x: Any) -> Any:
+    torch._check(x.shape[0] >= 0)
+    assert x.shape[0] >= 0, "a size"
+    return x + 1
+
+
+@sizes
+def padded(x: Any) -> Any:
+    rest = -x.shape[0] % 8
+    return F.pad(x, (0, 0, 0, rest)), rest
+
+
+@sizes
+def windows(x: Any) -> Any:
+    wide = torch.cat([x, x, x, x, x.new_ones(4, 3)])
+    return wide.unfold(0, 4, 2).shape, F.avg_pool1d(wide.t()[None], 2).shape
+
+
+@decided(9)
+def keyed(x: Any) -> Any:
+    return {x.shape[0]: x + 1}
+
+
+@decided(9)
+def told(x: Any) -> Any:
+    return f"{x.shape[0]} rows", x + 1
+
+
+@decided(9)
+def looped(x: Any) -> Any:
+    return [x + i for i in range(x.shape[0])]
+
+
+@decided(3)
+def branched(x: Any) -> Any:
+    return x + 1 if x.shape[0] > 4 else x - 1
