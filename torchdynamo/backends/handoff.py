@@ -17,6 +17,7 @@ import torch.fx
 from torch._guards import TracingContext, tracing
 from torch.utils import _pytree as pytree
 
+from torchdynamo.backends.twice import Twice
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.passes.traceable import make_traceable
@@ -32,11 +33,16 @@ class Handoff:
         self.spec = _flatten_output(graph)
         self.module = torch.fx.GraphModule(gm, graph)
         self.module.meta = {}
+        self.captured = gm
         self.inputs = list(inputs)
 
     def as_captured(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled callable, returning what the graph that was handed over returns."""
         spec = self.spec
+        if torch.is_grad_enabled() and any(
+            isinstance(each, torch.Tensor) and each.requires_grad for each in self.inputs
+        ):
+            compiled = Twice(compiled, self.captured)
         if spec is None:
             return compiled
         return lambda *args: pytree.tree_unflatten(list(compiled(*args)), spec)

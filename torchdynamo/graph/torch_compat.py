@@ -344,3 +344,34 @@ def mark_placeholder(node: torch.fx.Node, source: TorchSource, static: bool) -> 
     """One input of such a graph."""
     node._dynamo_source = source
     node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}
+
+
+def compiled_node(outputs: Any) -> Any:
+    """The node of autograd's history that stands for a graph compiled by AOTAutograd; None if there is none."""
+    for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+        node = getattr(output, "grad_fn", None) if isinstance(output, torch.Tensor) else None
+        if hasattr(getattr(node, "_forward_cls", None), "_double_backward"):
+            return node
+    return None
+
+
+def compiled_class(node: Any) -> Any:
+    """The autograd function of such a node."""
+    return node._forward_cls
+
+
+def given_gradients(cls: Any, grads: tuple[Any, ...]) -> list[Any]:
+    """What autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
+    boxed = getattr(cls, "boxed_grads_call", False) and len(grads) == 1 and isinstance(grads[0], list)
+    return list(grads[0] if boxed else grads)
+
+
+def returns_as_captured(cls: Any, count: int) -> bool:
+    """Whether its `count` results are the captured graph's, one for one: no inputs written to, no views among them."""
+    meta = cls.metadata
+    return (
+        count == len(meta.output_info)
+        and not meta.num_mutated_inp_runtime_indices
+        and not meta.num_outputs_aliased
+        and not meta.num_intermediate_bases
+    )

@@ -95,9 +95,16 @@ def decrement_nesting(vm: Machine) -> Value:
     return Known(depth)
 
 
-@function(torch.clear_autocast_cache, C._log_api_usage_once)
+@function(torch.clear_autocast_cache)
+def clear_autocast_cache(vm: Machine) -> Value:
+    """The cache holds parameters as they were when they were first cast: an update later, that would be wrong."""
+    vm.state_node(torch.clear_autocast_cache, ())
+    return NONE
+
+
+@function(C._log_api_usage_once)
 def nothing(vm: Machine, *args: Value) -> Value:
-    """The cache is only a cache; the log is not the program's."""
+    """The log is not the program's."""
     return NONE
 
 

@@ -1,0 +1,497 @@
+"""What training loops do, as whole steps that are compiled: losses, gradients, state and random numbers as eager's."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.checkpoint
+from training import Net, as_it_is, assert_same, batches, compiled, state
+
+F = torch.nn.functional
+Feature = Callable[[Any], Any]
+FEATURES: dict[str, Feature] = {}
+
+
+def feature(fn: Feature) -> Feature:
+    """A program that is given `compile`, and returns all that must be the same."""
+    FEATURES[fn.__name__] = fn
+    return fn
+
+
+def loop(step: Callable[..., Any], model: torch.nn.Module, optimizer: Any = None, count: int = 6) -> Any:
+    results = [step(x) for x in batches(count)]
+    return results, state(model, optimizer)
+
+
+@feature
+def whole_step(compile: Any) -> Any:
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return loop(compile(train_step), model, optimizer)
+
+
+@feature
+def arguments_of_the_step(compile: Any) -> Any:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    @compile
+    def train_step(model: Any, optimizer: Any, x: torch.Tensor) -> float:
+        optimizer.zero_grad(set_to_none=False)
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        number: float = loss.item()
+        return number
+
+    return loop(lambda x: train_step(model, optimizer, x), model, optimizer)
+
+
+@feature
+def a_break_in_the_forward(compile: Any) -> Any:
+    model, seen = Net(), []
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(model.first(x))
+        seen.append(hidden.sum().item() > 0)
+        loss = model.second(hidden).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model), seen
+
+
+@feature
+def hooks_on_tensors(compile: Any) -> Any:
+    model, seen = Net(), []
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(model.first(x))
+        hidden.register_hook(lambda grad: (seen.append(("hidden", grad.clone())), grad * 2)[1])
+        loss = model.second(hidden).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model), seen
+
+
+@feature
+def hooks_on_results(compile: Any) -> Any:
+    model, seen = Net(), []
+    forward = compile(lambda x: torch.tanh(model.first(x)))
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        hidden = forward(x)
+        hidden.register_hook(lambda grad: (seen.append(grad.clone()), grad * 2)[1])
+        model.second(hidden).pow(2).mean().backward()
+        return hidden.detach()
+
+    return loop(train_step, model), seen
+
+
+@feature
+def hooks_on_parameters(compile: Any) -> Any:
+    model, seen = Net(), []
+    model.first.weight.register_hook(lambda grad: grad.clamp(-0.1, 0.1))
+    for name, p in model.named_parameters():
+        p.register_post_accumulate_grad_hook(lambda p, name=name: seen.append((name, p.grad.clone())))
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model), sorted(seen, key=lambda pair: pair[0])
+
+
+@feature
+def hooks_on_modules(compile: Any) -> Any:
+    model, seen = Net(), []
+    model.first.register_full_backward_hook(lambda m, gi, go: seen.append(("full", go[0].clone())))
+    model.first.register_full_backward_pre_hook(lambda m, go: (go[0] * 2,))
+    model.second.register_forward_hook(lambda m, args, out: out * 3)
+    model.second.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model), seen
+
+
+@feature
+def optimizer_in_the_backward(compile: Any) -> Any:
+    model = Net()
+    optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+
+    def update(p: torch.Tensor) -> None:
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(update)
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def accumulation_and_clipping(compile: Any) -> Any:
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    calls = 0
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        loss = model(x).pow(2).mean() / 2
+        loss.backward()
+        calls += 1
+        if calls % 2 == 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            torch.nn.utils.clip_grad_value_(model.parameters(), 0.01)
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.detach()
+
+    return loop(compile(train_step), model, optimizer), calls
+
+
+@feature
+def moving_average(compile: Any) -> Any:
+    model = Net()
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mean, p in zip(average.parameters(), model.parameters(), strict=True):
+                mean.mul_(0.9).add_(p, alpha=0.1)
+        return loss.detach()
+
+    return loop(compile(train_step), model), state(average)
+
+
+@feature
+def averaged_model(compile: Any) -> Any:
+    model = Net()
+    average = torch.optim.swa_utils.AveragedModel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        average.update_parameters(model)
+        return loss.detach()
+
+    return loop(compile(train_step), model), state(average)
+
+
+@feature
+def batch_norm(compile: Any) -> Any:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+
+    def train_step(x: torch.Tensor) -> Any:
+        model.train()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        model.eval()
+        with torch.no_grad():
+            return loss.detach(), model(x)
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def dropout(compile: Any) -> Any:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 64), torch.nn.Dropout(0.3), torch.nn.Linear(64, 1))
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = (model(x) + torch.rand(1)).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def freezing(compile: Any) -> Any:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    calls = 0
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    fast = compile(train_step)
+
+    def step(x: torch.Tensor) -> Any:
+        nonlocal calls
+        calls += 1
+        model.first.weight.requires_grad_(calls % 3 != 0)
+        return fast(x)
+
+    return loop(step, model, optimizer)
+
+
+@feature
+def tied_weights(compile: Any) -> Any:
+    class Tied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.out = torch.nn.Embedding(7, 3), torch.nn.Linear(3, 7, bias=False)
+            self.out.weight = self.embed.weight
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.out(self.embed(ids).sum(1))
+            return result
+
+    model = Tied()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        ids = x.abs().mul(3).long().clamp(max=6)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(ids), ids[:, 0])
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return loop(compile(train_step), model, optimizer)
+
+
+@feature
+def retained_graph(compile: Any) -> Any:
+    model = Net()
+    forward = compile(lambda x: model(x).pow(2).mean())
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = forward(x)
+        loss.backward(retain_graph=True)
+        (loss * 3).backward()
+        return loss.detach()
+
+    return loop(train_step, model)
+
+
+@feature
+def detached_and_without_grad(compile: Any) -> Any:
+    model = Net()
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        hidden = model.first(x)
+        with torch.no_grad():
+            scale = hidden.abs().max() + 1
+            hidden.mul_(1.0)
+        target = model.second(hidden).detach()
+        loss = (model.second(hidden / scale) - target * 0.5).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def gradients_of_inputs(compile: Any) -> Any:
+    model = Net()
+
+    def train_step(x: torch.Tensor) -> Any:
+        x = x.clone().requires_grad_()
+        (grad,) = torch.autograd.grad(model(x).sum(), x)
+        return grad
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def gradient_penalty(compile: Any) -> Any:
+    """Gradients of gradients: the first ones keep their history."""
+    model = Net()
+
+    def train_step(x: torch.Tensor) -> Any:
+        x = x.clone().requires_grad_()
+        loss = model(x).sum()
+        (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+        (loss + grad.pow(2).sum()).backward()
+        return loss.detach(), grad.detach()
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def double_backward(compile: Any) -> Any:
+    """The same from outside the compiled function."""
+    model = Net()
+    forward = compile(lambda x: model(x).pow(2).sum())
+
+    def train_step(x: torch.Tensor) -> Any:
+        x = x.clone().requires_grad_()
+        loss = forward(x)
+        (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+        grad.pow(2).sum().backward()
+        return loss.detach(), grad.detach(), x.grad
+
+    return loop(train_step, model)
+
+
+@feature
+def hessian(compile: Any) -> Any:
+    model = Net()
+    forward = compile(lambda x: model(x).pow(3).sum())
+    return [torch.autograd.functional.hessian(forward, x) for x in batches(2)]
+
+
+@feature
+def autocast(compile: Any) -> Any:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train_step(x: torch.Tensor) -> Any:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model(x)
+            loss = F.mse_loss(out.float(), x[:, :1])
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), out.detach()
+
+    return loop(compile(train_step), model, optimizer)
+
+
+@feature
+def autocast_around(compile: Any) -> Any:
+    model = Net()
+    forward = compile(lambda x: model(x))
+
+    def train_step(x: torch.Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            out = forward(x)
+        out.float().pow(2).mean().backward()
+        return out.detach()
+
+    return loop(train_step, model)
+
+
+@feature
+def scaled_gradients(compile: Any) -> Any:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+
+    def train_step(x: torch.Tensor) -> Any:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(x).float().pow(2).mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return loop(compile(train_step), model, optimizer), scaler.state_dict()
+
+
+@feature
+def checkpointing(compile: Any) -> Any:
+    model = Net()
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.utils.checkpoint.checkpoint(lambda x: torch.tanh(model.first(x)), x, use_reentrant=False)
+        loss = model.second(F.dropout(hidden, 0.2)).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def functional_call(compile: Any) -> Any:
+    model = Net()
+    weights = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
+
+    def train_step(x: torch.Tensor) -> Any:
+        loss = torch.func.functional_call(model, weights, x).pow(2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model), [w.grad for w in weights.values()]
+
+
+@feature
+def own_function(compile: Any) -> Any:
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, power: int) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            ctx.power = power
+            return x**power
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> Any:
+            (x,) = ctx.saved_tensors
+            return grad * ctx.power * x ** (ctx.power - 1), None
+
+    model = Net()
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        loss = Cube.apply(model(x), 3).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", FEATURES)
+def test_same_as_eager(name: str, backend: str) -> None:
+    torch.manual_seed(5)
+    expected = FEATURES[name](as_it_is)
+    torch.manual_seed(5)
+    assert_same(expected, FEATURES[name](compiled(backend)))
+
+
+def test_what_cannot_be_differentiated_twice_says_so() -> None:
+    """The graph wrote to running statistics: running it once more would be another step."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    forward = compiled()(lambda x: model(x).pow(3).sum())
+    x = next(batches()).requires_grad_()
+    (grad,) = torch.autograd.grad(forward(x), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        torch.autograd.grad(grad.sum(), x)
+
+
+def test_nothing_is_kept_for_a_second_derivative() -> None:
+    forward = compiled()(lambda x: x + 1)
+    x = torch.ones(3, requires_grad=True) * 2
+    seen = weakref.ref(x)
+    result = forward(x)
+    del x
+    assert seen() is None
+    result.sum().backward()

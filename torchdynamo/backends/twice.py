@@ -1,0 +1,110 @@
+"""Gradients of gradients through what AOTAutograd compiled.
+
+Its backward cannot be differentiated, and does not even know the inputs it came from, so that a second derivative
+could be taken for zero. When a backward is asked to keep its own history (`create_graph=True`), the graph as it was
+captured runs again on the inputs, under eager autograd. Where that cannot be, differentiating once more is an error.
+
+Inputs are remembered weakly: a model that is only differentiated once keeps nothing alive for this.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+from torchdynamo.backends.preserve import Modes
+from torchdynamo.graph import torch_compat
+from torchdynamo.graph.mutation import effects_of
+
+_INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions
+_PREPARED = "_torchdynamo_twice"  # on a class of such nodes
+
+
+class Twice:
+    """A compiled graph whose backward may be asked for its own history."""
+
+    def __init__(self, compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> None:
+        self.compiled = compiled
+        self.eager: Callable[..., Any] = gm.forward
+        self.modes = Modes.now()
+        effects = effects_of(gm)
+        self.repeatable = not (effects.mutated or effects.random)
+
+    def __call__(self, *args: Any) -> Any:
+        outputs = self.compiled(*args)
+        if torch.is_grad_enabled():
+            node = torch_compat.compiled_node(outputs)
+            if node is not None:
+                setattr(
+                    node, _INPUTS, [(weakref.ref(arg), arg._version) for arg in args if isinstance(arg, torch.Tensor)]
+                )
+                self.prepare(torch_compat.compiled_class(node))
+        return outputs
+
+    def prepare(self, cls: Any) -> None:
+        """Once for each compiled graph: its nodes ask us first."""
+        if _PREPARED in cls.__dict__:
+            return
+        setattr(cls, _PREPARED, True)
+        backward, double = cls.backward, cls._double_backward
+
+        def first(ctx: Any, *grads: Any) -> Any:
+            if not torch.is_grad_enabled():
+                return backward(ctx, *grads)
+            given = torch_compat.given_gradients(cls, grads)
+            inputs = live_inputs(ctx) if self.repeatable else None
+            if inputs is None or not torch_compat.returns_as_captured(cls, len(given)):
+                return backward(ctx, *grads)
+            return self.differentiable(inputs, given)
+
+        def connected(ctx: Any, run: Any, args: list[Any]) -> Any:
+            """Further derivatives with respect to an input lead to AOTAutograd's error, not to nothing."""
+            known = [ref() for ref, _ in getattr(ctx, _INPUTS, ())]
+            return double(ctx, run, [*args, *(each for each in known if each is not None and each.requires_grad)])
+
+        cls.backward = staticmethod(first)
+        cls._double_backward = staticmethod(connected)
+
+    def differentiable(self, inputs: Sequence[torch.Tensor], grads: Sequence[Any]) -> tuple[Any, ...]:
+        """The gradients of the inputs, with their history."""
+        outside = Modes.now()
+        self.modes.restore()
+        try:
+            with torch.enable_grad():
+                # Aliases: one input may have been computed from another.
+                own = [each.view_as(each) if each.requires_grad else each for each in inputs]
+                outputs = pytree.tree_leaves(self.eager(*own))
+                pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if differentiable(out, grad)]
+                wanted = [each for each in own if each.requires_grad]
+                found = iter(
+                    torch.autograd.grad(
+                        [out for out, _ in pairs],
+                        wanted,
+                        [grad for _, grad in pairs],
+                        create_graph=True,
+                        allow_unused=True,
+                    )
+                )
+        finally:
+            outside.restore()
+        return tuple(next(found) if each.requires_grad else None for each in inputs)
+
+
+def differentiable(output: Any, grad: Any) -> bool:
+    return isinstance(output, torch.Tensor) and output.requires_grad and grad is not None
+
+
+def live_inputs(ctx: Any) -> list[torch.Tensor] | None:
+    """The inputs of the call, if they all live and are as they were."""
+    remembered = getattr(ctx, _INPUTS, None)
+    if remembered is None:
+        return None
+    inputs = [ref() for ref, _ in remembered]
+    if any(each is None or each._version != version for each, (_, version) in zip(inputs, remembered, strict=True)):
+        return None
+    return inputs
