@@ -93,8 +93,15 @@ def sorted_by_code(x):
     return x + 1, by_size, sorted([(1, [2]), (1, [1])]), max([[1], [2]])
 
 
+KEPT = {"part": slice(1, 3), "by": 2}
+
+
+def kept_slices(x):
+    return x[KEPT["part"]] * KEPT["by"], KEPT["part"].start, [1, 2, 3][KEPT["part"]]
+
+
 @pytest.mark.parametrize(
-    "fn", [histories, methods, wrong_operands, questions, made_anew, sorted_by_code], ids=lambda fn: fn.__name__
+    "fn", [kept_slices, histories, methods, wrong_operands, questions, made_anew, sorted_by_code], ids=lambda fn: fn.__name__
 )
 def test_as_eager(fn):
     check(fn, (X,))

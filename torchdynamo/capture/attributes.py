@@ -6,7 +6,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import model
+from torchdynamo.capture import class_writes, model
 from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import (
@@ -72,8 +72,12 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
     row = modelled_attribute(vm, cls, name)
     if row is not None:
         return row(vm, obj)
-    found = guarded_lookup(vm, cls, name)
     entity = vm.entity(obj)
+    if vm.class_written:
+        written = class_writes.written(vm, cls, name)
+        if written is not None:
+            return read_instance(vm, entity, name) or written
+    found = guarded_lookup(vm, cls, name)
     if found is not MISSING and type(found) is not types.FunctionType and is_descriptor(vm, found, "__get__"):
         if issubclass(cls, tuple):
             item: Value | None = model.MODELS[tuple, "<field>"](vm, obj, name, found)
@@ -187,6 +191,10 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
         if type(above) is property:
             return vm.call(Known(above.fget, property_source(meta, name)), [Known(cls)], {})
         return constant(vm, getattr(cls, name))
+    if vm.class_written:
+        written = class_writes.written(vm, cls, name)
+        if written is not None:
+            return written
     found = guarded_lookup(vm, cls, name)
     if found is MISSING:
         if above is not MISSING:

@@ -10,6 +10,7 @@ import torch
 from torchdynamo.capture import model
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import is_open
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT
 from torchdynamo.capture.wrap import CONSTANTS, class_source
@@ -32,6 +33,8 @@ def class_lookup(cls: type, name: str) -> Any:
 
 def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     """`class_lookup`, with the guard that the class keeps saying so."""
+    if vm.class_written and any((base, name) in vm.class_written for base in cls.__mro__):
+        raise Break("unsupported attribute", name=name, type=cls.__name__)
     key = (cls, name)
     found = vm.class_attrs.get(key, vm)
     if found is vm:

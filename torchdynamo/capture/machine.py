@@ -92,6 +92,7 @@ class Machine(Trace):
         self.fakes: dict[int, Graphed] = {}
         self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
+        self.class_written: dict[tuple[type, str], Value] = {}
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
         self.path: list[int] = []

@@ -37,6 +37,10 @@ def replay(emit: Emitter, capture: Capture) -> None:
             emit.source(space.source)
             emit.const(name)
             emit.op("SETITEM")
+    for (cls, name), value in vm.class_written.items():
+        emit.value(value)
+        emit.const(cls)
+        emit.op("STORE_ATTR", name)
     for (fn, _), args in vm.exit_state.items():
         if vm.entry_state[fn, _] != args:
             emit.function(fn)

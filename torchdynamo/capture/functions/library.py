@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copyreg
 import os
+import pickle
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,17 @@ def run_for_real(fn: Any) -> None:
 
 for _fn in (re.compile, re.match, re.fullmatch, re.search, re.sub, re.split, re.findall, re.escape, sys.intern):
     run_for_real(_fn)
+
+
+@function(pickle.dumps)
+def dumps(vm: Machine, obj: Value, protocol: Value = NONE) -> Value:
+    """Of what has no parts that could be one object or two, which the bytes would tell."""
+    real = vm.concretely(obj)
+    if type(real) not in (dict, list, tuple, bool, int, float, type(None)) or (
+        type(real) in (dict, list, tuple) and real
+    ):
+        raise Break("unknown call", name="pickle.dumps")
+    return vm.run_pure(pickle.dumps, [obj, protocol], {})
 
 
 @enters(re.Pattern, re.Match)

@@ -1,0 +1,43 @@
+"""`cls.name = value`: what the frame wrote to classes is read back, and written when the graph has run."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.lookup import class_lookup, guarded_lookup, guarded_own
+from torchdynamo.capture.model import is_open
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import ABSENT, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+def write(vm: Machine, cls: type, name: str, value: Value) -> None:
+    """Only plain data under a plain name: methods and descriptors would change what Python itself does."""
+    meta = type(cls)
+    guarded_lookup(vm, meta, "__setattr__")
+    above = guarded_lookup(vm, meta, name)
+    told = class_lookup(meta, "__setattr__") is not type.__setattr__ or hasattr(type(above), "__set__")
+    data = value.__class__ is not Known or isinstance(value.obj, PLAIN)
+    described = value.__class__ is Object and hasattr(value.pytype, "__get__")
+    if told or described or not data or value is ABSENT or not is_open(cls) or name.startswith("__"):
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    if (cls, name) not in vm.class_written:
+        guarded_own(vm, cls, name)  # what is written over was there
+    vm.class_written[cls, name] = value
+
+
+PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None), type, types.ModuleType)
+
+
+def written(vm: Machine, cls: type, name: str) -> Value | None:
+    """What the frame wrote, where that is what a look-up on the class finds."""
+    for base in cls.__mro__:
+        value = vm.class_written.get((base, name))
+        if value is not None:
+            return value
+        if name in base.__dict__:
+            return None
+    return None
