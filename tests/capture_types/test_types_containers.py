@@ -101,7 +101,9 @@ def kept_slices(x):
 
 
 @pytest.mark.parametrize(
-    "fn", [kept_slices, histories, methods, wrong_operands, questions, made_anew, sorted_by_code], ids=lambda fn: fn.__name__
+    "fn",
+    [kept_slices, histories, methods, wrong_operands, questions, made_anew, sorted_by_code],
+    ids=lambda fn: fn.__name__,
 )
 def test_as_eager(fn):
     check(fn, (X,))
