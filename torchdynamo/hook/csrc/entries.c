@@ -18,6 +18,7 @@ static void state_free(void *pointer)
     if (state->next != NULL)
         state->next->link = state->link;
     PyObject *entries = state->entries, *reason = state->reason, *notes = state->notes;
+    td_hints_forget(state);
     PyMem_Free(state);
     for (Py_ssize_t i = 0; entries != NULL && i < PyTuple_GET_SIZE(entries); i++)
         ((TdEntry *)PyTuple_GET_ITEM(entries, i))->live = 0;
@@ -143,6 +144,7 @@ static int prune(TdCodeState *state)
             if (((TdEntry *)PyTuple_GET_ITEM(old, i))->live)
                 PyTuple_SET_ITEM(kept, at++, Py_NewRef(PyTuple_GET_ITEM(old, i)));
         state->entries = kept;
+        td_hints_forget(state);
         kept = old;
     }
     Py_XDECREF(kept);
@@ -238,6 +240,7 @@ static PyObject *clear_code(PyObject *module, PyObject *object)
         mark_dropped(state, 1, 0);
         PyObject *entries = state->entries;
         state->entries = NULL;
+        td_hints_forget(state);
         forget(state);
         Py_XDECREF(entries);
     }
@@ -296,6 +299,7 @@ static PyObject *clear_all(PyObject *module, PyObject *unused)
     int failed = trash == NULL;
     for (TdCodeState *state = all_states; !failed && state != NULL; state = state->next) {
         mark_dropped(state, 1, 0);
+        td_hints_forget(state);
         failed = throw_away(&state->entries, trash) < 0 || throw_away(&state->reason, trash) < 0
                  || throw_away(&state->notes, trash) < 0;
     }

@@ -209,6 +209,11 @@ int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound)
     return td_program_run((TdProgram *)program, frame->localsplus, frame->globals, frame->builtins, closure, bound);
 }
 
+int td_program_rejects(PyObject *program, const TdFrame *frame)
+{
+    return td_fails_again((TdProgram *)program, frame->localsplus);
+}
+
 int td_guards_init(PyObject *module)
 {
     PyObject *collections = PyImport_ImportModule("collections");

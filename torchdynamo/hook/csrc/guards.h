@@ -123,6 +123,8 @@ typedef struct {
     TdSteps late;       /* checks of several nodes */
     int failed_node;    /* where the last check that failed did, for messages */
     int failed_check;
+    const TdStep *hurdle; /* a check of an argument, which failed last */
+    Py_ssize_t hurdle_slot;
     PyObject *spec;     /* (nodes, checks, bound) as given, for describe() */
     PyObject *guards;   /* what Python wants to remember with it */
     PyObject *varnames; /* of the code, which owns the program and is not held */
@@ -146,6 +148,8 @@ int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals
                    PyObject *closure, PyObject **bound);
 
 void td_disarm(TdProgram *program); /* guards_arm.c */
+
+int td_fails_again(TdProgram *program, PyObject *const *slots); /* guards_run.c: at the hurdle */
 
 /* guards_match.c: none of these runs Python code or sets an error */
 int td_is_constant(PyObject *obj);

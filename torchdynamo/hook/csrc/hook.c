@@ -151,9 +151,14 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
     int run_only = thread->callback == Py_False;
     if (state != NULL && state->entries != NULL) {
         PyObject *entries = Py_NewRef(state->entries); /* pins every entry while guards run */
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
-            TdEntry *entry = (TdEntry *)PyTuple_GET_ITEM(entries, i);
-            if (!entry->live || !(run_only || entry->owner_id == thread->owner_id))
+        Py_ssize_t count = PyTuple_GET_SIZE(entries);
+        uint64_t look = count > 1 ? td_look(view) : 0;
+        TdEntry *likely = count > 1 ? td_hint(state, look) : NULL;
+        for (Py_ssize_t i = likely != NULL ? -1 : 0; i < count; i++) {
+            TdEntry *entry = i < 0 ? likely : (TdEntry *)PyTuple_GET_ITEM(entries, i);
+            if (!entry->live || !(run_only || entry->owner_id == thread->owner_id) || (i >= 0 && entry == likely))
+                continue;
+            if (i >= 0 && count > 1 && entry->native && td_program_rejects(entry->check, view))
                 continue;
             int holds = entry_holds(entry, view, thread, &choice->bound);
             if (holds == 0)
@@ -163,8 +168,10 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
                 verdict = report_error(thread, entry->check) < 0 ? RAISE : AS_IS;
             else
                 choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
-            if (i > 0)
-                td_state_to_front(td_state_of(view->code), entries, i);
+            if (i >= 0 && count > 1 && (state = td_state_of(view->code)) != NULL && state->entries == entries) {
+                td_hint_keep(state, look, entry);
+                td_state_to_front(state, entries, i);
+            }
             Py_DECREF(entries);
             return verdict;
         }

@@ -24,6 +24,7 @@ typedef struct TdCodeState {
     PyObject *reason;      /* why the code is not asked about again, or NULL */
     char quiet;            /* skipped, and nothing is asked about what it calls either */
     PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
+    struct TdHints *hints; /* which entry is likely for what; see dispatch.c */
     PyCodeObject *code;    /* borrowed: the code owns this state */
     struct TdCodeState *next, **link;
 } TdCodeState;
@@ -42,6 +43,13 @@ void td_state_to_front(TdCodeState *state, PyObject *entries, Py_ssize_t index);
 PyObject *td_state_newest(TdCodeState *state);             /* new reference to an entry, or to None */
 PyObject *td_state_notes(TdCodeState *state);              /* new reference */
 int td_state_init(PyObject *module);
+
+/* ---- dispatch.c: which entry to try first ------------------------------------------------------------------------- */
+
+uint64_t td_look(const TdFrame *view);                     /* what the arguments look like */
+TdEntry *td_hint(const TdCodeState *state, uint64_t look); /* borrowed; NULL: none is known */
+void td_hint_keep(TdCodeState *state, uint64_t look, TdEntry *entry);
+void td_hints_forget(TdCodeState *state);
 
 /* ---- entry.c, compatible.c --------------------------------------------------------------------------------------- */
 

@@ -27,6 +27,9 @@ extern PyTypeObject *TdGuardProgram_Type;
  * 0: they do not; -1: a Python error is set. Runs no user code. */
 int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound);
 
+/* 1: what failed last time fails again, which is quickly seen. */
+int td_program_rejects(PyObject *program, const TdFrame *frame);
+
 #ifdef __cplusplus
 }
 #endif

@@ -160,6 +160,17 @@ static inline bool matches(const TdTensorMeta *meta, PyObject *obj)
     return !meta->check_strides || same_dims(meta->dims.data() + meta->ndim, impl->strides_default().data(), meta->ndim);
 }
 
+extern "C" uint64_t td_tensor_look(PyObject *tensor)
+{
+    const TensorImpl *impl = impl_of(tensor);
+    uint64_t look = impl->key_set().raw_repr() ^ (uint64_t)c10::typeMetaToScalarType(impl->dtype()) << 48
+                    ^ (uint64_t)requires_grad(impl) << 56;
+    if (has_plain_sizes(impl))
+        for (int64_t size : impl->sizes_default())
+            look = (look ^ (uint64_t)size) * 0x9E3779B97F4A7C15ull;
+    return look;
+}
+
 extern "C" int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return matches(meta, obj); }
 
 extern "C" const void *td_tensor_impl(PyObject *tensor) { return td_is_tensor(tensor) ? impl_of(tensor) : nullptr; }

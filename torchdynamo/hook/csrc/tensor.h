@@ -38,6 +38,7 @@ void td_state_free(TdState *state);
 int td_state_holds(const TdState *state);
 
 int td_is_tensor(PyObject *obj);
+uint64_t td_tensor_look(PyObject *tensor); /* a number made of dtype, sizes and the like */
 /* A tensor's C attribute: a new reference, or NULL (no error set) where there is none that can be read safely. */
 PyObject *td_tensor_attr(PyObject *tensor, PyObject *name);
 /* What its method, written in C, says without arguments; likewise. */
@@ -71,6 +72,7 @@ static inline TdState *td_state_new(PyObject *spec)
 static inline void td_state_free(TdState *state) {}
 static inline int td_state_holds(const TdState *state) { return 0; }
 static inline int td_is_tensor(PyObject *obj) { return 0; }
+static inline uint64_t td_tensor_look(PyObject *tensor) { return 0; }
 static inline PyObject *td_tensor_attr(PyObject *tensor, PyObject *name) { return NULL; }
 static inline PyObject *td_tensor_call(PyObject *tensor, PyObject *name) { return NULL; }
 static inline int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count) { return 0; }

@@ -1,0 +1,103 @@
+"""Many versions of one function: the right one runs, in whatever order they are called, and after some are dropped."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+from torchdynamo import _native, config
+from torchdynamo.report.explain import collecting
+
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+    torch.int8,
+    torch.uint8,
+    torch.float16,
+    torch.bfloat16,
+]
+COUNT = 64
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, by: int) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.by
+
+
+def by_number(x: torch.Tensor, by: Any) -> torch.Tensor:
+    return x * by
+
+
+def by_text(x: torch.Tensor, text: str) -> torch.Tensor:
+    return x * len(text)
+
+
+def by_kind(x: torch.Tensor) -> Any:
+    return x + 1, x.dtype, x.shape
+
+
+def by_module(module: Any, x: torch.Tensor) -> Any:
+    return module(x)
+
+
+X = torch.arange(3.0)
+CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "int": (by_number, lambda i: (X, i)),
+    "float": (by_number, lambda i: (X, i + 0.5)),
+    "str": (by_text, lambda i: (X, "w" * i)),
+    "shape": (by_kind, lambda i: (torch.ones(i + 1),)),
+    "dtype": (by_kind, lambda i: (torch.ones(i // 8 + 1, dtype=DTYPES[i % 8]),)),
+}
+MODULES = [Scaled(i) for i in range(COUNT)]
+CASES["module"] = by_module, lambda i: (MODULES[i], X)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_call_finds_its_version(name: str) -> None:
+    torchdynamo.reset()
+    fn, args = CASES[name]
+    compiled = torchdynamo.compile(fn, backend="eager", dynamic=False)
+    order = list(range(COUNT))
+    with config.patch(cache_size_limit=COUNT), collecting() as events:
+        for _ in range(3):
+            random.Random(name).shuffle(order)
+            for i in order:
+                assert repr(compiled(*args(i))) == repr(fn(*args(i)))
+        assert len(events) == COUNT
+
+
+def test_a_version_that_was_dropped_is_not_run() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(by_number, backend="eager", dynamic=False)
+    for _ in range(2):
+        for by in range(4):
+            compiled(X, by)
+    served = {entry.hits: entry for entry in _native.cache_entries(by_number.__code__)}
+    _native.clear_code(by_number.__code__)
+    before = {id(entry): entry.hits for entry in served.values()}
+    for by in range(4):
+        assert torch.equal(compiled(X, by), X * by)
+    assert all(entry.hits == before[id(entry)] and not entry.live for entry in served.values())
+    assert len(_native.cache_entries(by_number.__code__)) == 4
+
+
+def test_versions_may_change_what_they_look_like() -> None:
+    """What the guess was made from is the same, and another version fits: the guards say so."""
+    torchdynamo.reset()
+    module = Scaled(2)
+    compiled = torchdynamo.compile(by_module, backend="eager", dynamic=False)
+    for by in (2, 3, 2, 5, 3, 2):
+        module.by = by
+        assert torch.equal(compiled(module, X), X * by)
+        assert torch.equal(compiled(module, X), X * by)
