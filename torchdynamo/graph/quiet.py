@@ -24,4 +24,5 @@ class _Filter(logging.Filter):
 @cache
 def install() -> None:
     """Filter torch's logger, once. Records of other threads, and of torch's own use of it, pass."""
-    logging.getLogger("torch._subclasses.fake_tensor").addFilter(_Filter())
+    for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"):
+        logging.getLogger(name).addFilter(_Filter())

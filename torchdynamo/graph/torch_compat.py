@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._guards
 import torch.fx
+
+from torchdynamo.graph import quiet
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -128,10 +130,17 @@ def fake_mode_type() -> type[FakeTensorMode]:
     return FakeMode
 
 
-def deciding_nothing(env: ShapeEnv | None) -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def deciding_nothing(env: ShapeEnv | None) -> Iterator[None]:
     """While this is open, what needs a number's value raises, and is not decided by the value at hand."""
-    refusing = getattr(env, "error_on_new_guards", None)
-    return contextlib.nullcontext() if refusing is None else refusing()
+    refusing = getattr(env, "error_on_new_guards", contextlib.nullcontext)
+    quiet.install()
+    before, quiet.trying.now = quiet.trying.now, True
+    try:
+        with refusing():
+            yield
+    finally:
+        quiet.trying.now = before
 
 
 def has_symbolic_sizes(value: Any) -> bool:
