@@ -93,6 +93,20 @@ def sorted_by_code(x):
     return x + 1, by_size, sorted([(1, [2]), (1, [1])]), max([[1], [2]])
 
 
+class Pair(tuple):
+    def __new__(cls, first, second):
+        self = super().__new__(cls, (first, second, 3))
+        self.own = 1
+        return self
+
+
+VIEW = {"a": 1}.keys()
+
+
+def tuples_of_own_making(x):
+    return x + 1, Pair(x, 2), Pair(1, 2).own
+
+
 KEPT = {"part": slice(1, 3), "by": 2}
 
 
@@ -102,7 +116,7 @@ def kept_slices(x):
 
 @pytest.mark.parametrize(
     "fn",
-    [kept_slices, histories, methods, wrong_operands, questions, made_anew, sorted_by_code],
+    [kept_slices, tuples_of_own_making, histories, methods, wrong_operands, questions, made_anew, sorted_by_code],
     ids=lambda fn: fn.__name__,
 )
 def test_as_eager(fn):
@@ -124,6 +138,10 @@ def grows_meanwhile(x, box, keys):
     return y
 
 
+def view_that_existed(x, box, keys):
+    return x + 1, list(VIEW)
+
+
 def only_next(x, box, keys):
     class OnlyNext:
         def __next__(self):
@@ -140,7 +158,9 @@ def bad_pairs(x, box, keys):
     return y
 
 
-@pytest.mark.parametrize("fn", [init_of_argument, grows_meanwhile, only_next, bad_pairs], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    "fn", [init_of_argument, grows_meanwhile, view_that_existed, only_next, bad_pairs], ids=lambda fn: fn.__name__
+)
 def test_outcomes_as_eager(fn):
     found = []
     for call in (fn, torchdynamo.compile(fn, backend="eager")):

@@ -12,7 +12,7 @@ from following import Same, check
 import torchdynamo
 
 # Programs that are wrong are what is tested.
-# ruff: noqa: B030, B904, C408, PLE0704
+# ruff: noqa: B030, B904, C408, F821, PLE0704
 
 X = torch.arange(4.0)
 
@@ -143,12 +143,25 @@ def nothing_to_raise(x, log):
     raise
 
 
+def kept_by_an_inner_function(x, log):
+    y = x + 1
+
+    def inner():
+        return error
+
+    try:
+        y.no_such_thing()
+    except AttributeError:
+        log.append(type(inner()))
+    return y
+
+
 @pytest.mark.parametrize("handling", [False, True])
 @pytest.mark.parametrize(
     "fn",
     [
         *(kept_after_handling, kept_with_cause, raised_again, written),
-        *(wrong_cause, wrong_class, no_keywords, nothing_to_raise),
+        *(wrong_cause, wrong_class, no_keywords, nothing_to_raise, kept_by_an_inner_function),
     ],
 )
 def test_stories_as_eager(fn, handling):

@@ -92,6 +92,8 @@ def root_cells(emit: Emitter, capture: Capture) -> None:
             if getattr(value, "source", None) is local(name):
                 continue
             if value is ABSENT:
+                emit.const(None)  # it may be empty already, which is an error to delete
+                emit.op("STORE_DEREF", name)
                 emit.op("DELETE_DEREF", name)
             else:
                 emit.value(value)

@@ -62,12 +62,17 @@ def sourceable(key: Any) -> bool:
     return type(key) in CONSTANTS or isinstance(key, BY_IDENTITY)
 
 
+MANY = 10_000  # keys that are still compared with at each call
+
+
 def whole(vm: Machine, value: Object) -> Items:
     """The items, for an operation that depends on which keys there are and in which order."""
     entity = vm.entity(value)
     items = items_of(vm, value)
     if entity.real is not MISSING and entity.note is None:
         assert entity.source is not None
+        if len(entity.real) > MANY:
+            raise Break("too long to follow", name="dict")
         vm.guard(entity.source, "DICT_KEYS", ordered_keys(entity.real))
         if any(not sourceable(key) for key in dict.keys(entity.real)):
             raise Break("unsupported key", type="object")

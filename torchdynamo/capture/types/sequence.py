@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import written_in_python
 from torchdynamo.capture.model import Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 LAST = Known(-1)
-PLAIN_NEW: Any = tuple.__new__
 
 
 def items_of(vm: Machine, value: Value) -> list[Value]:
@@ -370,7 +370,7 @@ def rebuild_list(emit: Emitter, entity: Entity) -> None:
 @rebuilds(tuple)
 def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
     """Exact tuples; named tuples and result tuples are made by their class."""
-    splat = entity.pytype is not tuple and entity.pytype.__new__ is not PLAIN_NEW and hasattr(entity.pytype, "_fields")
+    splat = entity.pytype is not tuple and written_in_python(entity.pytype)
     if entity.pytype is not tuple:
         emit.function(tuple.__new__ if splat else entity.pytype)
         if splat:

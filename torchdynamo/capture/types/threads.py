@@ -79,10 +79,13 @@ def locked(vm: Machine, self: Object) -> Value:
     return boolean(own(vm, self, "locked").items > 0)
 
 
+MAKERS: dict[type, Any] = {LOCK: threading.Lock, RLOCK: RLOCK}  # what C has, not Python round it
+
+
 @rebuilds(LOCK, RLOCK)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     emit.function(made_lock)
-    emit.const(threading.Lock if entity.pytype is LOCK else threading.RLock)
+    emit.const(MAKERS[entity.pytype])
     emit.const(entity.items)
     emit.op("CALL", (2, ()))
 

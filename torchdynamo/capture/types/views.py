@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.mapping import contains, keys_of, length, lookup
 from torchdynamo.capture.value import Known, Object, Value, boolean
 
@@ -28,8 +29,16 @@ def view(kind: str) -> Any:
     return row
 
 
+def shown(vm: Machine, value: Object) -> tuple[str, Object]:
+    """What the view shows of which dict; one that existed does not tell its dict."""
+    note: tuple[str, Object] | None = vm.entity(value).note
+    if note is None:
+        raise Break("unsupported type", type=value.pytype.__name__)
+    return note
+
+
 def view_items(vm: Machine, value: Object) -> Iterator[Value]:
-    kind, box = vm.entity(value).note
+    kind, box = shown(vm, value)
     for key in keys_of(vm, box):
         if kind == "keys":
             yield key
@@ -40,11 +49,11 @@ def view_items(vm: Machine, value: Object) -> Iterator[Value]:
 
 
 def view_length(vm: Machine, self: Object) -> Value:
-    return length(vm, vm.entity(self).note[1])
+    return length(vm, shown(vm, self)[1])
 
 
 def view_contains(vm: Machine, self: Object, item: Value) -> Value:
-    kind, box = vm.entity(self).note
+    kind, box = shown(vm, self)
     if kind == "keys":
         return contains(vm, box, item)
     return boolean(any(vm.truth(vm.binary("==", item, other)) for other in view_items(vm, self)))
