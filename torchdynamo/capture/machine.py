@@ -25,7 +25,7 @@ from torchdynamo.capture import (
 from torchdynamo.capture import call as calls
 from torchdynamo.capture import wrap as wrapping
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
-from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Roots, Source, instance_attr
 from torchdynamo.capture.trace import GraphBuilder, Trace
@@ -86,6 +86,7 @@ class Machine(Trace):
         self.handled_at_entry = sys.exc_info()[1]
         # What classes say, looked up once in a capture
         self.class_attrs: dict[tuple[type, str], Any] = {}
+        self.hookless: list[Entity] = []  # the dicts of hooks for all modules, when they are known to be empty
         self.slots: dict[tuple[type, str], model.Slot] = {}
         self.rows: dict[tuple[type, str], model.Model | None] = {}
         self.input_objects: dict[torch.fx.Node, Any] = {}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Node = torch.fx.Node
 Target = Callable[..., Any] | str
+_set_args: Any = Node.args.fset  # type: ignore[attr-defined]
 
 
 class GraphBuilder:
@@ -47,6 +48,7 @@ class GraphBuilder:
         self.graph = torch.fx.Graph()
         self.record = Record()
         self.numbers = Numbers(scalars, shapes, varying)
+        self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None
         self._numbers = 0  # inputs that are numbers, so far
         self._layouts: dict[str, Layout] = {}  # by placeholder: of inputs whose sizes may vary
@@ -84,7 +86,8 @@ class GraphBuilder:
         """
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
-        node.target = node.name
+        if node.target != node.name:
+            node.target = node.name
         origin = InputSource(node.name, source, static)
         try:
             if sizes and can_vary(tensor):
@@ -95,7 +98,7 @@ class GraphBuilder:
         except Exception as raised:
             self.graph.erase_node(node)
             raise UnsupportedTensor(node.name, raised) from raised
-        node.meta = {"example_value": fake, "source": origin, "static_input": static}
+        node.meta.update(example_value=fake, source=origin, static_input=static)
         self._last_placeholder = node
         self._memory[node] = storage_of(fake)
         return node, fake
@@ -120,33 +123,40 @@ class GraphBuilder:
     ) -> tuple[Node, Any]:
         """An operation on tensors (as nodes) and constants, nested as the user wrote them; raises a GraphError."""
         example = self.example(op, target, args, kwargs)
-        node = self.graph.create_node(op, target, args, kwargs)
-        node.meta = {"example_value": example, "stack_trace": describe(position)}
-        return node, example
+        return self._add(op, target, args, kwargs, example, describe(position)), example
+
+    def _add(
+        self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, place: str
+    ) -> Node:
+        """A node. It gets its arguments when it is there: made with them, they would be searched for what is none."""
+        hint = self._hints.get(target)
+        if hint is None:
+            hint = self._hints[target] = torch_compat.name_hint(self.graph, target)
+        node = self.graph.create_node(op, target, (), kwargs, hint)
+        if args:
+            _set_args(node, args)
+        node.meta["example_value"] = example
+        node.meta["stack_trace"] = place
+        return node
 
     def note(
         self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, position: Position | None
     ) -> Node:
         """An operation whose result is settled: it is not tried."""
-        node = self.graph.create_node("call_function", target, args, kwargs)
-        node.meta = {"example_value": example, "stack_trace": describe(position)}
-        return node
+        return self._add("call_function", target, args, kwargs, example, describe(position))
 
     def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
         """A change of the process's state. It is made for real, and outside the stand-ins' world: leaving a mode puts
         back the state it found, so where it was entered it has to be left.
         """
         result = target(*examples(args))
-        node = self.graph.call_function(target, args)
-        node.meta = {"example_value": result, "stack_trace": describe(position)}
-        return node, result
+        return self._add("call_function", target, args, {}, result, describe(position)), result
 
     def getitem(self, node: Node, index: Any) -> tuple[Node, Any]:
         """One element of an operation's several results; it is at the operation's own position."""
         example = node.meta["example_value"][index]
-        item = self.graph.call_function(operator.getitem, (node, index))
-        item.meta = {"example_value": example, "stack_trace": node.meta.get("stack_trace", "")}
-        return item, example
+        place = node.meta.get("stack_trace", "")
+        return self._add("call_function", operator.getitem, (node, index), {}, example, place), example
 
     def erase(self, node: Node) -> None:
         """Take back a node that nothing uses."""

@@ -337,6 +337,11 @@ def is_fake_limitation(raised: Exception) -> bool:
     return isinstance(raised, RuntimeError) and any(part in text for part in _NO_MEMORY)
 
 
+def name_hint(graph: torch.fx.Graph, target: Any) -> str:
+    """What torch.fx calls a node after."""
+    return graph._target_to_str(target)
+
+
 def has_fakes(values: Iterable[Any]) -> bool:
     """Whether any of these is a stand-in."""
     fake = fake_tensor_type()

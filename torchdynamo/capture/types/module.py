@@ -52,10 +52,15 @@ def has_hooks(vm: Machine, self: Object) -> bool:
         box = attributes.generic_getattr(vm, self, name)
         if box is not None and not is_empty(vm, box):
             return True
+    if vm.hookless and not any(entity.touched for entity in vm.hookless):
+        return False  # nor were there any when this was asked before
+    boxes = []
     for name in GLOBAL_HOOKS:
         box = vm.wrap(getattr(module_file, name), instance_attr(GLOBALS.base, name))  # type: ignore[arg-type]
         if not is_empty(vm, box):
             return True
+        boxes.append(box)
+    vm.hookless = [vm.entity(box) for box in boxes if box.__class__ is Object]
     return False
 
 
