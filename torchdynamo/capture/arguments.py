@@ -10,6 +10,7 @@ import torch.fx
 from torch.utils._device import _device_constructors
 
 from torchdynamo.capture import numeric, symbols
+from torchdynamo.capture.model import MODELS, plain_new
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant
@@ -140,10 +141,9 @@ def concretely(vm: Machine, value: Value) -> Any:
         if maker is not None:
             return maker(vm, value)
         if issubclass(cls, BaseException):
-            return cls(*(concretely(vm, item) for item in vm.entity(value).items or ()))
+            return plain_new(cls)(cls, *(concretely(vm, item) for item in vm.entity(value).items or ()))
         if issubclass(cls, tuple):
-            items = [concretely(vm, item) for item in vm.iterate(value)]
-            return cls(items) if cls.__new__ is tuple.__new__ else cls(*items)
+            return plain_new(cls)(cls, [concretely(vm, item) for item in MODELS[tuple, "<items>"](vm, value)])
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
 
 

@@ -7,6 +7,7 @@ object; a *polyfill* says a C function again in Python, to be captured like the 
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -160,6 +161,12 @@ IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of C's classes, those on th
 def is_open(cls: type) -> bool:
     """A class whose attributes a program can change, as those that class statements make."""
     return cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
+
+
+def plain_new(cls: type) -> Any:
+    """The `__new__` of the type in C that a class extends: it makes a bare instance, and runs nothing of the user's."""
+    own = ((base, base.__dict__.get("__new__")) for base in cls.__mro__)
+    return next(new for base, new in own if type(new) is types.BuiltinFunctionType and new.__self__ is base)
 
 
 def is_object(value: Value) -> bool:

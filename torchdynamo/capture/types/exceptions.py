@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture import attribute_writes
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.machine import RAISED
-from torchdynamo.capture.model import Emitter, function, is_open, models, rebuilds
+from torchdynamo.capture.model import Emitter, function, is_open, models, plain_new, rebuilds
 from torchdynamo.capture.signals import Break, Raised, Restart
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Value
@@ -116,10 +116,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 
 
 def bare(cls: type[BaseException], *args: Any) -> BaseException:
-    try:
-        made = cls.__new__(cls, *args)
-    except TypeError:  # a `__new__` of the user's, which has run
-        made = native(cls).__new__(cls, *args)
+    made: BaseException = plain_new(cls)(cls, *args)
     made.args = args
     return made
 

@@ -215,7 +215,7 @@ def missing(vm: Machine, self: Object, key: Value) -> Value:
     if factory.__class__ is Known and factory.obj is None:
         raise vm.error(KeyError, vm.concrete(key))
     made = vm.call(factory, [], {})
-    store(vm, self, key, made)
+    vm.setitem(self, key, made)
     return made
 
 
@@ -398,9 +398,10 @@ def equal(vm: Machine, self: Object, other: Value) -> Value:
 
 @models(dict, "fromkeys")
 def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value:
-    made = vm.new(vm.known(cls, "class"), {})
+    """Into what calling the class gives, as items are stored in it."""
+    made = vm.call(cls, [], {})
     for key in vm.iterate(keys):
-        store(vm, made, key, value)
+        vm.setitem(made, key, value)
     return made
 
 

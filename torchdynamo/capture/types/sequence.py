@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import written_in_python
-from torchdynamo.capture.model import Emitter, find_slot, iterates, models, rebuilds, replays
+from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, plain_new, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
@@ -36,12 +35,10 @@ def items_of(vm: Machine, value: Value) -> list[Value]:
             entity.items = []
         else:
             assert entity.source is not None
-            vm.guard(entity.source, "LENGTH", len(entity.real))
             base = list if issubclass(value.pytype, list) else tuple
-            entity.items = [
-                Opaque(type(item), Source("item", entity.source, index))
-                for index, item in enumerate(base.__iter__(entity.real))
-            ]
+            real = list(base.__iter__(entity.real))  # past what a subclass says
+            vm.guard(entity.source, "LENGTH", len(real))
+            entity.items = [Opaque(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
     items: list[Value] = entity.items
     return items
 
@@ -69,6 +66,9 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     while index < len(items):
         yield read(vm, items, index)
         index += 1
+
+
+MODELS[tuple, "<items>"] = iterate
 
 
 def index_of(vm: Machine, key: Value) -> Any:
@@ -369,17 +369,15 @@ def rebuild_list(emit: Emitter, entity: Entity) -> None:
 
 @rebuilds(tuple)
 def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
-    """Exact tuples; named tuples and result tuples are made by their class."""
-    splat = entity.pytype is not tuple and written_in_python(entity.pytype)
+    """Exact tuples; those of other classes past what the class says in Python of how it is made, which has run."""
     if entity.pytype is not tuple:
-        emit.function(tuple.__new__ if splat else entity.pytype)
-        if splat:
-            emit.const(entity.pytype)
+        emit.function(plain_new(entity.pytype))
+        emit.const(entity.pytype)
     for item in entity.items:
         emit.value(item)
     emit.op("BUILD", ("tuple", len(entity.items)))
     if entity.pytype is not tuple:
-        emit.op("CALL", (2 if splat else 1, ()))
+        emit.op("CALL", (2, ()))
 
 
 @replays(list)

@@ -81,9 +81,10 @@ def view_operator(name: str) -> Any:
 
 def rebuild_view(emit: Emitter, entity: Entity) -> None:
     kind, box = entity.note
+    base: Any = collections.OrderedDict if issubclass(box.pytype, collections.OrderedDict) else dict
+    emit.function(getattr(base, kind))
     emit.value(box)
-    emit.op("LOAD_METHOD", kind)
-    emit.op("CALL", (0, ()))
+    emit.op("CALL", (1, ()))
 
 
 VIEW_OPERATORS = ("__and__", "__or__", "__xor__", "__sub__", "__eq__", "__ne__", "__le__", "__ge__", "isdisjoint")
