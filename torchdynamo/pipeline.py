@@ -23,6 +23,7 @@ from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
 from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
+from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
 from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
@@ -125,9 +126,12 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
         if reason is not None:
             _native.skip_code(code, reason)
             return None
-        if over_limit(code, compiler, roots):
-            return None
-        return build_entry(code, roots, compiler, started)
+        with turn() as ours:
+            made = made_meanwhile(code, roots, compiler.owner_id)
+            if made is None and ours and not over_limit(code, compiler, roots):
+                made = build_entry(code, roots, compiler, started)
+                publish(code, made)
+            return made
     except TorchDynamoWarning:
         raise  # a warning that the user's filters made an error
     except Exception as error:
