@@ -35,7 +35,16 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
         kwargs = on_device(vm, target, kwargs)
     node_args = tuple([to_node(vm, arg) for arg in args])
     node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
-    node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
+    try:
+        node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
+    except Break:
+        known, named = (
+            [symbols.at_entry(vm, arg) for arg in args],
+            {k: symbols.at_entry(vm, v) for k, v in kwargs.items()},
+        )
+        if known == args and named == kwargs:
+            raise
+        return emit(vm, op, target, known, named)  # an operator that takes no numbers that vary
     vm.ops += 1
     for arg in (*args, *kwargs.values()):
         if arg.__class__ is Graphed:

@@ -51,6 +51,17 @@ def settled(vm: Machine, value: Value) -> Known:
     return Known(vm.builder.numbers.settle(value.fake))
 
 
+def at_entry(vm: Machine, value: Value) -> Value:
+    """A number that is there at entry as the constant it is, which is a fact to guard; anything else as it is."""
+    if isinstance(value, Symbol) and not unknown(vm, value):
+        return settled(vm, value)
+    if isinstance(value, Object) and value.pytype in (list, tuple, torch.Size):
+        items = list(vm.iterate(value))
+        known = [at_entry(vm, item) for item in items]
+        return value if known == items else vm.new(value.pytype, known)
+    return value
+
+
 def truth(vm: Machine, value: Symbol) -> bool:
     """`bool(value)`, where it must be known."""
     return vm.builder.numbers.decide(value.fake)

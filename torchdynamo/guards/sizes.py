@@ -98,15 +98,21 @@ class Writer:
                 self.programs[self.load(source), ("int", value), ("eq", None)] = None
 
     def require_stride(self, source: Source, layout: Layout, dim: int, stride: Any) -> None:
-        """A stride that sizes explain is what they say, unless the tensor has no elements."""
+        """A stride that sizes explain is what they say, unless nothing is apart by it: of one element, or none."""
         if not isinstance(stride, torch.SymInt) or stride.node.expr in self.numbers.entries:
             return
         empty: list[tuple[str, Any]] = [("int", 1)]
         for each in layout.size:
             empty += [*self.said(each.node.expr if isinstance(each, torch.SymInt) else each), ("mul", None)]
+        length = layout.size[dim]
+        single = [
+            *self.said(length.node.expr if isinstance(length, torch.SymInt) else length),
+            ("int", 1),
+            ("eq", None),
+        ]
         own = self.load(Source("stride", source, dim))
         same = [own, *self.said(stride.node.expr), ("eq", None)]
-        self.programs[(*same, *empty, ("int", 0), ("eq", None), ("or", None))] = None
+        self.programs[(*same, *single, ("or", None), *empty, ("int", 0), ("eq", None), ("or", None))] = None
 
     def said(self, expr: Any) -> Iterator[tuple[str, Any]]:
         """The program of an expression."""
