@@ -1,8 +1,12 @@
 """Several lines at a time for the writer of programs: constructs with corners, each in the words people use for them.
 
 In capitals, a place for a value of that kind: T a tensor, I an int, TL IL lists of tensors and ints, D a dict, O an
-object, C a condition. Lower-case names are assigned here.
+object, C a condition. Lower-case names are assigned here. WILD ones may end a graph, print, or raise.
 """
+
+from __future__ import annotations
+
+import re
 
 CALM = """
 z = T
@@ -282,8 +286,6 @@ z, k = pair
 k = I if C else I
 z = T if C else T
 ---
-del z0, k0
----
 z0 = T
 del z0
 ---
@@ -480,3 +482,16 @@ z = eval("1") + T
 LOG.append(sorted(D, key=str))
 print(LOG[-1])
 """
+
+PLACES = re.compile(r"\b(TL|IL|T|I|D|O|C)\b")
+ASSIGNED = {"T": "z", "I": "k", "TL": "ys", "IL": "ms", "D": "e", "O": "p"}
+
+
+def split(text: str) -> list[list[str]]:
+    """The stanzas, as lines."""
+    return [stanza.strip("\n").split("\n") for stanza in text.split("---\n")]
+
+
+def assigned(lines: list[str]) -> list[str]:
+    """The kinds of the names that a stanza surely assigns: on a line of its own, not in a block."""
+    return [kind for kind, name in ASSIGNED.items() if any(re.match(rf"{name} = ", line) for line in lines)]

@@ -120,6 +120,7 @@ class Verdict(NamedTuple):
     graphs: int
     breaks: list[str]
     made: list[int]  # compilations during each call
+    raised: bool  # some call ended in an exception, in both worlds
 
     @property
     def whole(self) -> bool:
@@ -136,7 +137,7 @@ def compare(source: str, calls: Sequence[Inputs], *, backend: Any = "eager", **g
     mine.f = torchdynamo.compile(mine.space["f"], backend=backend)
     breaks: list[str] = []
     made: list[int] = []
-    graphs = 0
+    graphs, raised = 0, False
     for number, inputs in enumerate(calls):
         wanted = theirs.call(*inputs(theirs.space))
         with warnings.catch_warnings(), collecting() as events:
@@ -145,7 +146,8 @@ def compare(source: str, calls: Sequence[Inputs], *, backend: Any = "eager", **g
             got = mine.call(*inputs(mine.space))
         for field, a, b in zip(Happened._fields, wanted, got):
             assert a == b, f"call {number}: {field}\n  eager    {a}\n  compiled {b}\n{source}"
+        raised = raised or bool(wanted.raised)
         breaks += [event.reason for event in events if event.reason is not None]
         made.append(len(events))
         graphs += sum(event.graph is not None for event in events)
-    return Verdict(graphs, breaks, made)
+    return Verdict(graphs, breaks, made, raised)

@@ -6,10 +6,12 @@ ints, d a dict, o an object. Some programs raise all the same; that has to be al
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import stanzas
 import torch
 
 PRELUDE = """
@@ -76,6 +78,9 @@ def steps(items, by):
 def deeper(t, n):
     return t if n <= 0 else deeper(t * 1.5, n - 1) + n
 """
+
+
+CALM, WILD = stanzas.split(stanzas.CALM), stanzas.split(stanzas.WILD)
 
 
 class Writer:
@@ -249,6 +254,8 @@ class Writer:
             self.make_container,
             self.unpack,
             self.alias,
+            self.stanza,
+            self.stanza,
         ]
         deep: list[Callable[[], None]] = [
             self.branch,
@@ -262,6 +269,20 @@ class Writer:
         simple = self.fitting(simple, [self.speak])
         deep = self.fitting(deep, [self.raise_])
         self.pick(*simple, *(deep if self.left > 0 and self.depth < 4 else []))()
+
+    def stanza(self) -> None:
+        """Some lines that belong together."""
+        lines = self.pick(*self.fitting(CALM, WILD))
+        kinds = {"T": "T", "TL": "TL", "IL": "IL", "D": "D", "O": "O"}
+
+        def fill(place: re.Match[str]) -> str:
+            kind = place[1]
+            return self.number(0) if kind == "I" else self.condition(0) if kind == "C" else self.name(kinds[kind])
+
+        for line in lines:
+            self.emit(stanzas.PLACES.sub(fill, line))
+        for kind in stanzas.assigned(lines):
+            self.bind(kind, stanzas.ASSIGNED[kind])
 
     def assign_tensor(self) -> None:
         value, name = self.tensor(3), self.new("T")
