@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
+import copy
 import threading
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.model import Emitter, function, models, rebuilds, replays
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
@@ -38,48 +41,103 @@ for _make, _cls in ((threading.Lock, LOCK), (threading.RLock, RLOCK)):
     function(_make, _cls)(new_lock(_cls))
 
 
-def own(vm: Machine, self: Object, name: str) -> Entity:
-    """A lock that the frame made keeps nobody out: nobody else has it."""
+def known_free(vm: Machine, self: Object) -> Entity:
+    """A lock that the frame made is nobody else's; one that existed is free when the frame begins, which is guarded.
+
+    Of an RLock that cannot be asked: there, that no other thread runs.
+    """
     entity = vm.entity(self)
-    if not entity.fresh:
-        raise Break("unsupported method", name=name, type="lock")
+    if entity.items is None:
+        assert entity.source is not None
+        if hasattr(entity.real, "locked"):
+            if entity.real.locked():
+                raise Break("unsupported method", name="acquire", type="held lock")
+            vm.guard(Source("method", entity.source, "locked"), "EQUALS_MATCH", False)
+        else:
+            alone(vm)
+        entity.items = 0
     return entity
+
+
+def alone(vm: Machine) -> None:
+    """No other thread runs: then a lock keeps nobody out, and what is done while it is held may be done later."""
+    if _thread._count():
+        raise Break("unsupported method", name="acquire", type="lock")
+    vm.guard(Source("call", Source("pinned", None, Pinned(_thread._count)), ()), "EQUALS_MATCH", 0)
+
+
+def hold(vm: Machine, self: Object) -> Value:
+    """Held once more. The outermost time of a lock that others know, remember what the frame has done up to then."""
+    entity = known_free(vm, self)
+    if not entity.fresh and not entity.items:
+        entity.note = (vm.step, done_so_far(vm))
+    entity.items += 1
+    entity.touched = not entity.fresh
+    return TRUE
+
+
+def done_so_far(vm: Machine) -> tuple[Any, ...]:
+    """Changes as soon as the frame changes something that others can see."""
+    changed = [entity for entity in vm.heap.entities if entity.changed and entity.pytype not in (LOCK, RLOCK)]
+    return (
+        vm.ops,
+        [(entity.ref, list(entity.attrs.items()), contents(entity)) for entity in changed],
+        list(vm.globals_written.items()),
+        [list(attrs.items()) for _, attrs in vm.tensor_attrs.values()],
+    )
+
+
+def contents(entity: Entity) -> Any:
+    """A copy of what is in a container; anything else may have changed."""
+    if not entity.touched:
+        return None
+    return copy.copy(entity.items) if type(entity.items) in (list, dict) else object()
 
 
 @models(LOCK, "acquire", "__enter__")
 def acquire(vm: Machine, self: Object, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
-    entity = own(vm, self, "acquire")
-    if entity.items:
+    if known_free(vm, self).items:
         if blocking is TRUE or vm.truth(blocking):
             raise Break("unsupported method", name="acquire", type="lock")  # it waits for ever
         return FALSE
-    entity.items = 1
-    return TRUE
+    return hold(vm, self)
 
 
 @models(RLOCK, "acquire", "__enter__")
 def acquire_again(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
-    own(vm, self, "acquire").items += 1
-    return TRUE
+    return hold(vm, self)
 
 
 @models(LOCK, "release", "__exit__")
 @models(RLOCK, "release", "__exit__")
 def release(vm: Machine, self: Object, *args: Value) -> Value:
-    entity = own(vm, self, "release")
+    """What was only read while the lock was held was read at entry, when it was free: nobody was half-way through."""
+    entity = vm.entity(self)
     if not entity.items:
+        if not entity.fresh:
+            raise Break("unsupported method", name="release", type="lock")
         cannot = "release unlocked lock" if self.pytype is LOCK else "cannot release un-acquired lock"
         raise vm.error(RuntimeError, cannot)
+    if not entity.fresh and entity.items == 1:
+        if done_so_far(vm) != entity.note[1]:
+            alone(vm)
+        entity.touched = False
     entity.items -= 1
     return NONE
 
 
 @models(LOCK, "locked")
 def locked(vm: Machine, self: Object) -> Value:
-    return boolean(own(vm, self, "locked").items > 0)
+    return boolean(known_free(vm, self).items > 0)
 
 
 MAKERS: dict[type, Any] = {LOCK: threading.Lock, RLOCK: RLOCK}  # what C has, not Python round it
+
+
+@replays(LOCK, RLOCK)
+def replay(emit: Emitter, entity: Entity) -> None:
+    """Still held where the graph ends: it ends before the lock is taken."""
+    raise Restart(entity.note[0] - 1)
 
 
 @rebuilds(LOCK, RLOCK)

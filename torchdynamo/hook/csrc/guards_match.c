@@ -328,10 +328,10 @@ PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
     return *temp;
 }
 
-/* Of a type that no class statement made, the method is C's: nothing of the user's runs. */
+/* Of a type that no class statement made, and that nobody can change, the method is C's: nothing of the user's runs. */
 static PyObject *call_method(PyObject *obj, PyObject *name)
 {
-    if (PyType_HasFeature(Py_TYPE(obj), Py_TPFLAGS_HEAPTYPE))
+    if ((Py_TYPE(obj)->tp_flags & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE)) == Py_TPFLAGS_HEAPTYPE)
         return NULL;
     PyObject *result = PyObject_CallMethodNoArgs(obj, name);
     if (result == NULL)

@@ -1,0 +1,72 @@
+"""random: what is drawn after the frame has seeded is known; what is not, is drawn anew by every call."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from following import check
+
+import torchdynamo
+
+X = torch.arange(4.0)
+
+
+def seeded(x: Any) -> Any:
+    random.seed(0)
+    items = [1, 2, 3]
+    random.shuffle(items)
+    drawn = random.random(), random.randint(0, 10), random.choice([1, 2, 3]), random.uniform(0, 1), random.gauss(0, 1)
+    return x * drawn[0], drawn, items, random.sample(range(10), 3), random.getrandbits(70), random.randbytes(3)
+
+
+def own(x: Any) -> Any:
+    rng = random.Random(5)
+    return x * rng.random(), rng.gauss(0, 1)
+
+
+class Mine(random.Random):
+    pass
+
+
+def kept(x: Any) -> Any:
+    rng = Mine(7)
+    rng.gauss(0, 1)
+    return x + 1, rng
+
+
+def drawn(x: Any) -> Any:
+    return x * random.random(), random.getrandbits(8)
+
+
+@pytest.mark.parametrize("fn", [seeded, own])
+def test_random(fn: Any) -> None:
+    check(fn, (X,))
+
+
+def test_the_state_that_is_left() -> None:
+    seeded(X)
+    wanted = random.getstate()
+    random.seed(1)
+    torchdynamo.compile(seeded, backend="eager", fullgraph=True)(X)
+    assert random.getstate() == wanted
+
+
+def test_a_generator_that_is_kept() -> None:
+    compiled = torchdynamo.compile(kept, backend="eager", fullgraph=True)
+    for _ in range(2):
+        rng = compiled(X)[1]
+        wanted = kept(X)[1]
+        assert type(rng) is Mine and (rng.gauss(0, 1), rng.random()) == (wanted.gauss(0, 1), wanted.random())
+
+
+def test_each_call_draws() -> None:
+    compiled = torchdynamo.compile(drawn, backend="eager")
+    random.seed(3)
+    wanted = [drawn(X) for _ in range(3)]
+    random.seed(3)
+    for want in wanted:
+        got = compiled(X)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1]
