@@ -237,7 +237,8 @@ def end_column(place: Position) -> int | None:
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
     """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
-    found = follow(code, roots, compiler)
+    with torch_compat.nobody_saves():
+        found = follow(code, roots, compiler)
     if isinstance(found, Why):
         tell(code, compiler, None, found, [], started)
         _native.skip_code(code, found.reason)
@@ -251,7 +252,8 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     if first and isinstance(captured.exit, Return) and undoes_itself(captured) and not may_come_again(code):
         settling = FirstRun(code, roots, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
-    graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
+    with torch_compat.nobody_saves():
+        graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
     state = Guard(Source("globals"), "GLOBAL_STATE")
     sizes = number_guards(builder.numbers, captured.machine.layouts)

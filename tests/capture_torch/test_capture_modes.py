@@ -58,3 +58,18 @@ def test_a_default_device_is_followed() -> None:
     for device in ("cpu", "meta", "cpu"):
         with torch.device(device):
             assert compiled().device.type == device
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_hooks_on_saved_tensors_see_no_stand_ins(before: bool) -> None:
+    torchdynamo.reset()
+    x = X.clone().requires_grad_()
+    compiled = torchdynamo.compile(fn, backend="eager")
+    if before:
+        compiled(x)
+    seen: list[list[type]] = []
+    for each in (fn, compiled):
+        seen.append(kinds := [])
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, kinds=kinds: kinds.append(type(t)) or t, lambda t: t):
+            each(x).sum().backward()
+    assert seen[0] == seen[1] and set(seen[1]) == {torch.Tensor}

@@ -376,3 +376,44 @@ def clipped(x):
 @case(X)
 def sparse_and_fft(x):
     return torch.fft.fft2(x), torch.special.expit(x), torch.stft(x, 4, 2, window=torch.ones(4), return_complex=True)
+
+
+class Recomputed(nn.Module):
+    """Checkpoints with all kinds of bodies."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 4), nn.ReLU(inplace=True))
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = checkpoint(self.layers, x, use_reentrant=False)
+        halves = checkpoint(lambda u, scale: (u.tanh() * scale).split(2, -1), y, scale=3, use_reentrant=False)
+        inner = checkpoint(lambda u: checkpoint(self.layers, u, use_reentrant=False) + u, y, use_reentrant=False)
+        with torch.no_grad():
+            quiet = checkpoint(self.layers, x, use_reentrant=False)
+        return halves[0].sum() + checkpoint(lambda u: self.drop(u) + y, inner, use_reentrant=False), quiet
+
+
+@case(Recomputed(), X.clone().requires_grad_())
+def checkpoints_with_grad(m, x):
+    return m(x)
+
+
+@case(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), X, breaks="activation checkpoint")
+def checkpoint_that_counts(m, x):
+    return checkpoint(m, x, use_reentrant=False)
+
+
+@case(nn.Linear(4, 4), X, breaks="activation checkpoint")
+def checkpoint_that_notes(m, x):
+    def body(x):
+        m.calls = 1
+        return m(x)
+
+    return checkpoint(body, x, use_reentrant=False)
+
+
+@case(nn.Linear(4, 4), X, breaks="activation checkpoint")
+def checkpoint_of_the_old_kind(m, x):
+    return checkpoint(m, x, use_reentrant=True)

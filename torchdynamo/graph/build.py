@@ -8,9 +8,9 @@ where it is from call to call).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.fx
@@ -25,6 +25,7 @@ from torchdynamo.graph.memo import MISSING, Memo
 from torchdynamo.graph.mutation import Effects, note_effects
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
+from torchdynamo.graph.passes.enclose import Stretch, enclose
 from torchdynamo.graph.quiet import trying
 from torchdynamo.graph.recording import Record, recording_mode, storage_of
 from torchdynamo.graph.sizes import Layout, can_vary, layout, note_sizes, stand_in
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 Node = torch.fx.Node
 Target = Callable[..., Any] | str
 _set_args: Any = Node.args.fset  # type: ignore[attr-defined]
+
+
+class Mark(NamedTuple):
+    """A place in the graph, and what had been done by then."""
+
+    last: Node | None
+    writes: int
+    draws: int
 
 
 class GraphBuilder:
@@ -53,6 +62,7 @@ class GraphBuilder:
         self._numbers = 0  # inputs that are numbers, so far
         self._layouts: dict[str, Layout] = {}  # by placeholder: of inputs whose sizes may vary
         self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
+        self._stretches: list[Stretch] = []
 
     @cached_property
     def fake_mode(self) -> FakeTensorMode:
@@ -165,6 +175,31 @@ class GraphBuilder:
             self._last_placeholder = previous if previous.op == "placeholder" else None
         self.graph.erase_node(node)
 
+    # -- bodies of higher-order operators -------------------------------------------------------------------------
+    def begin(self) -> Mark:
+        """Here begins what may become the body of an operator."""
+        return Mark(next(iter(reversed(self.graph.nodes)), None), len(self.record.writes), self.record.draws)
+
+    def since(self, mark: Mark) -> Mark:
+        """How often memory that was there before was written to, and random numbers were drawn, since then."""
+        own = {id(node) for node in self.added(mark)}
+        before = [node.meta["example_value"] for node in self.graph.nodes if id(node) not in own]
+        memory = {0, *(storage._cdata for storage in map(storage_of, tensors_in(before)) if storage is not None)}
+        written = [where for where in self.record.writes[mark.writes :] if where in memory]
+        return Mark(mark.last, len(written), self.record.draws - mark.draws)
+
+    def added(self, mark: Mark) -> list[Node]:
+        """The operations added since then."""
+        known = [*self.graph.nodes]
+        since = known[known.index(mark.last) + 1 if mark.last is not None else 0 :]
+        return [node for node in since if node.op != "placeholder"]
+
+    def enclose(self, mark: Mark, target: Any, kwargs: dict[str, Any]) -> None:
+        """What was added since then is to be run by that operator."""
+        nodes = self.added(mark)
+        if nodes and not any(node in inner.nodes for node in nodes for inner in self._stretches):
+            self._stretches.append(Stretch(nodes, target, kwargs))
+
     # -- stand-ins ------------------------------------------------------------------------------------------------
     def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operation would give, without adding it to the graph."""
@@ -227,7 +262,9 @@ class GraphBuilder:
             if node in remaining:
                 (previous.append if previous is not None else next(iter(self.graph.nodes)).prepend)(node)
                 previous = node
-        gm = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        root = torch.nn.Module()
+        enclose(root, self.graph, self._stretches)
+        gm = torch.fx.GraphModule(root, self.graph)
         note_sizes(gm, self.numbers, self._layouts)
         note_effects(
             gm, Effects(frozenset(node.name for node in self.mutated() if node in remaining), self.record.random)
@@ -253,6 +290,15 @@ def examples(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*[examples(item) for item in value])
     return value
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a nest of results."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
 
 
 def describe(position: Position | None) -> str:

@@ -29,6 +29,7 @@ class Record:
 
     def __init__(self) -> None:
         self.draws = 0  # how often random numbers were drawn
+        self.writes: list[int] = []  # the memory written, each time; 0: nobody knows where
         self.latest: set[int] = set()  # the memory written since whoever reads this emptied it; 0: nobody knows where
         # By address; the storage is kept so that no other can get the same address.
         self.written: dict[int, torch.UntypedStorage] = {}
@@ -62,6 +63,7 @@ class Record:
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor):
                 storage = storage_of(tensor)
+                self.writes.append(0 if storage is None else storage._cdata)
                 if storage is None:
                     self.everything_written = True
                     self.latest.add(0)

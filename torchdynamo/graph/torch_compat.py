@@ -342,6 +342,20 @@ def name_hint(graph: torch.fx.Graph, target: Any) -> str:
     return graph._target_to_str(target)
 
 
+@contextlib.contextmanager
+def nobody_saves() -> Iterator[None]:
+    """Hooks on saved tensors are the user's, for the user's tensors: they see no stand-ins."""
+    hooks = []
+    while (top := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
+        hooks.append(top)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+
+
 def has_fakes(values: Iterable[Any]) -> bool:
     """Whether any of these is a stand-in."""
     fake = fake_tensor_type()

@@ -9,6 +9,7 @@ import torch
 import torch.jit
 import torch.profiler
 import torch.utils.checkpoint
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.heap import MISSING, Entity
@@ -40,10 +41,37 @@ CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug
 
 @function(torch.utils.checkpoint.checkpoint)
 def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """Without grad mode nothing is kept for a backward: it is a call."""
-    if torch.is_grad_enabled() or "context_fn" in kwargs:
-        raise Break("activation checkpoint", name=getattr(getattr(fn, "obj", None), "__qualname__", "a function"))
-    return vm.call(fn, list(args), {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS})
+    """A function whose results a backward makes again; without grad mode, a call.
+
+    Nothing is made again where random numbers are drawn: those of the first time are needed, so they are kept. What
+    acts on the program would act once more with each backward, which a graph does not do.
+    """
+    given = {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS}
+    if "context_fn" not in kwargs and not torch.is_grad_enabled():
+        return vm.call(fn, list(args), given)
+    name = getattr(getattr(fn, "obj", None), "__qualname__", "a function")
+    reentrant = kwargs.get("use_reentrant", NONE)
+    if kwargs.keys() & UNUSUAL or reentrant.__class__ is not Known or reentrant.obj is not False:
+        raise Break("activation checkpoint", name=name)
+    mark, before = vm.builder.begin(), effects(vm)
+    result = vm.call(fn, list(args), given)
+    done = vm.builder.since(mark)
+    if done.writes or effects(vm) != before:
+        raise Break("activation checkpoint", name=name)
+    if not done.draws and not torch._C._are_functorch_transforms_active():
+        vm.builder.enclose(mark, tag_activation_checkpoint, {"use_reentrant": False})
+    return result
+
+
+UNUSUAL = frozenset({"context_fn", "preserve_rng_state", "debug"})
+
+
+def effects(vm: Machine) -> list[object]:
+    """What has been written to so far of what existed."""
+    changed = [
+        (e.ref, repr(e.items) if e.touched else "", list(e.attrs.items())) for e in vm.heap.entities if e.changed
+    ]
+    return [changed, list(vm.globals_written.items()), list(vm.tensor_attrs), list(vm.exit_state.items())]
 
 
 def label(cls: type) -> None:

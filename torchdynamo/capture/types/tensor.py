@@ -173,7 +173,7 @@ def metadata(name: str) -> model.Model:
 
 
 def place(name: str) -> model.Model:
-    """What tells where a tensor lies. No guard compares it, so it is asked of every input: this may be a view of one."""
+    """Where a tensor lies. No guard compares it, so it is asked of every input: this may be a view of one."""
     read = metadata(name)
 
     def row(vm: Machine, self: Value) -> Value:

@@ -1,0 +1,74 @@
+"""Checkpoints are one operator of the graph, whose body is made again by the backward."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import torchdynamo
+from torchdynamo.graph.check import check
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 4), nn.GELU())
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = checkpoint(self.first, x, use_reentrant=False)
+        left = checkpoint(lambda u, v: (u.tanh() * v).split(2, -1)[0], x, y, use_reentrant=False)
+        return self.second(y) + left.sum()
+
+
+def names(gm: Any) -> list[str]:
+    return [str(node.target) for node in gm.graph.nodes if node.op == "call_function"]
+
+
+def test_the_graph() -> None:
+    graphs: list[Any] = []
+    model = Model()
+    torchdynamo.compile(model, backend=lambda gm, args: graphs.append(gm) or gm.forward, fullgraph=True)(
+        torch.ones(2, 4)
+    )
+    (gm,) = graphs
+    check(gm)
+    assert names(gm).count("tag_activation_checkpoint") == 2
+    assert len(names(gm.body_0)) == 2 and not any("gelu" in name or "tanh" in name for name in names(gm))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_gradients(backend: str) -> None:
+    theirs = Model()
+    mine = copy.deepcopy(theirs)
+    compiled = torchdynamo.compile(mine, backend=backend, fullgraph=True)
+    for _ in range(2):
+        x = torch.randn(3, 4, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        wanted, got = theirs(x), compiled(y)
+        torch.testing.assert_close(got, wanted)
+        wanted.sum().backward()
+        got.sum().backward()
+        for a, b in zip([x, *theirs.parameters()], [y, *mine.parameters()]):
+            torch.testing.assert_close(b.grad, a.grad)
+
+
+def test_nothing_is_kept() -> None:
+    """What the body computes is not there for the backward, but made again."""
+    model = Model().first
+
+    def kept(fn: Any) -> int:
+        sizes: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+            fn(torch.ones(64, 4)).sum()
+        return sum(sizes)
+
+    def with_checkpoint(x):
+        return checkpoint(model, x, use_reentrant=False)
+
+    assert kept(torchdynamo.compile(with_checkpoint, backend="eager")) < kept(model)
