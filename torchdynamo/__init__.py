@@ -22,6 +22,7 @@ from torchdynamo.api import (
     skip,
 )
 from torchdynamo.backends import list_backends, register_backend
+from torchdynamo.capture.dimensions import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from torchdynamo.marks import graph_break, is_compiling
 from torchdynamo.optimized_module import OptimizedModule
 
@@ -40,6 +41,10 @@ __all__ = [
     "graph_break",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
     "optimizations",
     "optimize",
     "register_backend",

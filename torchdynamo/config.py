@@ -25,6 +25,9 @@ cache_size_limit: int = 8
 dynamic_shapes: bool = False
 """Capture sizes as symbols from the start, as `compile(dynamic=True)` does for one function."""
 
+dynamic_sources: str = ""
+"""What is a symbol from the first compile on, by name, with commas between: `"x, self.layer_idx"`."""
+
 capture_scalar_outputs: bool = False
 """Let `.item()` and its kin into the graph as symbols, where the default is a graph break."""
 

@@ -78,11 +78,11 @@ class Compiler:
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
         asked = {"mode": mode if mode != "default" else None, "options": options}
+        self.dynamic = False if getattr(self.backend, "fixed_sizes", False) else dynamic
         given = {name: value for name, value in asked.items() if value is not None}
         if given:  # the backend's own business; one that takes none of it says so
             self.backend = functools.partial(self.backend, **given)
         self.fullgraph = fullgraph
-        self.dynamic = dynamic
         self.owner_id = next(_owner_ids)
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
@@ -200,6 +200,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         builder.numbers.never = compiler.dynamic is False
         try:
+        builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
             with torch_compat.treating_sizes_alike():
                 captured = capture(code, roots, builder, stop)
             return Followed(captured, codegen.draft(captured), builder, why)

@@ -64,6 +64,12 @@ def lookup(backend: str | Backend) -> Backend:
     raise UnknownBackend(f"no backend is called {backend!r}; {hint} {', '.join(list_backends())}")
 
 
+def fixed_sizes(backend: B) -> B:
+    """Mark a backend that takes no symbols: each size of its inputs is compiled by itself."""
+    backend.fixed_sizes = True  # type: ignore[attr-defined]
+    return backend
+
+
 def backend_name(backend: Backend) -> str:
     """What to call a backend in messages."""
     for name, function in BACKENDS.items():

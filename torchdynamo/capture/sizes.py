@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import interop_marks as marks
+from torchdynamo.capture.dimensions import said_of
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Symbol
 
@@ -20,16 +20,24 @@ if TYPE_CHECKING:
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 
-def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> frozenset[int]:
-    """The dimensions of an input that may have another size in the next call."""
+def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> dict[int, tuple[int, int]]:
+    """The dimensions of an input that may have another size in the next call, and between what."""
     numbers = vm.builder.numbers
     if numbers.never or static:
-        return frozenset()
+        return {}
     dims = {dim for dim in range(tensor.dim()) if Source("size", source, dim) in numbers.varying}
-    said = marks.dimensions(tensor)
+    said = said_of(tensor)
     if numbers.always or str(source) in numbers.named:
         dims.update(range(tensor.dim()))
-    return frozenset((dims | said.dynamic) - said.static)
+    return {
+        dim: bounds(tensor.size(dim), *said.bounds.get(dim, (0, MOST))) for dim in (dims | said.dynamic) - said.static
+    }
+
+
+def bounds(now: int, least: int | None, most: int | None) -> tuple[int, int]:
+    """The bounds that were given, if the size keeps to them."""
+    given = max(least or 0, 0), MOST if most is None else most
+    return given if given[0] <= now <= given[1] else (0, MOST)
 
 
 def varying_strides(vm: Machine, tensor: torch.Tensor, source: Source) -> frozenset[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -25,7 +26,7 @@ class Numbers(Protocol):
     entries: dict[Any, tuple[Source, int]]
     named: Collection[str]
 
-    def at_entry(self, value: int, source: Source, least: int | None = None) -> Any: ...
+    def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> Any: ...
 
     def fixed(self, number: Any) -> Any: ...
 
@@ -56,7 +57,7 @@ class GraphBuilder(Protocol):
         tensor: torch.Tensor,
         source: Source,
         static: bool,
-        sizes: Collection[int] = (),
+        sizes: Mapping[int, tuple[int, int]] = MappingProxyType({}),
         strides: Collection[int] = (),
     ) -> tuple[torch.fx.Node, Any]: ...
 

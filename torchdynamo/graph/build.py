@@ -8,9 +8,10 @@ where it is from call to call).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -87,12 +88,12 @@ class GraphBuilder:
         tensor: torch.Tensor,
         source: Source,
         static: bool,
-        sizes: Collection[int] = (),
+        sizes: Mapping[int, tuple[int, int]] = MappingProxyType({}),
         strides: Collection[int] = (),
     ) -> tuple[Node, Any]:
         """A tensor that exists before the graph runs. The caller asks once for each distinct tensor.
 
-        `sizes` and `strides` are the dimensions whose size or stride may be another next time.
+        `sizes` and `strides` are the dimensions whose size or stride may be another next time; sizes with bounds.
         """
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.fx
 
 from torchdynamo.capture.source import Source
 from torchdynamo.graph import torch_compat
@@ -41,9 +42,9 @@ class Numbers:
         """What torch knows about them."""
         return torch_compat.make_shape_env(self.scalars, self.shapes)
 
-    def at_entry(self, value: int, source: Source, least: int | None = None) -> torch.SymInt:
+    def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> torch.SymInt:
         """A number that is there when the frame begins. Nothing is assumed of it but what it can be at `least`."""
-        number, symbol = torch_compat.new_symbol(self.env, value, str(source), least)
+        number, symbol = torch_compat.new_symbol(self.env, value, str(source), least, most)
         self.entries[symbol] = source, value
         return number
 
@@ -95,3 +96,8 @@ class Numbers:
     def is_about_values(self, raised: BaseException) -> bool:
         """Whether this was raised because a value is not known, and not by the program."""
         return isinstance(raised, torch_compat.data_dependent_errors())
+
+
+def has_numbers(gm: torch.fx.GraphModule) -> bool:
+    """Whether the graph computes with numbers that are not known before it runs."""
+    return any(isinstance(node.meta.get("example_value"), SYMBOLIC) for node in gm.graph.nodes)

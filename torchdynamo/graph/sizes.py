@@ -6,7 +6,7 @@ contiguous memory; a stride with a gap stays what it is, unless it has been seen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -29,11 +29,15 @@ class Layout(NamedTuple):
 
 
 def layout(
-    numbers: Numbers, tensor: torch.Tensor, source: Source, sizes: Collection[int], strides: Collection[int]
+    numbers: Numbers,
+    tensor: torch.Tensor,
+    source: Source,
+    sizes: Mapping[int, tuple[int, int]],
+    strides: Collection[int],
 ) -> Layout:
     """A number for each of these sizes, and for each of these strides that no product of sizes explains."""
     size = [
-        numbers.at_entry(length, Source("size", source, dim), least=0) if dim in sizes else length
+        numbers.at_entry(length, Source("size", source, dim), *sizes[dim]) if dim in sizes else length
         for dim, length in enumerate(tensor.shape)
     ]
 

@@ -32,7 +32,7 @@ def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
     return ShapeEnv(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
 
 
-def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None) -> tuple[torch.SymInt, Any]:
+def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
     """A symbol with this value now, and its expression."""
     from torch.fx.experimental.symbolic_shapes import DimDynamic
     from torch.utils._sympy.numbers import int_oo
@@ -43,7 +43,7 @@ def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None) -> tuple
         value, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
     )
     if least is not None:
-        env.var_to_range[symbol] = ValueRanges(least, int_oo)
+        env.var_to_range[symbol] = ValueRanges(least, int_oo if most is None or most >= (1 << 63) - 1 else most)
         env.size_like.add(symbol)
     number = env.create_symintnode(symbol, hint=value, source=source)
     assert isinstance(number, torch.SymInt)
@@ -124,7 +124,7 @@ def fake_mode_type() -> type[FakeTensorMode]:
             try:
                 with self, deciding_nothing(self.shape_env):
                     return simpler(*args, **kwargs)
-            except Exception:  # noqa: BLE001 - then the operator's own rule, whatever it decides
+            except Exception:
                 return super().__torch_dispatch__(func, types, args, kwargs)
 
     return FakeMode

@@ -53,6 +53,9 @@ def number_guards(numbers: Numbers, layouts: dict[Source, Layout]) -> list[Guard
     writer = Writer(numbers)
     for expr in conditions(numbers):
         writer.require(expr)
+    for source, _ in numbers.entries.values():
+        if source.how not in ("size", "stride"):
+            writer.require_room(source)
     for source, layout in layouts.items():
         for dim, stride in enumerate(layout.stride):
             writer.require_stride(source, layout, dim, stride)
@@ -96,6 +99,10 @@ class Writer:
             for symbol in expr.free_symbols & set(self.numbers.entries):
                 source, value = self.numbers.entries[symbol]
                 self.programs[self.load(source), ("int", value), ("eq", None)] = None
+
+    def require_room(self, source: Source) -> None:
+        """An integer of Python's may be of any length; a graph's has 64 bits, and so has what a program loads."""
+        self.programs[self.load(source), self.load(source), ("eq", None)] = None
 
     def require_stride(self, source: Source, layout: Layout, dim: int, stride: Any) -> None:
         """A stride that sizes explain is what they say, unless nothing is apart by it: of one element, or none."""

@@ -13,13 +13,15 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.preserve import leaves_inputs_alone
-from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.registry import fixed_sizes, register_backend
 from torchdynamo.graph.mutation import changes_modes, effects_of, makes_leaves
+from torchdynamo.graph.numbers import has_numbers
 
 _WARM_UPS = 2  # runs before recording, on a side stream: libraries allocate workspaces on their first use
 
 
 @register_backend
+@fixed_sizes
 @leaves_inputs_alone
 def cudagraphs(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
     """Record and replay, where that gives the same result."""
@@ -35,7 +37,7 @@ def _repeatable(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     if len({value.device for value in inputs}) != 1 or any(torch._debug_has_internal_overlap(t) for t in inputs):
         return False
     effects = effects_of(gm)
-    if effects.mutated or effects.random or changes_modes(gm) or makes_leaves(gm):
+    if has_numbers(gm) or effects.mutated or effects.random or changes_modes(gm) or makes_leaves(gm):
         return False
     if torch.is_grad_enabled() and any(value.requires_grad for value in inputs):
         return False

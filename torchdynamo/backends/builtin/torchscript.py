@@ -9,17 +9,19 @@ from typing import Any
 import torch
 import torch.fx
 
-from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.registry import fixed_sizes, register_backend
 from torchdynamo.graph.mutation import changes_modes, makes_leaves
 
 
 @register_backend
+@fixed_sizes
 def ts(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
     """torch.jit.trace and torch.jit.freeze. Declines what a trace cannot hold."""
     return _trace(gm, example_inputs, torch.jit.freeze)
 
 
 @register_backend
+@fixed_sizes
 def ofi(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
     """torch.jit.optimize_for_inference of the trace. Declines graphs that train."""
     if torch.is_grad_enabled() and any(value.requires_grad for value in example_inputs):

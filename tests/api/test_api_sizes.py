@@ -1,0 +1,126 @@
+"""What users say of sizes: dynamic=, marks on tensors, names in the configuration; and what backends say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+
+
+class Counting:
+    """The eager backend, counting graphs."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+
+    def __call__(self, gm: Any, inputs: Any) -> Any:
+        self.graphs.append(gm)
+        return gm.forward
+
+
+def double(x: Any) -> Any:
+    return x * 2 + x.shape[0]
+
+
+def compiles(calls: list[Any], fn: Any = double, **settings: Any) -> int:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(fn, backend=backend, **settings)
+    for args in calls:
+        args = args if isinstance(args, tuple) else (args,)
+        torch.testing.assert_close(compiled(*args), fn(*args))
+    return len(backend.graphs)
+
+
+def rows(*lengths: int) -> list[Any]:
+    return [torch.randn(length, 3) for length in lengths]
+
+
+def test_the_policy() -> None:
+    assert compiles(rows(5, 7, 1, 0)) == 2
+    assert compiles(rows(5, 7, 1, 0), dynamic=True) == 1
+    assert compiles(rows(5, 7, 1, 0), dynamic=False) == 4
+    with torchdynamo.config.patch(dynamic_shapes=True):
+        assert compiles(rows(5, 7, 1, 0)) == 1
+    with torchdynamo.config.patch(dynamic_sources="y, x"):
+        assert compiles(rows(5, 7, 1, 0)) == 1
+
+
+def test_marks() -> None:
+    first, *rest = rows(5, 7, 1, 0)
+    torchdynamo.mark_dynamic(first, 0)
+    assert compiles([first, *rest]) == 1
+    first, second, *rest = rows(5, 7, 1, 0)
+    torchdynamo.mark_dynamic(first, -2, min=2, max=8)
+    assert compiles([first, second]) == 1
+    assert compiles([first, second, *rest]) == 2
+    marked = rows(5, 7, 1)
+    for x in marked:
+        torchdynamo.mark_static(x)
+    assert compiles(marked) == 3
+    with pytest.raises(IndexError):
+        torchdynamo.mark_dynamic(first, 2)
+
+
+def test_torchs_own_marks() -> None:
+    first, *rest = rows(5, 7, 1, 0)
+    first._dynamo_weak_dynamic_indices = {0}
+    assert compiles([first, *rest]) == 1
+
+
+def test_numbers_of_every_origin() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.layer_idx = index
+
+        def forward(self, x: Any) -> Any:
+            return x * (self.layer_idx + 1)
+
+    x = torch.ones(2)
+    assert compiles([(Layer(index), x) for index in range(6)], Layer.forward) == 2
+    assert compiles([(x, number) for number in (3, 4, 1, 0, -7)], lambda x, number: x * number) == 2
+    assert compiles([(x, [number]) for number in (3, 4, 1, 0, -7)], lambda x, numbers: x + numbers[0]) == 2
+    assert compiles([(x, number) for number in (3, 4, 1 << 70, True)], lambda x, number: x + float(number)) == 4
+
+
+def test_what_existed_is_found_without_compiling() -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(double, backend=backend)
+    for x in rows(5, 7):
+        compiled(x)
+    only = torchdynamo.run(double)
+    for x in rows(9, 5, 1, 0):
+        assert torch.equal(only(x), double(x))
+    assert len(backend.graphs) == 2
+
+
+def test_an_input_that_is_a_number_comes_before_its_tensor() -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    torchdynamo.compile(double, backend=backend, dynamic=True)(torch.ones(4, 3))
+    (gm,) = backend.graphs
+    assert [node.name for node in gm.graph.find_nodes(op="placeholder")] == ["s0", "x"]
+
+
+def test_a_backend_without_symbols_gets_fixed_sizes() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(double, backend="ts", dynamic=True)
+    for x in rows(5, 7, 1):
+        torch.testing.assert_close(compiled(x), double(x))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_training_at_any_size(backend: str) -> None:
+    def loss(x: Any, w: Any) -> Any:
+        return (x @ w).relu().sum()
+
+    compiled = torchdynamo.compile(loss, backend=backend)
+    for length in (5, 7, 1, 0, 9):
+        x, w = torch.randn(length, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+        expected = torch.autograd.grad(loss(x, w), (x, w))
+        torch.testing.assert_close(torch.autograd.grad(compiled(x, w), (x, w)), expected)
