@@ -48,6 +48,7 @@ from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.guards.aliases import alias_guards, written_apart
+from torchdynamo.guards.explain import Guards
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
@@ -262,7 +263,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
-    record = CompiledEntry(new_code, guards, gm, why, repr(graph) if graph else "", compiler)
+    record = CompiledEntry(new_code, Guards(guards, program), gm, why, repr(graph) if graph else "", compiler)
     if settling is not None:
         settling.entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
         return settling.entry

@@ -9,8 +9,10 @@ import pytest
 import torch
 from guarding import Guarded, X, roots_of
 
+import torchdynamo
 from torchdynamo.capture.source import Guard, Pinned, Position, Source, free, global_, instance_attr, local
 from torchdynamo.capture.value import ABSENT
+from torchdynamo.eval_frame import cache_entries
 from torchdynamo.guards.explain import first_failure
 
 LINE = Position("model.py", 7, function="forward")
@@ -148,3 +150,20 @@ def test_the_state_of_torch() -> None:
     with torch.no_grad():
         said = str(first_failure(asked.guards, asked.roots))
     assert said == "torch's state: grad_enabled=True -> grad_enabled=False (GLOBAL_STATE)"
+
+
+def test_guards_of_an_entry_print_with_what_each_costs() -> None:
+    torchdynamo.reset()
+    module = torch.nn.Linear(2, 2)
+
+    def priced(x: torch.Tensor) -> torch.Tensor:
+        return module(x) * 2
+
+    compiled = torchdynamo.compile(priced, backend="eager")
+    for _ in range(3):
+        compiled(torch.ones(2))
+    lines = str(cache_entries(priced)[0].guards).splitlines()
+    assert any(line.startswith("x TENSOR_MATCH  [each call]") for line in lines)
+    assert any(line.startswith("module.weight TENSOR_MATCH  [metadata]") for line in lines)
+    assert any("[1 word]" in line and "test_guards_explain.py" in line for line in lines)
+    assert any("[with its owner]" in line for line in lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from torchdynamo import _native
 from torchdynamo.capture.source import Guard, Roots
 from torchdynamo.guards.kind import MISSING, Change, read
 from torchdynamo.guards.kinds import KINDS
@@ -33,3 +34,25 @@ def first_failure(guards: Iterable[Guard], roots: Roots) -> Failure | None:
         if not kind.holds(value, guard.arg, roots):
             return Failure(guard, kind.why(value, guard.arg, roots))
     return None
+
+
+COSTS = {0: "with its owner", -1: "each call", -2: "metadata"}
+
+
+class Guards(list[Guard]):
+    """All guards of an entry; as text, one a line, with what a hit pays for each and the line that needs it."""
+
+    def __init__(self, guards: Iterable[Guard], program: _native.GuardProgram) -> None:
+        super().__init__(guards)
+        self.program = program
+
+    def __str__(self) -> str:
+        return "\n".join(line(guard, cost) for guard, cost in zip(self, self.program.costs(), strict=True))
+
+
+def line(guard: Guard, cost: int) -> str:
+    """`self.layers[3].weight TENSOR_MATCH  [metadata]  model.py:12`."""
+    what = "torch's state" if guard.kind == "GLOBAL_STATE" else str(guard.source)
+    paid = COSTS.get(cost) or f"{cost} word{'s' if cost > 1 else ''}"
+    place = f"  {guard.position.filename}:{guard.position.line}" if guard.position is not None else ""
+    return f"{what} {guard.kind}  [{paid}]{place}"

@@ -147,6 +147,25 @@ static PyObject *program_repeat(TdProgram *self, PyObject *args)
 
 static PyObject *program_describe(TdProgram *self, PyObject *ignored) { return Py_NewRef(self->spec); }
 
+/* costs() -> for each check what a hit pays for it: see td_costs. */
+static PyObject *program_costs(TdProgram *self, PyObject *ignored)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(PyTuple_GET_ITEM(self->spec, 1));
+    int *costs = PyMem_Calloc(count + 1, sizeof(int));
+    PyObject *answer = costs == NULL ? PyErr_NoMemory() : PyTuple_New(count);
+    if (answer != NULL)
+        td_costs(self, costs);
+    for (Py_ssize_t i = 0; answer != NULL && i < count; i++) {
+        PyObject *cost = PyLong_FromLong(costs[i]);
+        if (cost == NULL)
+            Py_CLEAR(answer);
+        else
+            PyTuple_SET_ITEM(answer, i, cost);
+    }
+    PyMem_Free(costs);
+    return answer;
+}
+
 static PyObject *program_failed(TdProgram *self, void *closure)
 {
     return Py_BuildValue("(ii)", self->failed_node, self->failed_check);
@@ -173,6 +192,8 @@ static PyMethodDef program_methods[] = {
     {"repeat", (PyCFunction)program_repeat, METH_VARARGS,
      "repeat(rounds, locals, globals, builtins, closure={}) -> how many of the checks held; for timing."},
     {"describe", (PyCFunction)program_describe, METH_NOARGS, "describe() -> (nodes, checks, bound) as it was made of."},
+    {"costs", (PyCFunction)program_costs, METH_NOARGS,
+     "costs() -> for each check what a hit pays: so many words compared; 0: others prove it; -1: it is run; -2: a tensor's metadata."},
     {NULL},
 };
 

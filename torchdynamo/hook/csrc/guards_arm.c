@@ -349,6 +349,28 @@ void td_arm(TdProgram *program)
     PyMem_Free(marks);
 }
 
+/* What each of the caller's checks costs on a hit: so many words; 0: what is compared for others proves it; -1: it is
+ * run; -2: a tensor's metadata is compared. */
+void td_costs(TdProgram *program, int *costs)
+{
+    const TdArm *arm = program->arm;
+    const TdStep *steps = program->steps.steps;
+    for (int i = 0; i < (arm != NULL ? arm->n_rest : program->steps.count); i++) {
+        const TdStep *step = arm != NULL ? arm->rest[i] : &steps[i];
+        if (step->check >= 0)
+            costs[step->check] = -1;
+    }
+    for (int i = 0; i < (arm != NULL ? arm->n_late : program->late.count); i++)
+        costs[(arm != NULL ? arm->late[i] : &program->late.steps[i])->check] = -1;
+    for (int i = 0; arm != NULL && i < arm->n_tensors; i++)
+        costs[steps[arm->tensor_steps[i]].check] = -2;
+    for (int i = 0; arm != NULL && i < arm->n_words; i++) {
+        int check = steps[arm->steps[i]].check;
+        if (check >= 0 && costs[check] >= 0)
+            costs[check]++;
+    }
+}
+
 /* ---- Running an armed program ------------------------------------------------------------------------------------- */
 
 /* The root is what it was, and so are the words after it. -1: all of them; else the step that differs. */
