@@ -203,6 +203,24 @@ def test_first_run_that_raises() -> None:
     assert mine.cache is not None and torch.equal(compiled(X), X)
 
 
+class Breaks(Cached):
+    def forward(self, x):
+        if self.cache is None:
+            self.cache = x.new_ones(3)
+        y = x * self.cache
+        torchdynamo.graph_break()
+        return y + self.cache
+
+
+def test_first_run_that_breaks() -> None:
+    torchdynamo.reset()
+    backend, mine = Counting(), Breaks()
+    compiled = torchdynamo.compile(mine, backend=backend)
+    for _ in range(3):
+        assert torch.equal(compiled(X), X + 1)
+        assert backend.graphs == 2  # either side of the break, as it is from the second call on
+
+
 def test_nothing_is_kept_alive() -> None:
     mine = Cached()
     died = weakref.ref(mine)

@@ -27,7 +27,7 @@ from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
 from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
-from torchdynamo.capture.exits import BreakExit, Return, Why
+from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.undoing import undoes_itself
@@ -200,8 +200,8 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         )
         builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         builder.numbers.never = compiler.dynamic is False
-        try:
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
+        try:
             with torch_compat.treating_sizes_alike():
                 captured = capture(code, roots, builder, stop)
             return Followed(captured, codegen.draft(captured), builder, why)
@@ -251,7 +251,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         _native.skip_code(code, why.reason)
         return None
     backend, settling = compiler.backend, None
-    if first and isinstance(captured.exit, Return) and undoes_itself(captured) and not may_come_again(code):
+    if first and undoes_itself(captured) and not may_come_again(code):
         settling = FirstRun(code, roots, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
     with torch_compat.nobody_saves():

@@ -51,7 +51,7 @@ class Draft(NamedTuple):
 def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Draft:
     """Write the part after the graph's call. Raises Restart where something cannot be made again.
 
-    `then` writes what comes after the effects of a frame that returns.
+    `then` writes what comes after the effects.
     """
     emit = Emitter(capture)
     decoded = decode(capture.code)
@@ -71,6 +71,8 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
     else:
         if resume.inspects_itself(capture.code):
             raise Restart(-1)
+        if then is not None:
+            then(emit)
         Exit(emit, capture, capture.exit, continuations, skipped).write()
     return Draft(capture.code, emit.items, list(emit.outputs), list(emit.bound), continuations, skipped, emit.position)
 
