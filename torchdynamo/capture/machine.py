@@ -471,7 +471,7 @@ class Machine(Trace):
             missing = self.error(ModuleNotFoundError, *error.args)
             self.entity(missing.value).attrs["name"] = Known(error.name)
             raise missing from None
-        except Exception as error:
+        except Exception as error:  # anything: it is what the module's own code raises; Python will raise it again
             raise Break("import in frame", name=name) from error
 
     def import_module(self, frame: Frame, name: str, level: int, names: Value) -> Value:
