@@ -11,6 +11,7 @@ from torch.utils._device import _device_constructors
 
 from torchdynamo.capture import numeric, symbols
 from torchdynamo.capture.model import MODELS, plain_new
+from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant
@@ -90,6 +91,9 @@ def to_node(vm: Machine, value: Value) -> Any:
             return slice(*(to_node(vm, bound(vm, part)) for part in vm.entity(value).items))
         if numeric.np is not None and cls is numeric.np.ndarray:
             return to_node(vm, numeric.to_tensor(vm, numeric.array_of(vm, value)))
+        known = plainly(vm, value)
+        if known is not value:
+            return to_node(vm, known)
         if cls is torch.Generator:
             raise Break("unsupported argument", what="generator", type="torch.Generator")
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)

@@ -11,6 +11,7 @@ import torch
 from torchdynamo.capture import interop, model, numeric, policy
 from torchdynamo.capture.frame import Frame, FunctionParts
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
+from torchdynamo.capture.scalars import plainly, seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Known, Object, Value
@@ -119,6 +120,8 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
     if policy.is_tensor_method(obj):
         return vm.emit("call_method", name, args, kwargs)
     pure = policy.PURE_TYPES
+    if owner in pure:
+        args = [seen_by(vm, name, args[0]) or args[0], *args[1:]]
     if args[0].__class__ is Known and (type(args[0].obj) in pure or (owner in pure and isinstance(args[0].obj, owner))):
         return run_pure(vm, obj, args, kwargs)
     plain = vm.concrete(args[0]) if args[0].__class__ is Object and owner in policy.PURE_TYPES else None
@@ -130,8 +133,8 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
 def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function without effects, of constants: run it now."""
     try:
-        real = [vm.concretely(arg) for arg in args]
-        named = {name: vm.concretely(arg) for name, arg in kwargs.items()}
+        real = [vm.concretely(plainly(vm, arg)) for arg in args]
+        named = {name: vm.concretely(plainly(vm, arg)) for name, arg in kwargs.items()}
     except Break as unknown:
         raise Break("unknown call", name=getattr(fn, "__qualname__", repr(fn))) from unknown
     try:

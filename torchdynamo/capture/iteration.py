@@ -115,11 +115,9 @@ def iterator(vm: Machine, value: Value) -> Value:
         entity = vm.entity(value)
         if entity.items.__class__ is Steps or value.pytype is types.GeneratorType:
             return value
-        if model.for_type(model.ITERATE, value.pytype) is None:
-            lookup.guarded_lookup(vm, value.pytype, "__iter__")
-            found = model.find_slot(value.pytype, "__iter__")
-            if found[0] == "python" and type(found[1][1]) is types.FunctionType:
-                return vm.special(value, "__iter__")
+        found = lookup.guarded_slot(vm, value.pytype, "__iter__")
+        if found[0] == "python" and type(found[1][1]) is types.FunctionType:
+            return vm.special(value, "__iter__")
     return make_iterator(vm, iterate(vm, value), value)
 
 

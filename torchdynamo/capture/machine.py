@@ -20,6 +20,7 @@ from torchdynamo.capture import (
     lookup,
     model,
     operators,
+    scalars,
     symbols,
 )
 from torchdynamo.capture import call as calls
@@ -273,6 +274,9 @@ class Machine(Trace):
                 return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
             lookup.guarded_lookup(self, cls, "__hash__")
             lookup.guarded_lookup(self, cls, "__eq__")
+            plain = scalars.plain_value(self, value)
+            if plain is not None and scalars.plainly(self, value) is plain:
+                return plain.obj
             if cls.__hash__ in IDENTITY_HASHES:
                 return Ref(self.identity(value))
             if type(cls.__hash__) is types.FunctionType:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture import model, symbols
 from torchdynamo.capture.lookup import class_lookup, guarded_slot
 from torchdynamo.capture.policy import PURE_TYPES
+from torchdynamo.capture.scalars import seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
@@ -82,6 +83,9 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
         if cls in PURE_TYPES and name != "__mod__" and any(is_foreign(arg) for arg in args):
             return Known(NotImplemented)
         return vm.run_pure(found, [obj, *args], {})
+    known = seen_by(vm, name, obj)
+    if known is not None:
+        return Known(NotImplemented) if any(map(is_foreign, args)) else vm.run_pure(found, [known, *args], {})
     plain = vm.concrete(obj) if cls in PURE_TYPES else None
     if plain is not None and all(vm.concrete(arg) is not None for arg in args):
         return vm.run_pure(found, [obj, *args], {})

@@ -16,6 +16,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function
 from torchdynamo.capture.operators import same_or_equal
+from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.generators import stop
@@ -154,6 +155,7 @@ def callable_(vm: Machine, obj: Value) -> Value:
 
 @function(hash)
 def hash_(vm: Machine, obj: Value) -> Value:
+    obj = plainly(vm, obj)
     if obj.__class__ is Known or obj.__class__ is Symbol:
         return vm.run_pure(hash, [obj], {})
     if obj.__class__ is Object and type(obj.pytype.__hash__) is types.FunctionType:

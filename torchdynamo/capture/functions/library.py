@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.lookup import class_lookup
 from torchdynamo.capture.model import enters, for_type, function, is_open, models
+from torchdynamo.capture.scalars import plain_value
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value
@@ -116,7 +117,9 @@ def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
 
 def joiner(cls: Any) -> None:
     def row(vm: Machine, self: Value, items: Value) -> Value:
-        return vm.run_pure(cls.join, [self, vm.new(list, list(vm.iterate(items)))], {})
+        return vm.run_pure(
+            cls.join, [self, vm.new(list, [plain_value(vm, item) or item for item in vm.iterate(items)])], {}
+        )
 
     models(cls, "join")(row)
 

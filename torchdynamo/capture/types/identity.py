@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.scalars import Plain, plain_value
 from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.types import scalars
 from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
         raise Break("unknown call", name="id")
     if not issubclass(other.pytype, int):
         return Known(NotImplemented)
-    return vm.run_pure(int.__eq__, [self, other], {})
+    return vm.run_pure(int.__eq__, [plain_value(vm, self) or self, plain_value(vm, other) or other], {})
 
 
 @models(int, "__ne__")
@@ -53,7 +55,7 @@ def different(vm: Machine, self: Value, other: Value) -> Value:
 
 @models(int, "__bool__")
 def truth(vm: Machine, self: Value) -> Value:
-    return boolean(True) if is_id(vm, self) else vm.run_pure(int.__bool__, [self], {})
+    return boolean(True) if is_id(vm, self) else vm.run_pure(int.__bool__, [plain_value(vm, self) or self], {})
 
 
 @models(int, "<hash key>")
@@ -66,6 +68,9 @@ def hash_key(vm: Machine, self: Object) -> Value:
 
 @rebuilds(int)
 def rebuild(emit: Emitter, entity: Entity) -> None:
+    if entity.note.__class__ is Plain:
+        scalars.rebuild(emit, entity)
+        return
     if entity.note.__class__ is not IdOf:
         raise Restart(entity.born - 1)
     emit.function(id)

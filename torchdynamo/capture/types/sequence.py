@@ -13,6 +13,7 @@ import torch
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, plain_new, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
+from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
@@ -128,7 +129,7 @@ def concatenate(vm: Machine, self: Value, other: Value) -> Value:
 @models(list, "__mul__", "__rmul__")
 @models(tuple, "__mul__", "__rmul__")
 def repeat(vm: Machine, self: Value, count: Value) -> Value:
-    times = vm.known(count, "count")
+    times = vm.known(plainly(vm, count), "count")
     if not isinstance(times, int):
         return Known(NotImplemented)
     repeated = list(iterate(vm, self)) * times

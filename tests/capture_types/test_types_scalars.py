@@ -1,0 +1,126 @@
+"""Numbers and texts of classes that extend Python's own, made in the frame: seen as what they are, and kept apart."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from following import Same, check
+
+import torchdynamo
+
+# ruff: noqa: UP031, SIM300
+
+X = torch.arange(3.0)
+
+
+class Count(int):
+    def twice(self):
+        return self * 2
+
+
+class Next(int):
+    def __new__(cls, n):
+        return super().__new__(cls, n + 1)
+
+
+class Named(int):
+    def __repr__(self):
+        return "named"
+
+    def __add__(self, other):
+        return "added"
+
+
+class Word(str):
+    def up(self):
+        return self.upper()
+
+
+class Said(str):
+    def __str__(self):
+        return "said"
+
+
+class Share(float):
+    pass
+
+
+class Pair(complex):
+    pass
+
+
+class Raw(bytes):
+    def __new__(cls, raw):
+        return super().__new__(cls, raw + b"!")
+
+
+def numbers(x):
+    a = Count(3)
+    a.mark = [1]
+    return (
+        *(x * a, a + 1, 1 + a, a == 3, 3 == a, a.twice(), a < 4, -a, hash(a) == hash(3), bool(a), Count(), Count("7")),
+        *(a is a, a is Count(3), [1, 2, 3, 4][a], {3: "x"}[a], {a: 1}[3], a in [1, 3], isinstance(a, int), type(a)),
+        *(f"{a:03d}", str(a), repr(a), int(a), a.real, float(a), range(a), [0] * a, a.bit_length(), a // 2),
+        *(divmod(a, 2), max(a, 2), a.mark, a, Next(4), Next(4) * x),
+    )
+
+
+def own_words(x):
+    a = Named(3)
+    return x + 1, str(a), repr(a), a + 1, a - 1, a
+
+
+def texts(x):
+    s = Word("ab")
+    return (
+        *(x + 1, s.up(), s + "c", "c" + s, s * 2, len(s), s[0], list(s), s == "ab", {"ab": 1}[s], "%s" % s, f"{s!r}"),
+        *(s.replace("a", "b"), "-".join([s, "q"]), ",".join(s), s in "cabd", "a" in s, s.startswith("a"), s),
+        *(sorted([Word("b"), Word("a")]), hash(s) == hash("ab"), Word(5), Word(b"x", "utf8"), s.split("b")),
+        *({s: 1}, {s}, (s, 1), s != "q", s < "b", not s, s or 1),
+    )
+
+
+def said(x):
+    s = Said("ab")
+    return x + 1, str(s), s + "c", s.upper(), "x".join([s])
+
+
+def others(x):
+    f = Share(1.5)
+    return x * f, f + 1, f.is_integer(), f.real, round(f), int(f), f, Pair(2, 1) + 1, Raw(b"a") + b"c", Raw(b"ab")[0]
+
+
+@pytest.mark.parametrize("fn", [numbers, own_words, texts, said, others], ids=lambda fn: fn.__name__)
+def test_as_eager(fn):
+    check(fn, (X,))
+
+
+def test_each_call_makes_its_own():
+    def make(x):
+        return x + 1, Count(5), Raw(b"")
+
+    compiled = torchdynamo.compile(make, backend="eager", fullgraph=True)
+    first, second = compiled(X), compiled(X)
+    assert first[1] is not second[1]
+    assert first[2] is not second[2]
+
+
+def test_formats_that_ask_the_class():
+    def told(x):
+        return x + 1, f"{Said('ab')}", f"{Named(2)}", "%s" % Said("ab"), Said("ab").__format__("")
+
+    compiled = torchdynamo.compile(told, backend="eager")
+    Same()(told(X), compiled(X))
+
+
+class Fibonacci(list):
+    def __iter__(self):
+        return (n for n in (1, 1, 2, 3))
+
+
+def test_iterators_of_the_class():
+    def iterators(x):
+        made = Fibonacci([7])
+        return x + 1, next(iter(made)), [*made], type(iter(made)).__name__
+
+    check(iterators, (X,))

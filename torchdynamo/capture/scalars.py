@@ -1,0 +1,65 @@
+"""Numbers and texts of classes that extend Python's own: an identity, attributes, and the plain value each is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from torchdynamo.capture.lookup import guarded_lookup
+from torchdynamo.capture.model import is_open
+from torchdynamo.capture.value import Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+SCALARS = (int, float, complex, str, bytes)
+# What C functions may ask an instance for; a class that says any of it itself is not taken for the plain value.
+ASKED = (
+    *(
+        "__str__",
+        "__repr__",
+        "__format__",
+        "__bytes__",
+        "__int__",
+        "__float__",
+        "__complex__",
+        "__index__",
+        "__trunc__",
+    ),
+    *("__eq__", "__lt__", "__hash__", "__bool__", "__len__", "__iter__", "__getitem__", "__contains__", "__round__"),
+    *("__add__", "__radd__", "__mul__", "__rmul__", "__mod__", "__rmod__", "__abs__", "__pow__", "__rpow__"),
+    *("__sub__", "__rsub__", "__truediv__", "__rtruediv__", "__floordiv__", "__rfloordiv__", "__divmod__", "__neg__"),
+    *("__trunc__", "__ceil__", "__floor__", "__getattribute__"),
+)
+
+
+class Plain(NamedTuple):
+    """The note of such an instance that the frame made."""
+
+    value: Known
+
+
+def plain_value(vm: Machine, value: Value) -> Known | None:
+    """What a method of the type in C sees of the instance."""
+    if value.__class__ is Object and issubclass(value.pytype, SCALARS):
+        note = vm.entity(value).note
+        if note.__class__ is Plain:
+            known: Known = note.value
+            return known
+    return None
+
+
+def seen_by(vm: Machine, method: str, value: Value) -> Known | None:
+    """What that method sees of the instance it is called on: formatting asks for the instance's text."""
+    if method in ("__format__", "__rmod__") and plainly(vm, value) is value:
+        return None
+    return plain_value(vm, value)
+
+
+def plainly(vm: Machine, value: Value) -> Value:
+    """The plain value in place of an instance whose class adds to it and changes nothing of it."""
+    known = plain_value(vm, value)
+    if known is None:
+        return value
+    written = [guarded_lookup(vm, value.pytype, name) for name in ASKED]
+    own = {id(found) for base in value.pytype.__mro__ if is_open(base) for found in base.__dict__.values()}
+    return value if any(id(found) in own for found in written) else known
