@@ -110,6 +110,7 @@ class Trace:
         self.stop_at = -1
         self.frames: list[Any] = []  # the frames being executed, innermost last
         self.ops = 0
+        self.later: list[Callable[[Any], None]] = []  # what is said to the user: each writes its code
         self.turns = 0  # calls followed, and turns of loops
 
     # -- guards ---------------------------------------------------------------------------------------------------

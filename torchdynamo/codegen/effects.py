@@ -41,6 +41,8 @@ def replay(emit: Emitter, capture: Capture) -> None:
         emit.value(value)
         emit.const(cls)
         emit.op("STORE_ATTR", name)
+    for write in vm.later:
+        write(emit)
     for (fn, _), args in vm.exit_state.items():
         if vm.entry_state[fn, _] != args:
             emit.function(fn)

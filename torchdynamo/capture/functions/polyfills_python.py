@@ -6,7 +6,6 @@ from __future__ import annotations
 import collections
 import functools
 import heapq
-import logging
 import math
 
 from torchdynamo.capture.model import polyfill
@@ -36,13 +35,6 @@ def reduce(function, iterable, initial=_MISSING, /):
 def count_elements(mapping, iterable):
     for element in iterable:
         mapping[element] = mapping.get(element, 0) + 1
-
-
-@polyfill(logging.Logger.isEnabledFor)
-def is_enabled_for(self, level):
-    if self.disabled:
-        return False
-    return self.manager.disable < level and level >= self.getEffectiveLevel()
 
 
 @polyfill(heapq.nlargest)

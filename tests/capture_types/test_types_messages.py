@@ -1,0 +1,105 @@
+"""Warnings and log records from a captured frame: the same, in the same order, from the same lines as in eager."""
+
+# Warnings without a stacklevel are some of what is tested.
+# ruff: noqa: B028
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+from torchdynamo import _native
+
+X = torch.arange(4.0)
+LOG = logging.getLogger("torchdynamo.tests.messages")
+LOG.propagate = False
+RECORDS: list[Any] = []
+
+
+class Kept(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        RECORDS.append((record.getMessage(), record.levelname, record.lineno, record.funcName, record.filename))
+
+
+LOG.addHandler(Kept())
+
+
+def helper() -> None:
+    warnings.warn("from the caller's line", stacklevel=2)
+    warnings.warn("of the one above", DeprecationWarning, stacklevel=3)
+    LOG.info("in helper %d", 3)
+
+
+def warns(x: Any) -> Any:
+    warnings.warn("one")
+    y = x + 1
+    warnings.warn(RuntimeWarning("two"))
+    helper()
+    warnings.warn("above", stacklevel=2)
+    return y * 2
+
+
+def logs(x: Any) -> Any:
+    LOG.debug("no %s", 1)
+    LOG.info("yes")
+    LOG.warning("%s %s", 1, "a")
+    logging.getLogger("torchdynamo.tests.messages").error("e")
+    return x + 1
+
+
+def breaks(x: Any) -> Any:
+    y = x + 1
+    warnings.warn("before")
+    torchdynamo.graph_break()
+    warnings.warn("after", stacklevel=2)
+    LOG.info("the rest")
+    return y
+
+
+def catches(x: Any) -> Any:
+    try:
+        warnings.warn("bad")
+    except UserWarning as error:
+        return x + len(str(error))
+    return x
+
+
+def seen(fn: Any, action: Any) -> Any:
+    """What a call of `fn` gives and says."""
+    globals().pop("__warningregistry__", None)
+    RECORDS.clear()
+    with warnings.catch_warnings(record=True) as got:
+        warnings.simplefilter(action)
+        result = fn(X)
+    given = [(str(each.message), each.category, each.filename, each.lineno) for each in got]
+    return given, list(RECORDS), result.tolist()
+
+
+@pytest.mark.parametrize("action", ["always", "ignore", "default", "error"])
+@pytest.mark.parametrize("fn", [warns, logs, breaks, catches])
+def test_messages(fn: Any, action: str) -> None:
+    if action == "error" and fn in (warns, breaks):
+        pytest.skip("raises")
+    torchdynamo.reset()
+    LOG.setLevel(logging.INFO)
+    wanted = seen(fn, action)
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=fn is not breaks)
+    for _ in range(2):
+        assert seen(compiled, action) == wanted
+    assert len(_native.cache_entries(fn.__code__)) == 1
+
+
+def test_filters_and_levels_that_change() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(catches, backend="eager", fullgraph=True)
+    for action in ("always", "error", "ignore", "always"):
+        assert seen(compiled, action) == seen(catches, action)
+    compiled = torchdynamo.compile(logs, backend="eager", fullgraph=True)
+    for level in (logging.INFO, logging.DEBUG, logging.ERROR, logging.CRITICAL):
+        LOG.setLevel(level)
+        assert seen(compiled, "always") == seen(logs, "always")
