@@ -12,6 +12,8 @@ import torch
 import torch.utils.checkpoint
 from training import Net, as_it_is, assert_same, batches, compiled, state
 
+import torchdynamo
+
 F = torch.nn.functional
 Feature = Callable[[Any], Any]
 FEATURES: dict[str, Feature] = {}
@@ -462,6 +464,36 @@ def own_function(compile: Any) -> Any:
 
     def train_step(x: torch.Tensor) -> torch.Tensor:
         loss = Cube.apply(model(x), 3).mean()
+        loss.backward()
+        return loss.detach()
+
+    return loop(compile(train_step), model)
+
+
+@feature
+def writes_past_autograd(compile: Any) -> Any:
+    """A buffer that is filled behind autograd's back, between uses of its views, as torchdiffeq does."""
+
+    class Assign(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, buffer: torch.Tensor, value: torch.Tensor, index: int) -> torch.Tensor:
+            ctx.index = index
+            buffer.data[..., index] = value
+            return buffer
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> Any:
+            return grad, grad[..., ctx.index], None
+
+    model = Net()
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        buffer = Assign.apply(torch.zeros(5, 3), model(x)[:, 0], 0)
+        for index in (1, 2):
+            torchdynamo.graph_break()
+            value = torch.tanh(model(buffer[..., :index].sum(-1, keepdim=True) + x))
+            buffer = Assign.apply(buffer, value[:, 0], index)
+        loss = buffer.pow(2).sum()
         loss.backward()
         return loss.detach()
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
-from torchdynamo.backends.preserve import leaves_inputs_alone
+from torchdynamo.backends.preserve import leaves_inputs_alone, writes_past_autograd
 from torchdynamo.backends.registry import Backend
 from torchdynamo.graph.mutation import makes_leaves
 from torchdynamo.hook.install import Compiled
@@ -37,7 +37,7 @@ def aot_autograd(
 
     @leaves_inputs_alone
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
-        if makes_leaves(gm):
+        if makes_leaves(gm) or writes_past_autograd(gm, example_inputs):
             return None
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._functorch.partitioners import default_partition

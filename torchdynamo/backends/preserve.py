@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.fx
 
-from torchdynamo.graph.mutation import effects_of
+from torchdynamo.graph.mutation import effects_of, reads_data
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DEVICES = ("cpu", "cuda")
@@ -99,6 +99,15 @@ def mutated_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
 def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tensor]:
     """The tensors among these arguments."""
     return [args[i] for i in positions if isinstance(args[i], torch.Tensor)]
+
+
+def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Whether results of operators, or views, are written to through `.data`, unnoticed by autograd.
+
+    What AOTAutograd makes of a graph copies the new contents into such inputs, and autograd would notice.
+    """
+    written = tensors_at(mutated_positions(gm), example_inputs)
+    return any(not each.is_leaf or each._is_view() for each in written) and reads_data(gm)
 
 
 @contextlib.contextmanager

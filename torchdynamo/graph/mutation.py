@@ -53,3 +53,8 @@ def makes_leaves(gm: torch.fx.GraphModule) -> bool:
         node.target in LEAF_MAKERS and not is_layered((node.meta.get("example_value"), node.args))
         for node in gm.graph.nodes
     )
+
+
+def reads_data(gm: torch.fx.GraphModule) -> bool:
+    """Whether the graph takes a tensor's `.data`, writes to which autograd does not notice."""
+    return any(node.target is getattr and node.args[1] == "data" for node in gm.graph.nodes)

@@ -8,7 +8,7 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
-from torchdynamo.backends.preserve import leaves_inputs_alone
+from torchdynamo.backends.preserve import leaves_inputs_alone, writes_past_autograd
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.graph.mutation import makes_leaves
 
@@ -26,7 +26,7 @@ def inductor(
     from torch._inductor.compile_fx import compile_fx
 
     patches = settings(mode, options)
-    if makes_leaves(gm):
+    if makes_leaves(gm) or writes_past_autograd(gm, example_inputs):
         return None
     with handoff(gm, example_inputs) as ready:
         compiled: Any = compile_fx(ready.module, ready.inputs, config_patches=patches or None)
