@@ -35,6 +35,7 @@ test_statistics test_fractions test_string_literals test_unary test_binop test_i
 
 # What a break shows, and which tests look at it: the rest of a function is a function of its own.
 FRAMES = "looks at frames or at a traceback, where the rest of the function has a frame of its own"
+IDENTITY = "looks at which of equal constants it got"
 LIFETIME = "an object lives as long as the function that made it, not only to its last use"
 KNOWN = {
     **dict.fromkeys(
@@ -48,6 +49,21 @@ KNOWN = {
         test_exceptions.PEP626Tests.test_lineno_in_try
         """.split(),
         FRAMES,
+    ),
+    **dict.fromkeys(
+        """
+        test_operator.COperatorTestCase.test_is
+        test_operator.COperatorTestCase.test_is_not
+        test_operator.PyOperatorTestCase.test_is
+        test_operator.PyOperatorTestCase.test_is_not
+        test_itertools.TestBasicOps.test_combinations_tuple_reuse
+        test_itertools.TestBasicOps.test_combinations_with_replacement_tuple_reuse
+        test_itertools.TestBasicOps.test_permutations_tuple_reuse
+        test_itertools.TestBasicOps.test_product_tuple_reuse
+        test_itertools.TestBasicOps.test_zip_longest_tuple_reuse
+        test_itertools.TestBasicOps.test_zip_tuple_reuse
+        """.split(),
+        IDENTITY,
     ),
     **dict.fromkeys(
         """

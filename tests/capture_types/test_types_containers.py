@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import functools
+import heapq
 from collections import deque
 
 import pytest
@@ -100,6 +102,17 @@ class Pair(tuple):
         return self
 
 
+def heaps(x):
+    heap = [5, 3, 8, 1]
+    heapq.heapify(heap)
+    heapq.heappush(heap, 2)
+    line = [1, 4, 9]
+    bisect.insort(line, 4)
+    bisect.insort_left(line, 0, key=abs)
+    popped = heapq.heappop(heap), heapq.heapreplace(heap, 7), heapq.heappushpop(heap, 0)
+    return x + popped[0], heap, popped, line, bisect.bisect(line, 4)
+
+
 VIEW = {"a": 1}.keys()
 
 
@@ -116,7 +129,17 @@ def kept_slices(x):
 
 @pytest.mark.parametrize(
     "fn",
-    [kept_slices, tuples_of_own_making, histories, methods, wrong_operands, questions, made_anew, sorted_by_code],
+    [
+        heaps,
+        kept_slices,
+        tuples_of_own_making,
+        histories,
+        methods,
+        wrong_operands,
+        questions,
+        made_anew,
+        sorted_by_code,
+    ],
     ids=lambda fn: fn.__name__,
 )
 def test_as_eager(fn):
@@ -151,6 +174,19 @@ def only_next(x, box, keys):
     return y, list(OnlyNext())
 
 
+def map_of_nothing(x, box, keys):
+    return x + 1, list(map())
+
+
+def asks_itself(x, box, keys):
+    def items():
+        yield 1
+        yield next(running)
+
+    running = items()
+    return x + 1, list(running)
+
+
 def bad_pairs(x, box, keys):
     y, d = x + 1, {}
     box.append(d)
@@ -159,7 +195,9 @@ def bad_pairs(x, box, keys):
 
 
 @pytest.mark.parametrize(
-    "fn", [init_of_argument, grows_meanwhile, view_that_existed, only_next, bad_pairs], ids=lambda fn: fn.__name__
+    "fn",
+    [init_of_argument, grows_meanwhile, view_that_existed, only_next, map_of_nothing, asks_itself, bad_pairs],
+    ids=lambda fn: fn.__name__,
 )
 def test_outcomes_as_eager(fn):
     found = []

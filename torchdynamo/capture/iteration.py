@@ -29,7 +29,12 @@ class Steps:
         return self
 
     def __next__(self) -> Value:
-        value = next(self.inner)
+        try:
+            value = next(self.inner)
+        except ValueError:
+            if getattr(self.inner, "gi_running", False):  # it asks itself for its next item
+                raise Break("unknown iterator", type="generator") from None
+            raise
         self.count += 1
         return value
 

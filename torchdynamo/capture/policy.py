@@ -52,6 +52,11 @@ PURE_BUILTINS = frozenset(
     )
 )
 PURE_MODULES = frozenset({"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string"})
+# Of those modules, what changes its first argument.
+WRITERS = frozenset(
+    {"setitem", "delitem", "insort", "insort_left", "insort_right", "iconcat"}
+    | {f"i{name}" for name in "add and floordiv lshift matmul mod mul or pow rshift sub truediv xor".split()}
+)
 OPERATOR_MODULES = frozenset(
     f"torch._C.{name}" for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")
 )
@@ -96,7 +101,7 @@ def is_pure(fn: Any) -> bool:
         return False
     module = getattr(fn, "__module__", None) or getattr(fn.__self__, "__name__", "") or ""
     if module in PURE_MODULES:
-        return True
+        return fn.__name__ not in WRITERS
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type):
         return owner in PURE_TYPES or owner in (dict, math.__class__)

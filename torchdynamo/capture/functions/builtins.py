@@ -194,7 +194,13 @@ def lazily(cls: type, steps: Any) -> None:
     """Register the constructor of a builtin iterator type."""
 
     def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        return make_iterator(vm, steps(vm, *args, **kwargs), None, cls)
+        try:
+            inner = steps(vm, *args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise Break("unknown call", name=cls.__name__) from None  # it does not take such arguments
+        return make_iterator(vm, inner, None, cls)
 
     function(cls)(row)
 

@@ -291,8 +291,8 @@ def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
 def delitem(vm: Machine, self: Object, key: Value) -> Value:
     try:
         del write(vm, self)[index_of(vm, key)]
-    except IndexError as error:
-        raise vm.error(IndexError, *error.args) from None
+    except (IndexError, TypeError) as error:
+        raise vm.error(type(error), *error.args) from None
     return NONE
 
 
