@@ -20,7 +20,7 @@ from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
 from torchdynamo.graph.constants import evaluate
 from torchdynamo.graph.entrants import Entrants
-from torchdynamo.graph.errors import UnsupportedOperator, UnsupportedTensor, classify
+from torchdynamo.graph.errors import UnknownValue, UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.memo import MISSING, Memo
 from torchdynamo.graph.mutation import Effects, note_effects
@@ -133,7 +133,10 @@ class GraphBuilder:
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
     ) -> tuple[Node, Any]:
         """An operation on tensors (as nodes) and constants, nested as the user wrote them; raises a GraphError."""
+        taken = self.numbers.taken_for_granted()
         example = self.example(op, target, args, kwargs)
+        if self.numbers.taken_for_granted() != taken and not torch_compat.insists(target, args):
+            raise UnknownValue(target, "sizes that depend on values would have to match, or be 1")
         return self._add(op, target, args, kwargs, example, describe(position)), example
 
     def _add(

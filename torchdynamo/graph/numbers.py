@@ -48,6 +48,11 @@ class Numbers:
         self.entries[symbol] = source, value
         return number
 
+    def taken_for_granted(self) -> int:
+        """How many facts about unknown numbers have been assumed so far, as against decided."""
+        known = self.__dict__.get("env")
+        return 0 if known is None else known.num_deferred_runtime_asserts
+
     def fixed(self, number: Any) -> Any:
         """Its value if it can be no other; else None."""
         expr = number.node.expr

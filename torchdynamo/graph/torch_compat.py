@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -158,6 +159,32 @@ def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     Else than for export, a number read from an input of no dimensions would be what the example holds, unguarded.
     """
     return fake_mode_type()(shape_env=shape_env, export=True)
+
+
+# What raises where sizes do not fit. Most operators go on if one of two sizes is 1.
+_CHECKS = {torch._check, torch._check_index, torch._check_value, torch._check_type, torch._check_not_implemented}
+_SHAPING = (
+    "view",
+    "reshape",
+    "unflatten",
+    "matmul",
+    "mm",
+    "bmm",
+    "linear",
+    "split",
+    "narrow",
+    "index_select",
+    "select",
+)
+
+
+def insists(target: Any, args: tuple[Any, ...]) -> bool:
+    """Whether what the operation takes for granted of sizes is so, or it raises itself."""
+    if target is operator.getitem:  # slices know their sizes; several tensors as indices are broadcast
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return sum(isinstance(each, (torch.fx.Node, list)) for each in index) < 2
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return target in _CHECKS or name in _SHAPING
 
 
 def takes_symbols(fn: Any) -> Any:
