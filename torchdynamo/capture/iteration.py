@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,8 @@ def iterator(vm: Machine, value: Value) -> Value:
     return make_iterator(vm, iterate(vm, value), value)
 
 
+EMPTY: dict[int, int] = {}
+VIEWS = (EMPTY.keys(), EMPTY.values(), EMPTY.items())
 ITERATOR_TYPES: dict[type, type] = {
     list: type(iter([])),
     tuple: type(iter(())),
@@ -133,12 +136,17 @@ ITERATOR_TYPES: dict[type, type] = {
     range: type(iter(range(0))),
     str: type(iter("")),
     set: type(iter(set())),
+    frozenset: type(iter(set())),
+    bytes: type(iter(b"")),
+    collections.deque: type(iter(collections.deque())),
+    collections.OrderedDict: type(iter(collections.OrderedDict())),
+    **{type(view): type(iter(view)) for view in VIEWS},
 }
 
 
 def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
     """An iterator object around host-level steps."""
-    cls = pytype or ITERATOR_TYPES.get(over.pytype if over is not None else list, type(iter([])))
+    cls = pytype or model.for_type(ITERATOR_TYPES, over.pytype if over is not None else list) or type(iter([]))
     return vm.new(cls, Steps(steps, over))
 
 

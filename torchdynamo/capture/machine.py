@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -403,12 +403,54 @@ class Machine(Trace):
             if not frame.yielded:
                 self.entity(value).attrs["return"] = result
                 return
-            try:
-                sent = yield result
-                frame.stack.append(NONE if sent is None else sent)
-            except Raised as thrown:  # at the `yield`, where it may be caught
-                frame.pc -= 1
-                interpreter.unwind(self, frame, thrown)
+            waiting = True
+            while waiting:
+                waiting = False
+                try:
+                    sent = yield result
+                    frame.stack.append(NONE if sent is None else sent)
+                except Raised as thrown:  # at the `yield`, where it may be caught
+                    frame.pc -= 1
+                    try:
+                        item = self.throw_inside(frame, thrown)
+                    except Raised as through:
+                        interpreter.unwind(self, frame, through)
+                    else:
+                        waiting = item is not None
+                        result = result if item is None else item
+
+    def throw_inside(self, frame: Frame, thrown: Raised) -> Value | None:
+        """Throw into what a generator that waits in `yield from` waits for. Gives what that yields, and the generator
+        waits on; or None, where it returned: the generator goes on after it."""
+        send = frame.code.instructions[frame.pc - 1]
+        if send.op != "SEND":
+            raise thrown
+        inner = frame.stack[-1]
+        if issubclass(thrown.value.pytype, GeneratorExit):
+            if self.has_attribute(inner, "close") is not None:
+                self.call_method(inner, "close")
+            raise thrown
+        if self.has_attribute(inner, "throw") is None:
+            raise thrown
+        item, result = self.item_or_return(lambda: self.call_method(inner, "throw", thrown.value))
+        if item is not None:
+            frame.pc += 1
+            return item
+        frame.pc = frame.code.targets[send.arg]
+        if frame.code.instructions[frame.pc].op == "END_SEND":
+            frame.stack.append(result)
+        else:
+            frame.stack[-1] = result
+        return None
+
+    def item_or_return(self, step: Callable[[], Value]) -> tuple[Value | None, Value]:
+        """What a step of an iterator yields, or None and what it returned."""
+        try:
+            return step(), NONE
+        except Raised as raised:
+            if not issubclass(raised.value.pytype, StopIteration):
+                raise
+            return None, self.getattr(raised.value, "value")
 
     def advance_or_return(self, value: Value) -> tuple[Value | None, Value]:
         """One step of `yield from`: the item, or None and the value of `return`."""

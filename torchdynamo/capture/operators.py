@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Callable
@@ -95,7 +96,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
 def is_foreign(value: Value) -> bool:
     """An object that the operators of Python's own numbers and strings leave to its class."""
     return value.__class__ is Object and all(
-        model.is_open(base) or base in (object, list, dict) for base in value.pytype.__mro__
+        model.is_open(base) or base in (object, list, dict, collections.deque) for base in value.pytype.__mro__
     )
 
 

@@ -57,6 +57,9 @@ WRITERS = frozenset(
     {"setitem", "delitem", "insort", "insort_left", "insort_right", "iconcat"}
     | {f"i{name}" for name in "add and floordiv lshift matmul mod mul or pow rshift sub truediv xor".split()}
 )
+PURE_STATICS = frozenset(
+    id(found.__func__) for cls in PURE_TYPES for found in vars(cls).values() if type(found) is staticmethod
+)
 OPERATOR_MODULES = frozenset(
     f"torch._C.{name}" for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")
 )
@@ -93,7 +96,7 @@ def is_tensor_method(fn: Any) -> bool:
 
 def is_pure(fn: Any) -> bool:
     """A C function that has no effects: of constants it can be run at once."""
-    if id(fn) in PURE_BUILTINS:
+    if id(fn) in PURE_BUILTINS or id(fn) in PURE_STATICS:
         return True
     if isinstance(fn, (operator.attrgetter, operator.itemgetter, operator.methodcaller)):
         return True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
 from torchdynamo.capture.lookup import written_in_python
+from torchdynamo.capture.model import find_slot
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Object
 
@@ -33,7 +35,7 @@ def instance(emit: Emitter, entity: Entity) -> None:
 def attributes(emit: Emitter, entity: Entity) -> None:
     """The attributes of the object on top, which stays there."""
     for name, value in entity.attrs.items():
-        if value is not ABSENT and not name.startswith("<"):
+        if value is not ABSENT and not name.startswith("<") and value is not entity.loaded.get(name):
             emit.function(object.__setattr__)
             emit.local(entity)
             emit.const(name)
@@ -48,7 +50,11 @@ def iterator(emit: Emitter, entity: Entity) -> None:
     over = steps.over
     if over is None or (steps.count and entity.pytype not in INDEXED) or is_iterator(emit, over):
         raise Restart(entity.born - 1)
-    emit.function(iter)
+    backwards = entity.pytype is reversed or "reverse" in entity.pytype.__name__
+    asked = find_slot(over.pytype, "__reversed__" if backwards else "__iter__")
+    if asked[0] == "python" and type(asked[1][1]) is types.FunctionType:
+        raise Restart(entity.born - 1)  # a subclass's own, which this iterator has gone past
+    emit.function(reversed if backwards else iter)
     emit.value(over)
     emit.op("CALL", (1, ()))
     if steps.count:

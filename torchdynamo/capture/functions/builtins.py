@@ -238,15 +238,6 @@ for _lazy, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (fi
     lazily(_lazy, _steps)
 
 
-@function(reversed)
-def reversed_(vm: Machine, items: Value) -> Value:
-    if items.__class__ is Object and find_slot(items.pytype, "__reversed__")[0] == "python":
-        slot = find_slot(items.pytype, "__reversed__")[1][1]
-        if type(slot) is types.FunctionType:
-            return vm.special(items, "__reversed__")
-    return vm.iterator(vm.new(list, list(vm.iterate(items))[::-1]))
-
-
 @function(sorted)
 def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
     return vm.new(list, sorted_values(vm, list(vm.iterate(items)), key, reverse))

@@ -95,9 +95,11 @@ def yield_value(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> i
 def send(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
     """`yield from`: hand the value on top to the iterator below it; its yield, or its return value, takes its place."""
     value = frame.stack.pop()
-    if value.__class__ is not Known or value.obj is not None:
-        raise Break("unsupported instruction", name="send() through yield from")
-    item, result = vm.advance_or_return(frame.stack[-1])
+    inner = frame.stack[-1]
+    if value.__class__ is Known and value.obj is None:
+        item, result = vm.advance_or_return(inner)
+    else:
+        item, result = vm.item_or_return(lambda: vm.call_method(inner, "send", value))
     if item is None:
         target = frame.code.targets[inst.arg]
         if frame.code.instructions[target].op == "END_SEND":

@@ -223,6 +223,57 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
     raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
 
 
+@models(DEQUE, "index")
+def index(vm: Machine, self: Object, item: Value, *bounds: Value) -> Value:
+    size = len(items_of(vm, self))
+    given = [vm.known(bound, "bound") for bound in bounds] + [0, None][len(bounds) :]
+    for at in range(*slice(*given).indices(size)):
+        if same_or_equal(vm, read(vm, items_of(vm, self), at), item):
+            return Known(at)
+        if len(items_of(vm, self)) != size:
+            raise vm.error(RuntimeError, "deque mutated during iteration")
+    raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+
+
+@models(DEQUE, "insert")
+def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
+    most, items = limit(vm, self), write(vm, self)
+    if most is not None and len(items) >= most:
+        raise vm.error(IndexError, "deque already at its maximum size")
+    items.insert(vm.known(at, "index"), item)
+    return NONE
+
+
+@models(DEQUE, "__add__")
+def concatenate(vm: Machine, self: Object, other: Value) -> Value:
+    if not issubclass(other.pytype, DEQUE) or self.pytype is not DEQUE:
+        raise Break("unsupported method", name="__add__", type=self.pytype.__name__)
+    made = vm.as_object(copy(vm, self))
+    extend(vm, made, other)
+    return made
+
+
+@models(DEQUE, "__ne__")
+def different(vm: Machine, self: Object, other: Value) -> Value:
+    same = equal(vm, self, other)
+    return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
+
+
+@models(DEQUE, "__mul__", "__rmul__")
+def repeat(vm: Machine, self: Object, times: Value) -> Value:
+    if self.pytype is not DEQUE:
+        raise Break("unsupported method", name="__mul__", type=self.pytype.__name__)
+    return imul(vm, vm.as_object(copy(vm, self)), times)
+
+
+@models(DEQUE, "__imul__")
+def imul(vm: Machine, self: Object, times: Value) -> Value:
+    most, items = limit(vm, self), write(vm, self)
+    more = list(iterate(vm, self)) * vm.known(times, "count")
+    items[:] = more if most is None else more[max(0, len(more) - most) :]
+    return self
+
+
 @models(DEQUE, "count")
 def count(vm: Machine, self: Object, item: Value) -> Value:
     return Known(sum(same_or_equal(vm, other, item) for other in iterate(vm, self)))

@@ -101,6 +101,8 @@ def keep_as_it_does(vm: Machine, made: Object, cls: type, fields: list[str], arg
         value = getattr(sample, name, MISSING)
         if value is not MISSING:
             entity.attrs[name] = constant(vm, value)
+            if value is None:  # to store None is not the same as to store nothing
+                entity.loaded[name] = entity.attrs[name]
 
 
 @rebuilds(BaseException)
@@ -231,12 +233,28 @@ def key_error_str(vm: Machine, self: Object) -> Value:
 @models(BaseException, "__str__")
 def exception_str(vm: Machine, self: Object) -> Value:
     says = next(base for base in self.pytype.__mro__ if "__str__" in base.__dict__)
-    if says not in (BaseException, ImportError, KeyError) and not is_open(says):
-        raise Break("unsupported method", name="__str__", type=says.__name__)
+    if says not in SAY_ARGS and not is_open(says):
+        return said_by_fields(vm, self, says)
     given = args_of(vm, self)
     if len(given) == 1:
         return vm.call(Known(str), given, {})
     return vm.call(Known(str), [vm.make_tuple(given)], {}) if given else Known("")
+
+
+SAY_ARGS = (BaseException, ImportError, KeyError, AttributeError, NameError)
+
+
+def said_by_fields(vm: Machine, self: Object, says: type[BaseException]) -> Value:
+    """What a real one of the same fields says."""
+    entity = vm.entity(self)
+    if not entity.fresh:
+        raise Break("unsupported method", name="__str__", type=says.__name__)
+    sample = bare(native(self.pytype), *(vm.concretely(arg) for arg in args_of(vm, self)))
+    for name in fields_of(self.pytype):
+        value = entity.attrs.get(name)
+        if value is not None and value is not ABSENT and value is not entity.loaded.get(name):
+            object.__setattr__(sample, name, vm.concretely(value))
+    return Known(says.__str__(sample))
 
 
 # -- what is being handled --------------------------------------------------------------------------------------------

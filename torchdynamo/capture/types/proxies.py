@@ -61,7 +61,10 @@ def passed_on(name: str) -> Model:
     return row
 
 
-for _name in ("keys", "values", "items", "get", "copy", "__getitem__", "__contains__", "__len__", "__eq__", "__or__"):
+for _name in (
+    *("keys", "values", "items", "get", "copy", "__getitem__", "__contains__", "__len__"),
+    *("__eq__", "__ne__", "__or__", "__reversed__"),
+):
     models(PROXY, _name)(passed_on(_name))
 
 

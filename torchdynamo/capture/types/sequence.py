@@ -232,6 +232,15 @@ def iadd(vm: Machine, self: Object, items: Value) -> Value:
     return self
 
 
+@models(list, "__imul__")
+def imul(vm: Machine, self: Object, count: Value) -> Value:
+    times = vm.known(plainly(vm, count), "count")
+    if not isinstance(times, int):
+        raise vm.error(TypeError, f"can't multiply sequence by non-int of type {type(times).__name__!r}")
+    write(vm, self)[:] = list(iterate(vm, self)) * times
+    return self
+
+
 @models(list, "insert")
 def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
     write(vm, self).insert(vm.known(at, "index"), item)

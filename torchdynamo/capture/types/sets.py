@@ -186,6 +186,17 @@ def discard(vm: Machine, self: Object, item: Value) -> Value:
     return NONE
 
 
+@models(set, "pop")
+def pop(vm: Machine, self: Object) -> Value:
+    """Which item goes, the history says, of which pops are a part."""
+    if not items_of(vm, self):
+        raise vm.error(KeyError, "pop from an empty set")
+    order = vm.entity(self).note
+    if order is None:
+        raise Break("unsupported method", name="pop", type="set")
+    return write(vm, self).pop(order.pop())
+
+
 @models(set, "remove")
 def remove(vm: Machine, self: Object, item: Value) -> Value:
     if vm.hkey(item) not in items_of(vm, self):

@@ -1,0 +1,128 @@
+"""Iterators of Python's containers: asked for by `__iter__` and `reversed`, and stepped by their own methods."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.iteration import ITERATOR_TYPES, iterate, make_iterator
+from torchdynamo.capture.lookup import guarded_slot
+from torchdynamo.capture.model import ITERATE, function, models
+from torchdynamo.capture.signals import Raised
+from torchdynamo.capture.types.generators import stop
+from torchdynamo.capture.types.mapping import keys_of, lookup
+from torchdynamo.capture.types.sequence import items_of, read
+from torchdynamo.capture.types.views import VIEWS
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+REVERSED_LIST: type = type(reversed([]))
+REVERSED_VIEWS = {kind: type(reversed(getattr({}, kind)())) for kind in VIEWS}
+MADE_OF_OTHERS: tuple[type, ...] = (enumerate, zip, map, filter, reversed, type(iter(int, 1)), *(
+    kind for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")
+))  # fmt: skip
+
+
+def next_(vm: Machine, self: Object) -> Value:
+    item = vm.advance(self)
+    if item is None:
+        raise stop(vm, self)
+    return item
+
+
+def itself(vm: Machine, self: Object) -> Value:
+    return self
+
+
+for _type in {*ITERATOR_TYPES.values(), REVERSED_LIST, *REVERSED_VIEWS.values(), *MADE_OF_OTHERS}:
+    models(_type, "__next__")(next_)
+    models(_type, "__iter__")(itself)
+
+
+def iterable(base: type) -> None:
+    """`base.__iter__`, past what a subclass says."""
+
+    def row(vm: Machine, self: Value) -> Value:
+        steps = ITERATE[base](vm, self) if self.__class__ is Object else iterate(vm, self)
+        return make_iterator(vm, steps, self)
+
+    models(base, "__iter__")(row)
+
+
+for _base in (list, tuple, dict, set, collections.deque, *VIEWS.values(), str, bytes, range, frozenset):
+    iterable(_base)
+
+
+# -- backwards --------------------------------------------------------------------------------------------------------
+@function(reversed)
+def reversed_(vm: Machine, items: Value) -> Value:
+    """The class's `__reversed__`, or by index from the end."""
+    if items.__class__ is Known:
+        return known_reversed(vm, items)
+    slot = guarded_slot(vm, items.pytype, "__reversed__")
+    if slot[0] != "missing" and slot[1] is not None and not (slot[0] == "python" and slot[1][1] is None):
+        return vm.special(items, "__reversed__")
+    if slot[0] == "python" or guarded_slot(vm, items.pytype, "__getitem__")[0] == "missing":
+        raise vm.error(TypeError, f"{items.pytype.__name__!r} object is not reversible")
+    return make_iterator(vm, from_end(vm, items, vm.known(vm.length(items), "length")), items, reversed)
+
+
+def known_reversed(vm: Machine, items: Known) -> Value:
+    """A constant's; that of a range is the iterator of another range."""
+    if type(items.obj) is range:
+        return vm.iterator(Known(items.obj[::-1]))
+    try:
+        real: Any = reversed(items.obj)
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+    return make_iterator(vm, (vm.constant(item) for item in real), items, type(real))
+
+
+def from_end(vm: Machine, items: Value, size: int) -> Iterator[Value]:
+    for at in range(size - 1, -1, -1):
+        try:
+            item = vm.getitem(items, Known(at))
+        except Raised as raised:
+            if issubclass(raised.value.pytype, (IndexError, StopIteration)):
+                return
+            raise
+        yield item
+
+
+@models(list, "__reversed__")
+def reversed_list(vm: Machine, self: Object) -> Value:
+    return make_iterator(vm, list_from_end(vm, self), self, REVERSED_LIST)
+
+
+def list_from_end(vm: Machine, self: Object) -> Iterator[Value]:
+    """What is changed meanwhile is seen; a list that got shorter ends it."""
+    at = len(items_of(vm, self)) - 1
+    while 0 <= at < len(items_of(vm, self)):
+        yield read(vm, items_of(vm, self), at)
+        at -= 1
+
+
+def reversible(pytype: type, kind: str) -> None:
+    def row(vm: Machine, self: Object) -> Value:
+        box = self if pytype is dict else vm.entity(self).note[1]
+        return make_iterator(vm, backwards(vm, box, kind), self, REVERSED_VIEWS[kind])
+
+    models(pytype, "__reversed__")(row)
+
+
+def backwards(vm: Machine, box: Object, kind: str) -> Iterator[Value]:
+    size = vm.known(vm.length(box), "length")
+    for key in list(keys_of(vm, box))[::-1]:
+        if vm.known(vm.length(box), "length") != size:
+            raise vm.error(RuntimeError, "dictionary changed size during iteration")
+        item = lookup(vm, box, key) or NONE
+        yield key if kind == "keys" else item if kind == "values" else vm.make_tuple([key, item])
+
+
+reversible(dict, "keys")
+for _kind in VIEWS:
+    reversible(VIEWS[_kind], _kind)
