@@ -61,10 +61,12 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
         emit.position = decoded.instructions[capture.exit.at].position
     else:
         emit.position = None
-    effects.root_cells(emit, capture)
+    if capture.exit.__class__ is BreakExit:
+        effects.root_cells(emit, capture)
     effects.replay(emit, capture)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)
+        effects.root_cells_that_stay(emit, capture)
         if then is not None:
             then(emit)
         emit.op("RETURN")

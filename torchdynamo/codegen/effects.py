@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 
+from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture import lookup, model
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
@@ -88,15 +89,28 @@ def store_on_tensor(emit: Emitter, tensor: Graphed, name: str, value: Value) -> 
 def root_cells(emit: Emitter, capture: Capture) -> None:
     """Cells of the frame's own variables get their contents: inner functions and the continuation see them."""
     for name, cell in capture.cells.items():
-        entity = capture.machine.heap[cell]  # type: ignore[index]
-        value = entity.attrs.get("cell_contents")
-        if entity.note == name and value is not None:
-            if getattr(value, "source", None) is local(name):
-                continue
-            if value is ABSENT:
-                emit.const(None)  # it may be empty already, which is an error to delete
-                emit.op("STORE_DEREF", name)
-                emit.op("DELETE_DEREF", name)
-            else:
-                emit.value(value)
-                emit.op("STORE_DEREF", name)
+        root_cell(emit, name, capture.machine.heap[cell])  # type: ignore[index]
+
+
+def root_cells_that_stay(emit: Emitter, capture: Capture) -> None:
+    """Where the frame returns: only those of functions that were made again."""
+    done: set[str] = set()
+    while True:
+        loaded = {item.arg for item in emit.items if isinstance(item, Instruction) and item.op == "LOAD_CELL"}
+        left = [name for name in capture.cells if name in loaded and name not in done]
+        if not left:
+            return
+        done.update(left)
+        for name in left:
+            root_cell(emit, name, capture.machine.heap[capture.cells[name]])  # type: ignore[index]
+
+
+def root_cell(emit: Emitter, name: str, entity: Entity) -> None:
+    value = entity.attrs.get("cell_contents")
+    if entity.note != name or value is None or getattr(value, "source", None) is local(name):
+        return
+    if value is ABSENT:
+        emit.op("DELETE_DEREF", name)
+    else:
+        emit.value(value)
+        emit.op("STORE_DEREF", name)

@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import is_open, models
+from torchdynamo.capture.model import MODELS, is_open, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
@@ -29,7 +29,8 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """
     entity = vm.entity(self)
     if entity.real is MISSING:
-        raise Break("unknown call", name="lru_cache")
+        made: Value = MODELS[CACHED, "<call>"](vm, self, list(args), dict(kwargs))
+        return made
     given = [*args, *kwargs.values()]
     if any(made_here(vm, value) for value in given):
         assert entity.source is not None

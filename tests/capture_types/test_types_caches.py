@@ -1,0 +1,98 @@
+"""functools.lru_cache round functions that the frame makes: what is asked again, forgotten, kept apart."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from following import check
+
+import torchdynamo
+
+X = torch.arange(4.0)
+
+
+def recursive(x: Any) -> Any:
+    @functools.lru_cache(None)
+    def fib(n: int) -> int:
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    return x * fib(20), fib.__name__, fib.__wrapped__(3)
+
+
+def with_a_limit(x: Any) -> Any:
+    asked = []
+
+    @functools.lru_cache(maxsize=2)
+    def f(a: Any, *, k: int = 1) -> Any:
+        asked.append((a, k))
+        return [a, k]
+
+    for a in (1, 2, 1, 3, 2):
+        f(a)
+    f(1, k=2)
+    f(1.0, k=2)
+    return x + 1, asked, f(3) is f(3)
+
+
+def of_tensors(x: Any) -> Any:
+    asked = []
+
+    @functools.cache
+    def f(t: Any) -> Any:
+        asked.append(1)
+        return t + 1
+
+    return f(x) + f(x) + f(x * 2), asked
+
+
+def by_type(x: Any) -> Any:
+    asked = []
+
+    @functools.lru_cache(typed=True)
+    def f(a: Any) -> Any:
+        asked.append(a)
+        return a
+
+    for a in (1, 1.0, 1, True):
+        f(a)
+    return asked, x + 1
+
+
+def that_raise(x: Any) -> Any:
+    asked = []
+
+    @functools.lru_cache
+    def f(a: Any) -> Any:
+        asked.append(a)
+        raise ValueError(a)
+
+    for a in (1, 1, []):
+        try:
+            f(a)
+        except (ValueError, TypeError) as error:
+            asked.append(str(error))
+    return x + 1, asked
+
+
+def kept(x: Any) -> Any:
+    @functools.lru_cache(maxsize=3)
+    def f(a: Any) -> Any:
+        """Doubles."""
+        return a * 2
+
+    return x + 1, f
+
+
+@pytest.mark.parametrize("fn", [recursive, with_a_limit, of_tensors, by_type, that_raise])
+def test_caches(fn: Any) -> None:
+    check(fn, (X,))
+
+
+def test_a_cache_that_is_kept() -> None:
+    got, wanted = torchdynamo.compile(kept, backend="eager", fullgraph=True)(X)[1], kept(X)[1]
+    assert (got(2), got(2), got.cache_info()) == (wanted(2), wanted(2), wanted.cache_info())
+    assert (got.__doc__, got.__name__, got.cache_parameters()) == ("Doubles.", "f", wanted.cache_parameters())
+    assert list(got.__dict__) == list(wanted.__dict__)
