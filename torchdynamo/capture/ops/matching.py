@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Instruction
@@ -13,20 +12,19 @@ from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value, boolean
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-NOT_SEQUENCES = (str, bytes, bytearray)
+SEQUENCE, MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
 # A pattern like `int(x)` with one position: what it matches is the subject itself.
 ITSELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
 @op("MATCH_MAPPING", "-- answer")
 def match_mapping(vm: Machine, frame: Frame, inst: Instruction) -> Value:
-    return boolean(issubclass(frame.stack[-1].pytype, collections.abc.Mapping))
+    return boolean(bool(frame.stack[-1].pytype.__flags__ & MAPPING))
 
 
 @op("MATCH_SEQUENCE", "-- answer")
 def match_sequence(vm: Machine, frame: Frame, inst: Instruction) -> Value:
-    cls = frame.stack[-1].pytype
-    return boolean(issubclass(cls, collections.abc.Sequence) and not issubclass(cls, NOT_SEQUENCES))
+    return boolean(bool(frame.stack[-1].pytype.__flags__ & SEQUENCE))
 
 
 @op("MATCH_KEYS", "-- values")
@@ -72,6 +70,8 @@ def attributes_of(vm: Machine, subject: Value, cls: Value, positions: int, names
         given = vm.has_attribute(cls, "__match_args__")
         if given is None and issubclass(real, ITSELF):
             given, found, positions = Known(()), [subject], positions - 1
+        if given is not None and given.pytype is not tuple:
+            raise vm.error(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {given.pytype.__name__})")
         order = vm.known(given, "names") if given is not None else ()
         if len(order) < positions:
             raise vm.error(
