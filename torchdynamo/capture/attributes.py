@@ -181,13 +181,17 @@ def is_written(found: Any) -> bool:
     return type(found) is types.FunctionType or type(class_lookup(type(found), "__get__")) is types.FunctionType
 
 
+PLAIN_DICT = type.__dict__["__dict__"]
+
+
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:
     """An attribute of a class: the metaclass's data descriptors, the MRO, then the metaclass."""
     meta = type(cls)
     above = guarded_lookup(vm, meta, name)
     if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
-        if name == "__dict__":
-            raise Break("unsupported attribute", name=name, type="type")
+        if above is PLAIN_DICT:
+            own: Value = model.MODELS[type, "<own>"](vm, cls)
+            return own
         if type(above) is property:
             return vm.call(Known(above.fget, property_source(meta, name)), [Known(cls)], {})
         return constant(vm, getattr(cls, name))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import guarded_own
 from torchdynamo.capture.model import Emitter, Model, enters, iterates, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import Known, Object, Value
-from torchdynamo.capture.wrap import wrap
+from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
+from torchdynamo.capture.wrap import class_source, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -33,7 +34,10 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def mapping_of(vm: Machine, self: Value) -> Value:
-    found: Value = vm.entity(self).note  # type: ignore[arg-type]
+    note = vm.entity(self).note  # type: ignore[arg-type]
+    if note.__class__ is Own:
+        raise Break("unsupported method", name="__iter__", type="mappingproxy")
+    found: Value = note
     return found
 
 
@@ -54,8 +58,39 @@ def iterate(vm: Machine, self: Object) -> Iterator[Value]:
     return vm.iterate(mapping_of(vm, self))
 
 
+class Own(NamedTuple):
+    """The note of a proxy that shows what a class itself says, its bases aside."""
+
+    cls: type
+
+
+@models(type, "<own>")
+def of_class(vm: Machine, cls: type) -> Value:
+    return vm.new(PROXY, note=Own(cls))
+
+
+def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Value:
+    """One name at a time: a class is told apart by what is asked of it, not by all it has."""
+    name = vm.known(key, "name")
+    if type(name) is not str or asked not in ("get", "__getitem__", "__contains__") or (cls, name) in vm.class_written:
+        raise Break("unsupported method", name=asked, type="mappingproxy")
+    found = guarded_own(vm, cls, name)
+    if asked == "__contains__":
+        return boolean(found is not MISSING)
+    if found is not MISSING:
+        return wrap(vm, found, Source("class_attr", class_source(cls), name))
+    if asked == "__getitem__":
+        raise vm.error(KeyError, name)
+    return default[0] if default else NONE
+
+
 def passed_on(name: str) -> Model:
     def row(vm: Machine, self: Object, *args: Value) -> Value:
+        note = vm.entity(self).note
+        if note.__class__ is Own:
+            if not args:
+                raise Break("unsupported method", name=name, type="mappingproxy")
+            return own(vm, note.cls, name, *args)
         return vm.call_method(mapping_of(vm, self), name, *args)
 
     return row
@@ -70,6 +105,10 @@ for _name in (
 
 @rebuilds(PROXY)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    emit.function(PROXY)
-    emit.value(entity.note)
+    if entity.note.__class__ is Own:
+        emit.function(vars)
+        emit.const(entity.note.cls)
+    else:
+        emit.function(PROXY)
+        emit.value(entity.note)
     emit.op("CALL", (1, ()))
