@@ -77,7 +77,7 @@ ACCESSORS: dict[str, Accessor] = {
     # a tensor's size or stride in a dimension
     "size": Accessor(lambda obj, dim: obj.size(dim), lambda base, dim: f"{base}.size({dim})"),
     "stride": Accessor(lambda obj, dim: obj.stride(dim), lambda base, dim: f"{base}.stride({dim})"),
-    # only of tensors, and only methods that do nothing but look: `storage_offset`
+    # only of tensors, sets and locks, and only methods that do nothing but look: `storage_offset`
     "method": Accessor(lambda obj, name: getattr(obj, name)(), lambda base, name: f"{base}.{name}()"),
 }
 ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"})
