@@ -78,8 +78,8 @@ class Compiler:
     ) -> None:
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
-        asked = {"mode": mode if mode != "default" else None, "options": options}
         self.dynamic = False if getattr(self.backend, "fixed_sizes", False) else dynamic
+        asked = {"mode": mode if mode != "default" else None, "options": options}
         given = {name: value for name, value in asked.items() if value is not None}
         if given:  # the backend's own business; one that takes none of it says so
             self.backend = functools.partial(self.backend, **given)

@@ -35,7 +35,7 @@ def train(name: str, compile: Any, **kwargs: Any) -> Any:
     optimizer = getattr(torch.optim, name)(model.parameters(), **kwargs)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
     loss_of = compile(lambda x: model(x).pow(2).mean())
-    update = compile(lambda: optimizer.step())
+    update = compile(stepping(optimizer))
     losses = []
     for x in batches():
         optimizer.zero_grad()
@@ -47,8 +47,15 @@ def train(name: str, compile: Any, **kwargs: Any) -> Any:
     return losses, state(model, optimizer)
 
 
+def stepping(optimizer: torch.optim.Optimizer) -> Any:
+    def update() -> None:
+        optimizer.step()
+
+    return update
+
+
 def updates(events: list[CompileEvent]) -> list[CompileEvent]:
-    return [event for event in events if event.function == "step" and event.ops]
+    return [event for event in events if event.function in ("step", "update") and event.ops]
 
 
 @pytest.mark.parametrize(("name", "foreach", "kwargs"), ROWS, ids=lambda row: str(row).replace(" ", ""))
@@ -70,7 +77,7 @@ def test_steps_and_learning_rates_do_not_recompile() -> None:
     model = Net()
     optimizer = torch.optim.AdamW(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=101, cycle_momentum=False)
-    update = torchdynamo.optimize("eager")(lambda: optimizer.step())
+    update = torchdynamo.optimize("eager")(stepping(optimizer))
     with collecting() as events:
         for x in batches(100):
             model(x).pow(2).mean().backward()
@@ -97,7 +104,7 @@ def test_groups_with_settings_of_their_own() -> None:
             {"params": model.second.parameters(), "weight_decay": 0.5},
         ]
         optimizer = torch.optim.AdamW(groups, lr=0.01)
-        update = compile(lambda: optimizer.step())
+        update = compile(stepping(optimizer))
         for x in batches():
             optimizer.zero_grad()
             model(x).pow(2).mean().backward()
@@ -137,7 +144,7 @@ def test_hooks_of_optimizers_run() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.register_step_pre_hook(lambda *args: seen.append("before"))
     optimizer.register_step_post_hook(lambda *args: seen.append("after"))
-    update = torchdynamo.optimize("eager")(lambda: optimizer.step())
+    update = torchdynamo.optimize("eager")(stepping(optimizer))
     for x in batches(2):
         model(x).sum().backward()
         update()
