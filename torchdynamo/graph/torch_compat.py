@@ -217,7 +217,7 @@ def in_transform() -> bool:
 
 
 # What a stand-in holds besides its metadata; all else is None unless a value was read from it or is known.
-_STANDING = frozenset({"_fake_device", "fake_mode", "_is_param"})
+_STANDING = frozenset({"_fake_device", "fake_device", "fake_mode", "_is_param"})
 
 
 def is_mere_metadata(fake: torch.Tensor) -> bool:
