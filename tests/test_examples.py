@@ -66,4 +66,5 @@ def test_frame_callback(output) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    assert {f"test_{path.stem}" for path in FOLDER.glob("*.py")} <= globals().keys()
+    elsewhere = {"test_kfold_training"}  # tests/training/test_training_kfold.py
+    assert {f"test_{path.stem}" for path in FOLDER.glob("*.py")} <= globals().keys() | elsewhere

@@ -43,10 +43,18 @@ def is_exporting(vm: Machine) -> Value:
 
 
 def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch._dynamo puts this mark on some of torch's own functions; those we have a model of are followed."""
-    row = model.FUNCTIONS.get(id(inspect.unwrap(fn.obj)))
+    """torch._dynamo puts this mark on some of torch's own functions; those we have a model of are followed.
+
+    Its optimizers are, too: they are marked once torch.compile has been used.
+    """
+    meant = inspect.unwrap(fn.obj)
+    row = model.FUNCTIONS.get(id(meant))
     if row is not None:
         return row(vm, *args, **kwargs)
+    if meant.__module__.startswith("torch.optim."):
+        if fn.source is not None:
+            vm.guard(fn.source, "ID_MATCH", fn.obj)
+        return vm.inline(Known(meant), args, kwargs)
     raise Break("disabled function", name=fn.obj.__qualname__)
 
 
