@@ -83,15 +83,24 @@ for _fn, _read in SETTERS.items():
 
 @function(torch.autocast_increment_nesting)
 def increment_nesting(vm: Machine) -> Value:
-    depth = torch.autocast_increment_nesting()
-    vm.restore.setdefault((id(vm), depth), torch.autocast_decrement_nesting)
-    return Known(depth)
+    return nest(vm, torch.autocast_increment_nesting, torch.autocast_decrement_nesting, 1)
 
 
 @function(torch.autocast_decrement_nesting)
 def decrement_nesting(vm: Machine) -> Value:
-    depth = torch.autocast_decrement_nesting()
-    vm.restore.pop((id(vm), depth + 1), None)
+    return nest(vm, torch.autocast_decrement_nesting, torch.autocast_increment_nesting, -1)
+
+
+def nest(vm: Machine, step: Callable[[], int], back: Callable[[], int], by: int) -> Value:
+    """One level in or out. A frame left inside a block it entered, or outside of one it began in, steps for real."""
+    depth = step()
+    undone = (back, depth - by)
+    if undone in vm.exit_state:
+        del vm.exit_state[undone], vm.entry_state[undone], vm.restore[undone]
+    else:
+        vm.entry_state[step, depth] = ("not yet",)
+        vm.exit_state[step, depth] = ()
+        vm.restore[step, depth] = back
     return Known(depth)
 
 
