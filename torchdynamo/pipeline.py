@@ -139,7 +139,7 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
         if compiler.fullgraph or not config.suppress_errors:
             if isinstance(error, TorchDynamoError):
                 raise
-            raise InternalError(f"compiling {code.co_name} failed: {error!r}") from error
+            raise InternalError(f"compiling {resume.origin(code).code.co_name} failed: {error!r}") from error
         return give_up(code, error)
 
 
@@ -363,4 +363,4 @@ def is_plain_local(source: Source | None, code: CodeType) -> bool:
 
 
 def left_as_it_is(gm: Any, example_inputs: Any) -> None:
-    """The backend for inputs that share memory: run operator by operator, the graph is right for any."""
+    """Stands in for the backend where operator by operator is right: for inputs that share memory, in first runs."""

@@ -6,19 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from counting import Counting
 
 import torchdynamo
-
-
-class Counting:
-    """The eager backend, counting graphs."""
-
-    def __init__(self) -> None:
-        self.graphs: list[Any] = []
-
-    def __call__(self, gm: Any, inputs: Any) -> Any:
-        self.graphs.append(gm)
-        return gm.forward
 
 
 def double(x: Any) -> Any:

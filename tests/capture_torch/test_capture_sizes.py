@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from counting import Counting
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch_alike import Alike
@@ -15,17 +16,6 @@ from torch_cases_sizes import CASES, SizeCase
 import torchdynamo
 
 SIZES = (5, 7, 1, 0, 2, 8, 3, 16)
-
-
-class Counting:
-    """The eager backend, counting graphs."""
-
-    def __init__(self) -> None:
-        self.graphs: list[Any] = []
-
-    def __call__(self, gm: Any, inputs: Any) -> Any:
-        self.graphs.append(gm)
-        return gm.forward
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fn.__name__)

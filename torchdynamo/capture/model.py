@@ -8,7 +8,7 @@ object; a *polyfill* says a C function again in Python, to be captured like the 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torchdynamo.capture.value import Object, Value
@@ -56,6 +56,9 @@ class Emitter(Protocol):
 
     def namespace(self, space: Globals) -> None:
         """Push the dictionary of a module's names."""
+
+    def fields(self, attrs: Mapping[str, Value]) -> None:
+        """Set these attributes of what is on top."""
 
     def keep(self, entity: Entity) -> None:
         """What is on top is the entity: whoever refers to it from now on gets this."""

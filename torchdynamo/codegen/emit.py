@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import torch.fx
@@ -156,6 +157,15 @@ class Emitter:
         name = self.made[entity.ref] = f"__made{entity.ref}"
         self.op("COPY", 1)
         self.op("STORE_FAST", name)
+
+    def fields(self, attrs: Mapping[str, Value]) -> None:
+        """Set the attributes of the object on the stack, but those that are absent."""
+        for name, value in attrs.items():
+            if value is not ABSENT:
+                self.op("COPY", 1)
+                self.value(value)
+                self.op("SWAP", 2)
+                self.op("STORE_ATTR", name)
 
     def instance(self, entity: Entity, fill: str) -> None:
         """The plain container on top becomes an instance of the entity's class, filled by that method of its base."""

@@ -83,7 +83,8 @@ def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[In
 def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
     decoded = decode(code)
     start = Label()
-    prologue = prologue_of(stack, start, decoded.instructions[index].position)
+    position = decoded.instructions[index].position
+    prologue = prologue_of(stack, start, position)
     items = decoded.items()
     at = next(i for i, item in enumerate(items) if item is decoded.instructions[index])
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
@@ -102,7 +103,6 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
         cellvars=(),
         freevars=free_names(code),
     )
-    position = decoded.instructions[index].position
     _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno))
     return made
 

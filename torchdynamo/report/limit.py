@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import CodeType
 
 from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.codegen import resume
 from torchdynamo.guards.explain import first_failure
 
 
@@ -13,8 +14,9 @@ def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int
     """Names the function, the guard that kept failing, and what to do."""
     failure = first_failure(guards, roots)
     what = f" What kept changing: {failure}." if failure else ""
+    users = resume.origin(code)
     return (
-        f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled {limit} times, which is "
+        f"{users.code.co_name} ({users.code.co_filename}:{users.line}) was compiled {limit} times, which is "
         f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{what} Pass what varies as a tensor, "
         f"or raise the limit."
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, models, rebuilds
 from torchdynamo.capture.signals import Restart
-from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -65,12 +65,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     emit.const(kept.most)
     emit.const(kept.typed)
     emit.op("CALL", (3, ()))
-    for name, value in entity.attrs.items():
-        if value is not ABSENT:
-            emit.op("COPY", 1)
-            emit.value(value)
-            emit.op("SWAP", 2)
-            emit.op("STORE_ATTR", name)
+    emit.fields(entity.attrs)
 
 
 def made_again(fn: Any, most: int | None, typed: bool) -> Any:

@@ -11,7 +11,7 @@ from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import constant, wrap
 
 if TYPE_CHECKING:
@@ -130,12 +130,8 @@ def rebuild_function(emit: Emitter, entity: Entity) -> None:
         for part in made.given.values():
             emit.value(part)
         emit.op("CALL", (3 + len(made.given), ()))
-    for name, value in entity.attrs.items():
-        if value is not ABSENT and value is not entity.loaded.get(name):
-            emit.op("COPY", 1)
-            emit.value(value)
-            emit.op("SWAP", 2)
-            emit.op("STORE_ATTR", name)
+    written = {name: value for name, value in entity.attrs.items() if value is not entity.loaded.get(name)}
+    emit.fields(written)
 
 
 def function_of(code: types.CodeType, space: dict[str, Any], names: tuple[str, ...], *given: Any) -> types.FunctionType:
@@ -154,13 +150,8 @@ def rebuild_cell(emit: Emitter, entity: Entity) -> None:
     """A variable of a function that was followed, for the functions that share it."""
     emit.function(types.CellType)
     emit.op("CALL", (0, ()))
-    value = entity.attrs.get("cell_contents", ABSENT)
-    if value is not ABSENT:
-        emit.keep(entity)  # before its contents, which may lead back to it
-        emit.op("COPY", 1)
-        emit.value(value)
-        emit.op("SWAP", 2)
-        emit.op("STORE_ATTR", "cell_contents")
+    emit.keep(entity)  # before its contents, which may lead back to it
+    emit.fields(entity.attrs)
 
 
 @models(types.MethodType, "__call__")

@@ -92,9 +92,4 @@ def rebuild_namespace(emit: Emitter, entity: Entity) -> None:
     emit.op("CALL", (1, ()))
     if entity.pytype is types.SimpleNamespace:
         emit.keep(entity)  # before its contents, which may lead back to it
-        for name, value in entity.attrs.items():
-            if value is not ABSENT:
-                emit.op("COPY", 1)
-                emit.value(value)
-                emit.op("SWAP", 2)
-                emit.op("STORE_ATTR", name)
+        emit.fields(entity.attrs)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -93,12 +93,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     emit.const(entity.pytype)
     emit.const(entity.items.getstate())
     emit.op("CALL", (2, ()))
-    for name, value in entity.attrs.items():
-        if value is not ABSENT:
-            emit.op("COPY", 1)
-            emit.value(value)
-            emit.op("SWAP", 2)
-            emit.op("STORE_ATTR", name)
+    emit.fields(entity.attrs)
 
 
 def made_again(cls: Any, state: Any) -> Any:
