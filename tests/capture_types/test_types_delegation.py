@@ -106,7 +106,61 @@ def sent_to_a_list(x):
         return x + 1, str(error)
 
 
-PROGRAMS = [sent_and_thrown, thrown_through, thrown_at_a_list, returned_from, closed, not_caught, sent_to_a_list]
+class Refusing:
+    """An iterator with a `throw` of its own, which ends or goes on."""
+
+    def __init__(self):
+        self.left = 2
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.left
+
+    def throw(self, error):
+        self.left -= 1
+        if not self.left:
+            raise StopIteration(str(error))
+        return -self.left
+
+
+def thrown_at_an_object(x):
+    def delegating():
+        yield (yield from Refusing())
+
+    steps = delegating()
+    first = next(steps), steps.throw(ValueError("a"))
+    return x + 1, first, steps.throw(ValueError("b")), list(steps)
+
+
+def closed_in_the_middle(x):
+    log = []
+
+    def delegating():
+        try:
+            yield from inner(log)
+        finally:
+            log.append("outer")
+
+    steps = delegating()
+    next(steps)
+    steps.send(1)
+    steps.close()
+    return x + 1, log, list(steps)
+
+
+PROGRAMS = [
+    sent_and_thrown,
+    thrown_through,
+    thrown_at_a_list,
+    thrown_at_an_object,
+    returned_from,
+    closed,
+    closed_in_the_middle,
+    not_caught,
+    sent_to_a_list,
+]
 
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)

@@ -414,6 +414,7 @@ class Machine(Trace):
                     try:
                         item = self.throw_inside(frame, thrown)
                     except Raised as through:
+                        frame.stack.append(NONE)  # in the place of what would have been sent
                         interpreter.unwind(self, frame, through)
                     else:
                         waiting = item is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,7 +10,7 @@ from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture import symbols
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.value import NONE, Graphed, Known, Symbol, Value
 
 if TYPE_CHECKING:
@@ -114,3 +114,11 @@ def send(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
 @op("END_SEND", "iterator value -- value")
 def end_send(vm: Machine, frame: Frame, inst: Instruction, iterator: Value, value: Value) -> Value:
     return value
+
+
+@op("CLEANUP_THROW", "iterator sent exc -- none value")
+def cleanup_throw(vm: Machine, frame: Frame, inst: Instruction, iterator: Value, sent: Value, exc: Value) -> Any:
+    """What a throw brought back from the iterator of a `yield from`: the end of it, or an exception that goes on."""
+    if not issubclass(exc.pytype, StopIteration):
+        raise Raised(vm.as_object(exc))
+    return NONE, vm.getattr(exc, "value")
