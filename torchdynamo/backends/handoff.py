@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.backends.twice import Twice
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.inputs import InputSource
-from torchdynamo.graph.passes.traceable import make_traceable
+from torchdynamo.graph.passes.traceable import make_traceable, own_bodies
 from torchdynamo.graph.sizes import fakes_for, sizes_of
 
 
@@ -33,6 +33,7 @@ class Handoff:
         self.spec = _flatten_output(graph)
         self.module = torch.fx.GraphModule(gm, graph)
         self.module.meta = {}
+        own_bodies(self.module)
         self.captured = gm
         self.inputs = list(inputs)
 

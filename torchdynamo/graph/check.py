@@ -11,6 +11,7 @@ import torch
 import torch.fx
 
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.passes.enclose import TAKE_BODIES
 
 Node = torch.fx.Node
 
@@ -111,11 +112,11 @@ def _call_method(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
 def _get_attr(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
     value = operator.attrgetter(str(node.target))(gm)
     if not isinstance(value, torch.fx.GraphModule):
-        yield f"{node} reads {node.target}, which is no operator's body"
+        yield f"{node} reads {node.target}, which is no body"
         return
     yield from (f"{node.target}: {problem}" for problem in problems(value, body=True))
     for user in node.users:
-        if not isinstance(user.target, torch._ops.HigherOrderOperator):
+        if not isinstance(user.target, torch._ops.HigherOrderOperator) and user.target not in TAKE_BODIES:
             yield f"{user} uses the body {node.target}"
 
 

@@ -9,7 +9,6 @@ import torch
 import torch.jit
 import torch.profiler
 import torch.utils.checkpoint
-from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.heap import MISSING, Entity
@@ -17,6 +16,7 @@ from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import instance_attr
 from torchdynamo.capture.value import FALSE, NONE, Known, Object, Value
+from torchdynamo.graph.passes.enclose import CHECKPOINT
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -59,7 +59,7 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
     if done.writes or effects(vm) != before:
         raise Break("activation checkpoint", name=name)
     if not done.draws and not torch._C._are_functorch_transforms_active():
-        vm.builder.enclose(mark, tag_activation_checkpoint, {"use_reentrant": False})
+        vm.builder.enclose(mark, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": False})
     return result
 
 

@@ -1,4 +1,4 @@
-"""A stretch of the graph becomes the body of one higher-order operator: what a checkpoint covers.
+"""A stretch of the graph becomes the body of one operation: what a checkpoint covers.
 
 The body was followed in place, so all that it does is known. Here, when the graph is complete and every use of its
 results is there to see, its nodes move to a graph of their own, whose inputs are what it took from outside.
@@ -6,17 +6,23 @@ results is there to see, its nodes move to a graph of their own, whose inputs ar
 
 from __future__ import annotations
 
+import inspect
 import operator
 from typing import Any, NamedTuple
 
 import torch
 import torch.fx
+import torch.utils.checkpoint
 
 Node = torch.fx.Node
 
+# The function itself: what torch puts around it is for torch.compile, and imports that.
+CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
+TAKE_BODIES = frozenset({CHECKPOINT})  # functions of torch that are given a body to run
+
 
 class Stretch(NamedTuple):
-    """Consecutive nodes, and the operator that is to run them."""
+    """Consecutive nodes, and what is to run them."""
 
     nodes: list[Node]
     target: Any
@@ -55,7 +61,7 @@ def body(nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> torch.fx
 
 
 def replace(graph: torch.fx.Graph, stretch: Stretch, name: str, inputs: list[Node], outputs: list[Node]) -> None:
-    """The operator after the stretch, and its results in the place of the stretch's."""
+    """The operation after the stretch, and its results in the place of the stretch's."""
     trace = outputs[0].meta.get("stack_trace", "")
     with graph.inserting_before(stretch.nodes[-1].next):
         holder = graph.create_node("get_attr", name)

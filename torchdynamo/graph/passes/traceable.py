@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
 import torch
 import torch.fx
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
 
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.passes.enclose import CHECKPOINT
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
 # function -> the same of torch's symbolic numbers
@@ -34,6 +37,18 @@ def make_traceable(graph: torch.fx.Graph) -> None:
             keep_check(graph, node)
         elif node.target in (torch.equal, torch.allclose):
             compare(graph, node)
+        elif node.target is CHECKPOINT:
+            node.target = tag_activation_checkpoint
+
+
+def own_bodies(gm: torch.fx.GraphModule) -> None:
+    """What is handed over is marked and rewritten, bodies too: they are copies."""
+    for node in gm.graph.find_nodes(op="get_attr"):
+        body = getattr(gm, str(node.target), None)
+        if isinstance(body, torch.fx.GraphModule):
+            graph = copy.deepcopy(body.graph)
+            make_traceable(graph)
+            setattr(gm, str(node.target), torch.fx.GraphModule(body, graph))
 
 
 def keep_check(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
