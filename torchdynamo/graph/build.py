@@ -7,6 +7,7 @@ where it is from call to call).
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 Node = torch.fx.Node
 Target = Callable[..., Any] | str
+_AS_IS = contextlib.nullcontext()
 _set_args: Any = Node.args.fset  # type: ignore[attr-defined]
 
 
@@ -223,7 +225,7 @@ class GraphBuilder:
             target = torch_compat.takes_symbols(target)
         trying.now = True
         try:
-            with self.fake_mode:
+            with self.fake_mode, torch_compat.asking_rules_in_python() if self.numbers.entries else _AS_IS:
                 if op == "call_method":
                     result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)  # type: ignore[arg-type]
                 else:

@@ -84,6 +84,14 @@ def treating_sizes_alike() -> contextlib.AbstractContextManager[Any]:
     return patch(backed_size_oblivious=True)
 
 
+def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
+    """While this is open, operators made of others go by their parts in Python, which leave sizes open more often."""
+    from torch._dispatch.python import enable_python_dispatcher
+
+    opened: contextlib.AbstractContextManager[Any] = enable_python_dispatcher()
+    return opened
+
+
 def unbacked_symbols(number: Any) -> Collection[Any]:
     """What of a number depends on the contents of tensors."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
