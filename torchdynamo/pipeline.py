@@ -25,7 +25,7 @@ from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
-from torchdynamo.capture import interop
+from torchdynamo.capture import interop, readings
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.signals import Break, Restart
@@ -206,9 +206,9 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
                 captured = capture(code, roots, builder, stop)
             return Followed(captured, codegen.draft(captured), builder, why)
         except Break as end:
-            if end.reason in ASKS_FOR_VALUES and any(type(read(source, roots)) is float for source in varying):
-                # a value may be asked of a float that is given: then it is a constant
-                varying = frozenset(source for source in varying if type(read(source, roots)) is not float)
+            asked = {source for source in varying if may_be_constant(source, roots, compiler.fullgraph)}
+            if end.reason in ASKS_FOR_VALUES and asked:
+                varying -= asked
                 continue
             why = why or Why(end.reason, end.fields, end.where)
             step = end.restart
@@ -220,6 +220,12 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         if step < 0 or (stop >= 0 and step >= stop):
             return why
         stop = step
+
+
+def may_be_constant(source: Source, roots: Roots, fullgraph: bool) -> bool:
+    """Whether what varies is taken for a constant all the same if a value is asked of it: a float that is given, and
+    in whole graphs what is read from a tensor, rather than none."""
+    return type(read(source, roots)) is float or (fullgraph and readings.is_reading(source))
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:

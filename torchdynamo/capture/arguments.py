@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch.utils._device import _device_constructors
 
-from torchdynamo.capture import numeric, symbols
+from torchdynamo.capture import numeric, readings, symbols
 from torchdynamo.capture.model import MODELS, plain_new
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
@@ -38,14 +38,13 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
     node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
     try:
         node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
-    except Break:
-        known, named = (
-            [symbols.at_entry(vm, arg) for arg in args],
-            {k: symbols.at_entry(vm, v) for k, v in kwargs.items()},
-        )
-        if known == args and named == kwargs:
-            raise
-        return emit(vm, op, target, known, named)  # an operator that takes no numbers that vary
+    except Break as fault:
+        asks = fault.reason == "data-dependent value"
+        for known_by in (symbols.at_entry, readings.as_numbers)[: 1 + asks]:  # it takes no numbers that vary
+            known, named = [known_by(vm, arg) for arg in args], {k: known_by(vm, v) for k, v in kwargs.items()}
+            if known != args or named != kwargs:
+                return emit(vm, op, target, known, named)
+        raise
     vm.ops += 1
     for arg in (*args, *kwargs.values()):
         if arg.__class__ is Graphed:

@@ -19,7 +19,7 @@ import torch.fx
 
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
-from torchdynamo.graph.constants import evaluate
+from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.entrants import Entrants
 from torchdynamo.graph.errors import UnknownValue, UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
@@ -239,9 +239,9 @@ class GraphBuilder:
         self.memo.learn(question, result, self.record.draws > draws)
         return result
 
-    def evaluate(self, node: Node) -> torch.Tensor | None:
-        """The tensor of a node that is made of constants alone; None where it is not."""
-        return evaluate(node, self.record)
+    def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
+        """The tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is not."""
+        return evaluate(node, self.record, at_entry)
 
     def _check(self, target: Target, result: Any) -> None:
         """A result that is a real tensor, or of a class of the user's, has no place in the graph."""

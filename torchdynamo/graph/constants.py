@@ -1,12 +1,12 @@
 """Tensors that are the same in every run: made inside the frame, of constants, and never written to.
 
 `torch.arange(1, x.dim()).tolist()` is a list of constants. Such a tensor is computed for real when Python asks for its
-values, if that is little work.
+values, if that is little work. An input counts as a constant where whoever asks says what it always is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,9 @@ from torchdynamo.graph.recording import Record, storage_of
 
 MOST_NODES = 64
 MOST_ELEMENTS = 4096
+
+
+AtEntry = Callable[[torch.fx.Node], "torch.Tensor | None"]
 
 
 class NotConstant(Exception):
@@ -35,20 +38,32 @@ class Deterministic(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def evaluate(node: torch.fx.Node, record: Record) -> torch.Tensor | None:
-    """The tensor, or None where it is not made of constants alone."""
+def evaluate(node: torch.fx.Node, record: Record, at_entry: AtEntry) -> torch.Tensor | None:
+    """The tensor, or None where it is not made of constants alone, and of inputs that `at_entry` knows."""
     if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
     try:
         wanted = ancestors(node, record)
-        known: dict[torch.fx.Node, Any] = {}
+        known = {each: entered(each, record, at_entry) for each in wanted if each.op == "placeholder"}
         with torch.no_grad(), Deterministic():
             for each in wanted:
-                known[each] = run(each, known)
+                if each not in known:
+                    known[each] = run(each, known)
     except Exception:
         return None
     result = known[node]
     return result if isinstance(result, torch.Tensor) else None
+
+
+def entered(node: torch.fx.Node, record: Record, at_entry: AtEntry) -> Any:
+    """What an input is. Nothing that existed at entry may have been written to: it may be the same memory."""
+    inputs = [each.meta["example_value"] for each in node.graph.find_nodes(op="placeholder")]
+    if any(isinstance(fake, torch.Tensor) and written(fake, record) for fake in inputs):
+        raise NotConstant
+    real = at_entry(node)
+    if real is None:
+        raise NotConstant
+    return real
 
 
 def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
@@ -76,11 +91,16 @@ def ancestors(node: torch.fx.Node, record: Record) -> list[torch.fx.Node]:
 
 def is_constant(node: torch.fx.Node, record: Record) -> bool:
     """Whether the node gives the same whenever its inputs are."""
-    if node.op not in ("call_function", "call_method") or (callable(node.target) and not is_operator(node.target)):
+    if node.op != "placeholder" and not is_operation(node):
         return False
     example = node.meta["example_value"]
     examples = example if isinstance(example, (tuple, list)) else [example]
     return all(isinstance(item, torch.Tensor) and is_small(item) and not written(item, record) for item in examples)
+
+
+def is_operation(node: torch.fx.Node) -> bool:
+    """Whether the node runs an operator."""
+    return node.op == "call_method" or (node.op == "call_function" and is_operator(node.target))
 
 
 def is_small(fake: torch.Tensor) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, model, symbols
+from torchdynamo.capture import lookup, model, readings, symbols
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
@@ -192,7 +192,7 @@ def values(name: str) -> model.Model:
 
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
         if convert is not None and self.__class__ is Graphed and not args and not kwargs:
-            real = vm.builder.evaluate(self.node)
+            real = readings.evaluate(vm, self)
             if real is not None:
                 return vm.run_pure(getattr(real, name), [], {})
             if vm.builder.numbers.scalars:

@@ -1,0 +1,116 @@
+"""Numbers read from small tensors that the program keeps: known while they stay, not trusted once they changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from counting import Counting
+
+import torchdynamo
+
+X = torch.arange(8.0).view(1, 8)
+
+
+class Padded(torch.nn.Module):
+    """Asks its buffers for numbers in every way there is."""
+
+    k: torch.Tensor
+    stride: torch.Tensor
+    ready: torch.Tensor
+    pads: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("k", torch.tensor(5))
+        self.register_buffer("stride", torch.tensor(2))
+        self.register_buffer("ready", torch.tensor([False]))
+        self.register_buffer("pads", torch.tensor([[1], [2]]))
+
+    def forward(self, x: Any) -> Any:
+        padding = self.k - self.stride
+        if x.shape[-1] <= max(padding, self.stride):
+            x = x * 2
+        if not self.ready:
+            x = x + 1
+        (a,), (b,) = self.pads.tolist()
+        x = torch.nn.functional.pad(x, (padding, self.stride), "reflect")
+        return x + a - b + torch.arange(self.stride)[-1]
+
+
+CHANGES = {
+    "a flag": lambda m: m.ready.fill_(True),
+    "a count": lambda m: m.k.add_(1),
+    "an element": lambda m: m.pads.numpy().fill(7),
+    "behind its back": lambda m: m.stride.data.copy_(torch.tensor(1)),
+    "another tensor": lambda m: setattr(m, "ready", torch.tensor([True])),
+    "without a flag": lambda m: setattr(m, "ready", torch.tensor(False)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_is_followed(change: Any) -> None:
+    torchdynamo.reset()
+    module, backend = Padded(), Counting()
+    compiled = torchdynamo.compile(module, backend=backend, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(X), module(X))
+    assert len(backend.graphs) == 1
+    change(module)
+    for _ in range(2):
+        assert torch.equal(compiled(X), module(X))
+    assert len(backend.graphs) == 2
+
+
+class Counts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.tensor(3))
+
+    def forward(self, x: Any) -> Any:
+        y = x + 1
+        return y * int(self.seen)
+
+
+def test_what_changes_is_a_break_from_then_on() -> None:
+    torchdynamo.reset()
+    module, backend = Counts(), Counting()
+    compiled = torchdynamo.compile(module, backend=backend)
+    for number in range(12):
+        module.seen.fill_(number)
+        assert torch.equal(compiled(X), module(X))
+    assert len(backend.graphs) <= 5
+
+
+class Writes(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.tensor(3))
+
+    def forward(self, x: Any) -> Any:
+        self.seen.add_(1)
+        return x * self.seen.item()
+
+
+def test_what_the_frame_has_written_is_not_what_was_there() -> None:
+    torchdynamo.reset()
+    theirs, mine = Writes(), Writes()
+    compiled = torchdynamo.compile(mine, backend="eager")
+    for _ in range(4):
+        assert torch.equal(compiled(X), theirs(X))
+
+
+def passed(x: Any, n: Any, also: Any) -> Any:
+    return x * n.item() + also["n"].item()
+
+
+def test_what_is_passed_is_not_taken_for_a_constant() -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(passed, backend=backend)
+    assert torch.equal(compiled(X, torch.tensor(2), {"n": torch.tensor(3)}), X * 2 + 3)
+    graphs = len(backend.graphs)
+    assert torch.equal(compiled(X, torch.tensor(3), {"n": torch.tensor(4)}), X * 3 + 4)
+    explained = torchdynamo.explain(passed)(X, torch.tensor(2), {"n": torch.tensor(3)})
+    assert len(explained.break_reasons) > 0 and graphs > 0
