@@ -1,5 +1,5 @@
 #!/bin/sh
-# The hook's tests on a Python that needs no torch: tests/hook/on_python.sh python3.12 [pytest arguments]
+# The tests of the hook and of guard programs on a Python that needs no torch: tests/hook/on_python.sh python3.12 [pytest arguments]
 # TORCHDYNAMO_DEBUG=1 and TORCHDYNAMO_SANITIZE=address are honoured, as in setup.py.
 set -eu
 python=$1
@@ -16,4 +16,4 @@ if [ -n "${TORCHDYNAMO_SANITIZE:-}" ]; then
     export LD_PRELOAD="$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc
     export ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
 fi
-TORCHDYNAMO_HOOK_ONLY=$place/lib exec "$place/venv/bin/python" -m pytest -q -p no:cacheprovider tests/hook "$@"
+TORCHDYNAMO_HOOK_ONLY=$place/lib exec "$place/venv/bin/python" -m pytest -q -p no:cacheprovider tests/hook tests/guards/native "$@"

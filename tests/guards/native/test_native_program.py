@@ -225,6 +225,33 @@ class Guarded:
         return 1
 
 
+def test_attributes_are_compared_where_they_lie() -> None:
+    """Whatever tells a Python's version of writes to a dict: a hit runs no step for an object's attributes."""
+    thing = Thing()
+    thing.a, thing.b = (1,), "b"  # type: ignore[attr-defined]
+    thing.inner = Thing(d=1)  # type: ignore[attr-defined]
+    nodes = [X, ("dict", 0, None), ("key", 1, "a"), ("key", 1, "b"), ("key", 1, "inner"), ("dict", 4, None)]
+    checks = [(0, "type", Thing), (2, "type", tuple), (3, "equal", "b"), (1, "no_key", ("equal", "c"))]
+    checks += [(4, "type", Thing), (5, "has_key", ("equal", "d"))]
+    program = make(nodes, checks, (2,))
+    for _ in range(3):
+        assert ask(program, x=thing)
+    assert min(program.costs()) >= 0
+    thing.b = "c"  # type: ignore[attr-defined]
+    assert not ask(program, x=thing)
+    thing.b = "b"  # type: ignore[attr-defined]
+    assert ask(program, x=thing)
+    Thing().c = 1  # type: ignore[attr-defined]
+    assert ask(program, x=thing)
+    thing.c = 1  # type: ignore[attr-defined]
+    assert not ask(program, x=thing)
+    del thing.c  # type: ignore[attr-defined]
+    thing.a = (2,)  # type: ignore[attr-defined]
+    assert program.fetch({"x": thing}, {}, {}) == ((2,),)
+    del thing.a  # type: ignore[attr-defined]
+    assert not ask(program, x=thing)
+
+
 def test_nobodys_code_runs() -> None:
     spy, box = Spy(), {Spy(): 1}
     programs = [

@@ -301,13 +301,12 @@ static inline const char *td_code_prologue_fault(PyCodeObject *code)
 
 /* ---- Guards: dicts, instances, classes ------------------------------------------------------------------------- */
 
-/* A number that changes whenever the dict does, and is never used again; 0 where there is none to trust. 3.13 has the
- * field, but a write to an attribute of an instance whose dict shares its inline values does not touch it. */
+/* A number that changes whenever the dict does, and is never used again; 0 where there is none to trust. In 3.13 a write
+ * to the values that an instance keeps in itself, and shares with its dict, does not touch it. */
 static inline uint64_t td_dict_tag(PyObject *dict)
 {
 #if PY_VERSION_HEX >= 0x030D0000
-    (void)dict;
-    return 0;
+    return ((PyDictObject *)dict)->ma_values == NULL ? ((PyDictObject *)dict)->ma_version_tag : 0;
 #elif PY_VERSION_HEX >= 0x030C0000
     _Py_COMP_DIAG_PUSH
     _Py_COMP_DIAG_IGNORE_DEPR_DECLS
@@ -318,7 +317,53 @@ static inline uint64_t td_dict_tag(PyObject *dict)
 #endif
 }
 
-#define TD_DICT_TAG_PLACE(dict) (&((PyDictObject *)(dict))->ma_version_tag) /* where that number is */
+/* Where that number is, after what makes it count; how many places. */
+#define TD_TAG_PLACES 2
+static inline int td_dict_tag_places(PyObject *dict, const void **places)
+{
+    int n = 0;
+#if PY_VERSION_HEX >= 0x030D0000
+    places[n++] = &((PyDictObject *)dict)->ma_values;
+#endif
+    places[n++] = &((PyDictObject *)dict)->ma_version_tag;
+    return n;
+}
+
+/* For a dict without such a number, whose keys are shared: while these places hold what they hold, in this order, each
+ * key has the slot it has, and no other key has one. How many there are; 0: not such a dict. */
+#define TD_SPLIT_PLACES 3
+static inline int td_dict_split(PyObject *dict, const void **places)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyDictObject *split = (PyDictObject *)dict;
+    if (split->ma_values == NULL)
+        return 0;
+    places[0] = &split->ma_values;
+    places[1] = &split->ma_keys;
+    places[2] = &split->ma_keys->dk_nentries;
+    return TD_SPLIT_PLACES;
+#else
+    (void)dict;
+    (void)places;
+    return 0;
+#endif
+}
+
+/* The slot of a name in such a dict, NULL in it where it has no value; or NULL: the keys do not have the name. */
+static inline PyObject **td_dict_split_slot(PyObject *dict, PyObject *name)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyDictObject *split = (PyDictObject *)dict;
+    PyDictUnicodeEntry *entries = DK_UNICODE_ENTRIES(split->ma_keys);
+    for (Py_ssize_t i = 0; i < split->ma_keys->dk_nentries; i++)
+        if (entries[i].me_key == name || PyUnicode_Compare(entries[i].me_key, name) == 0)
+            return &split->ma_values->values[i];
+#else
+    (void)dict;
+    (void)name;
+#endif
+    return NULL;
+}
 
 /* The same for what a class and its bases define; 0: look again. */
 static inline uint64_t td_type_tag(PyTypeObject *type)

@@ -147,7 +147,7 @@ int td_steps_visit(TdSteps *steps, visitproc visit, void *arg);
 int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
                    PyObject *closure, PyObject **bound);
 
-/* guards_arm.c */
+/* guards_armed.c */
 void td_disarm(TdProgram *program);
 void td_costs(TdProgram *program, int *costs); /* by the caller's checks, zero at first */
 

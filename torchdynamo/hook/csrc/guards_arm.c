@@ -80,32 +80,6 @@ static int arm_item(Arming *a, const TdStep *step)
     return a->state[step->node] = PLACED;
 }
 
-static int arm_bind(Arming *a, const TdStep *step)
-{
-    PyObject *box = value_of(a, step->node);
-    int found, of_class = step->op == STEP_BIND_CLASS, benign = a->program->benign[a->step];
-    if (a->state[step->node] == FREE || !laid_out(a, step->node) || benign >= (of_class ? PATIENCE : 2 * PATIENCE))
-        return 0;
-    if (of_class ? td_type_tag((PyTypeObject *)box) == 0 : td_dict_tag(box) == 0)
-        return 0;
-    if (of_class) {
-        add_place(a, &((PyTypeObject *)box)->tp_flags);
-        add_place(a, &((PyTypeObject *)box)->tp_version_tag);
-        found = KEPT;
-    }
-    else if (benign >= PATIENCE) {
-        add_root(a, step); /* its keys are looked up again */
-        found = PLACED;
-    }
-    else {
-        add_place(a, TD_DICT_TAG_PLACE(box));
-        found = KEPT;
-    }
-    for (int i = 0; i < step->u.bind->keys->count; i++)
-        a->state[step->u.bind->keys->items[i].node] = (char)found;
-    return 1;
-}
-
 static int arm_length(Arming *a, const TdStep *step)
 {
     PyObject *obj = value_of(a, step->node);
@@ -220,6 +194,77 @@ static int arm_check(Arming *a, const TdStep *step)
     }
 }
 
+/* What a dict with slots for its keys has to be for one of its checks to hold. */
+static int arm_slot_check(Arming *a, PyObject *dict, const TdStep *check)
+{
+    if (check->op != CHECK_HAS_KEY && check->op != CHECK_NO_KEY)
+        return check->op != CHECK_KEYS && arm_check(a, check);
+    const TdItem *key = check->u.items->items;
+    if (!PyUnicode_CheckExact(key->obj))
+        return 0;
+    PyObject **slot = td_dict_split_slot(dict, key->obj);
+    if (slot != NULL)
+        add_place(a, slot);
+    return slot != NULL || check->op == CHECK_NO_KEY;
+}
+
+/* Where no tag tells of writes, the slots of the keys are compared. */
+static int arm_split(Arming *a, const TdStep *step)
+{
+    PyObject *dict = value_of(a, step->node);
+    const TdBind *bind = step->u.bind;
+    const void *places[TD_SPLIT_PLACES];
+    int armed = 1, before = a->arm->n_words, n_places = td_dict_split(dict, places);
+    for (int i = 0; i < n_places; i++)
+        add_place(a, places[i]);
+    for (int i = 0; armed && n_places > 0 && i < bind->keys->count; i++) {
+        const TdItem *key = &bind->keys->items[i];
+        PyObject **slot = PyUnicode_CheckExact(key->obj) ? td_dict_split_slot(dict, key->obj) : NULL;
+        if ((armed = slot != NULL)) {
+            add_place(a, slot);
+            a->state[key->node] = PLACED;
+        }
+    }
+    for (int i = 0; armed && n_places > 0 && i < bind->checks.count; i++)
+        armed = arm_slot_check(a, dict, &bind->checks.steps[i]);
+    if (armed && n_places > 0)
+        return 1;
+    a->arm->n_words = before;
+    for (int i = 0; i < bind->keys->count; i++)
+        a->state[bind->keys->items[i].node] = a->sure[bind->keys->items[i].node] = FREE;
+    return 0;
+}
+
+static int arm_bind(Arming *a, const TdStep *step)
+{
+    PyObject *box = value_of(a, step->node);
+    int found, of_class = step->op == STEP_BIND_CLASS, benign = a->program->benign[a->step];
+    if (a->state[step->node] == FREE || !laid_out(a, step->node) || benign >= (of_class ? PATIENCE : 2 * PATIENCE))
+        return 0;
+    if (of_class && td_type_tag((PyTypeObject *)box) == 0)
+        return 0;
+    if (!of_class && benign < PATIENCE && arm_split(a, step))
+        return 1;
+    if (of_class) {
+        add_place(a, &((PyTypeObject *)box)->tp_flags);
+        add_place(a, &((PyTypeObject *)box)->tp_version_tag);
+        found = KEPT;
+    }
+    else if (benign >= PATIENCE || td_dict_tag(box) == 0) {
+        add_root(a, step); /* its keys are looked up again */
+        found = PLACED;
+    }
+    else {
+        const void *places[TD_TAG_PLACES];
+        for (int i = 0, n = td_dict_tag_places(box, places); i < n; i++)
+            add_place(a, places[i]);
+        found = KEPT;
+    }
+    for (int i = 0; i < step->u.bind->keys->count; i++)
+        a->state[step->u.bind->keys->items[i].node] = (char)found;
+    return 1;
+}
+
 /* Pointers that are what they were are as different, or as much the same, as they were. */
 static int arm_late(Arming *a, const TdStep *step)
 {
@@ -270,59 +315,6 @@ static void arm_all(Arming *a)
             arm->late[arm->n_late++] = &program->late.steps[i];
 }
 
-void td_disarm(TdProgram *program)
-{
-    TdArm *arm = program->arm;
-    program->arm = NULL;
-    if (arm == NULL)
-        return;
-    PyMem_Free(arm->values);
-    PyMem_Free(arm->words);
-    PyMem_Free(arm->steps);
-    PyMem_Free(arm->segments);
-    PyMem_Free(arm->tensors);
-    PyMem_Free(arm->tensor_steps);
-    PyMem_Free(arm->rest);
-    PyMem_Free(arm->late);
-    PyMem_Free(arm);
-}
-
-/* Room for the most that each step can need; what is left over is given back. */
-static int make_room(TdProgram *program, TdArm *arm)
-{
-    int steps = program->steps.count + 1, words = 4 * steps;
-    arm->values = PyMem_Malloc((program->n_nodes + 1) * sizeof(PyObject *));
-    arm->words = PyMem_Malloc((words + TD_AHEAD) * sizeof(TdWord));
-    arm->steps = PyMem_Malloc(words * sizeof(int));
-    arm->segments = PyMem_Malloc(steps * sizeof(TdSegment));
-    arm->tensors = PyMem_Malloc((steps + TD_AHEAD) * sizeof(TdTensorRow));
-    arm->tensor_steps = PyMem_Malloc(steps * sizeof(int));
-    arm->rest = PyMem_Malloc(steps * sizeof(TdStep *));
-    arm->late = PyMem_Malloc((program->late.count + 1) * sizeof(TdStep *));
-    return arm->values && arm->words && arm->steps && arm->segments && arm->tensors && arm->tensor_steps && arm->rest
-           && arm->late;
-}
-
-static void *fitted(void *memory, size_t count, size_t size)
-{
-    void *smaller = PyMem_Realloc(memory, (count + 1) * size);
-    return smaller != NULL ? smaller : memory;
-}
-
-static void fit(TdArm *arm)
-{
-    for (int i = 0; i < TD_AHEAD; i++) { /* so that looking ahead needs no bound */
-        arm->words[arm->n_words + i] = (TdWord){(const TdRaw *)arm->values, 0};
-        arm->tensors[arm->n_tensors + i] = (TdTensorRow){NULL, NULL, NULL};
-    }
-    arm->words = fitted(arm->words, arm->n_words + TD_AHEAD, sizeof(TdWord));
-    arm->steps = fitted(arm->steps, arm->n_words, sizeof(int));
-    arm->segments = fitted(arm->segments, arm->n_segments, sizeof(TdSegment));
-    arm->tensors = fitted(arm->tensors, arm->n_tensors + TD_AHEAD, sizeof(TdTensorRow));
-    arm->tensor_steps = fitted(arm->tensor_steps, arm->n_tensors, sizeof(int));
-    arm->rest = fitted(arm->rest, arm->n_rest, sizeof(TdStep *));
-}
-
 void td_arm(TdProgram *program)
 {
     td_disarm(program);
@@ -330,7 +322,7 @@ void td_arm(TdProgram *program)
         return;
     TdArm *arm = program->arm = PyMem_Calloc(1, sizeof(TdArm));
     char *marks = PyMem_Calloc(3 * (program->n_nodes + 1), 1);
-    if (arm != NULL && marks != NULL && make_room(program, arm)) {
+    if (arm != NULL && marks != NULL && td_arm_room(program, arm)) {
         size_t n = program->n_nodes + 1;
         Arming a = {program, arm, marks, marks + n, marks + 2 * n, 0};
         memcpy(arm->values, program->values, n * sizeof(PyObject *));
@@ -338,7 +330,7 @@ void td_arm(TdProgram *program)
         for (int i = 0; i < arm->n_rest; i++)
             if (arm->rest[i]->op == STEP_BIND_DICT || arm->rest[i]->op == STEP_BIND_CLASS)
                 arm->rest[i]->u.bind->seen[1] = arm->rest[i]->u.bind->seen[0];
-        fit(arm);
+        td_arm_fit(arm);
         if (arm->n_words < WORTH_IT) {
             td_disarm(program);
             program->patience = -1;
@@ -347,69 +339,4 @@ void td_arm(TdProgram *program)
     else
         td_disarm(program);
     PyMem_Free(marks);
-}
-
-/* What each of the caller's checks costs on a hit: so many words; 0: what is compared for others proves it; -1: it is
- * run; -2: a tensor's metadata is compared. */
-void td_costs(TdProgram *program, int *costs)
-{
-    const TdArm *arm = program->arm;
-    const TdStep *steps = program->steps.steps;
-    for (int i = 0; i < (arm != NULL ? arm->n_rest : program->steps.count); i++) {
-        const TdStep *step = arm != NULL ? arm->rest[i] : &steps[i];
-        if (step->check >= 0)
-            costs[step->check] = -1;
-    }
-    for (int i = 0; i < (arm != NULL ? arm->n_late : program->late.count); i++)
-        costs[(arm != NULL ? arm->late[i] : &program->late.steps[i])->check] = -1;
-    for (int i = 0; arm != NULL && i < arm->n_tensors; i++)
-        costs[steps[arm->tensor_steps[i]].check] = -2;
-    for (int i = 0; arm != NULL && i < arm->n_words; i++) {
-        int check = steps[arm->steps[i]].check;
-        if (check >= 0 && costs[check] >= 0)
-            costs[check]++;
-    }
-}
-
-/* ---- Running an armed program ------------------------------------------------------------------------------------- */
-
-/* The root is what it was, and so are the words after it. -1: all of them; else the step that differs. */
-static int differs(TdProgram *program, TdRun *run)
-{
-    const TdArm *arm = program->arm;
-    const TdWord *word = arm->words, *end;
-    for (int i = 0; i < arm->n_segments; i++) {
-        const TdStep *root = arm->segments[i].root;
-        if (root != NULL && !td_root_is(root, program, run))
-            return (int)(root - program->steps.steps);
-        end = arm->words + (i + 1 < arm->n_segments ? arm->segments[i + 1].begin : arm->n_words);
-        for (; word < end; word++) {
-            __builtin_prefetch(word[TD_AHEAD].place);
-            if (TD_UNLIKELY(*word->place != word->expected))
-                return arm->steps[word - arm->words];
-        }
-    }
-    return -1;
-}
-
-int td_arm_run(TdProgram *program, TdRun *run)
-{
-    const TdArm *arm = program->arm;
-    run->values = arm->values;
-    run->seen = 1;
-    int step = differs(program, run);
-    if (TD_UNLIKELY(step >= 0)) {
-        program->missed = step;
-        return -1;
-    }
-    step = td_tensors_match(arm->tensors, arm->n_tensors);
-    if (TD_UNLIKELY(step >= 0))
-        return td_failed(program, &program->steps.steps[arm->tensor_steps[step]]);
-    for (int i = 0; i < arm->n_rest; i++)
-        if (TD_UNLIKELY(!td_step_run(program, arm->rest[i], run)))
-            return 0;
-    for (int i = 0; i < arm->n_late; i++)
-        if (TD_UNLIKELY(!td_check_holds(program, arm->late[i], run)))
-            return td_failed(program, arm->late[i]);
-    return 1;
 }

@@ -46,6 +46,8 @@ typedef struct TdArm {
 #define TD_AHEAD 16 /* so many rows are fetched into the cache ahead of time */
 
 void td_arm(TdProgram *program);                  /* after a pass in which all held; may do nothing */
+int td_arm_room(TdProgram *program, TdArm *arm);  /* guards_armed.c: 0: there is none */
+void td_arm_fit(TdArm *arm);
 int td_arm_run(TdProgram *program, TdRun *run);   /* 1, 0; -1: run the steps, program->missed is the one that differs */
 
 #endif
