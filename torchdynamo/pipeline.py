@@ -213,7 +213,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             why = why or Why(end.reason, end.fields, end.where)
             step = end.restart
         except Restart as again:
-            why = why or Why("side effect not replayable", {"what": "a value that cannot be made again"}, None)
+            why = why or Why("side effect not replayable", {"what": again.what}, None)
             step = again.step
         if compiler.fullgraph:
             raise unsupported(why, code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture import class_writes, model
+from torchdynamo.capture import class_writes, model, module_writes
 from torchdynamo.capture.attributes import read_instance
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import guarded_lookup, instance_dict
@@ -25,6 +25,9 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
         return
     if obj.__class__ is Known and isinstance(obj.obj, type):
         class_writes.write(vm, obj.obj, name, value)
+        return
+    if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
+        module_writes.write(vm, obj, name, value)
         return
     if obj.__class__ is not Object:
         raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)

@@ -6,7 +6,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import class_writes, model
+from torchdynamo.capture import class_writes, model, module_writes
 from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import (
@@ -162,6 +162,10 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if source is None or sys.modules.get(module.__name__) is module:
         source = Source("module", None, module.__name__)
     own = module.__dict__
+    if vm.globals_written:
+        written = module_writes.written(vm, module, name)
+        if written is not None:
+            return written
     found = class_lookup(type(module), name)
     if is_written(found) and hasattr(type(found), "__set__"):
         return describe(vm, Known(module, source), type(module), name, found)

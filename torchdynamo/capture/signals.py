@@ -33,6 +33,7 @@ class Stop(Exception):
 class Restart(Exception):
     """Capture must be done again from the start of the frame, and stop at an earlier step."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, what: str = "a value that cannot be made again") -> None:
         super().__init__(step)
         self.step = step
+        self.what = what

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import lookup, model
+from torchdynamo.capture import lookup, model, module_writes
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Restart
@@ -30,6 +30,8 @@ def replay(emit: Emitter, capture: Capture) -> None:
             store_on_tensor(emit, tensor, name, value)
     for (space_id, name), value in vm.globals_written.items():
         space = vm.written_spaces[space_id]
+        if module_writes.is_entry(vm, space, name, value):
+            continue
         emit.value(value)
         if space.real is vm.roots.globals:
             emit.op("STORE_GLOBAL", name)

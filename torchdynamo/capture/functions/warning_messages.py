@@ -1,0 +1,249 @@
+"""`warnings.warn`: said in order, where the frame's effects are done.
+
+A warning is attributed to a frame so many calls up. Frames that are followed are known: their file and line are. For
+those above, the stack is looked at when it is said. What the filters make an error is raised in its place.
+
+`warnings.catch_warnings` and the functions that change filters are followed as they are written: they assign names of
+the module `warnings`. Under filters of the frame's own, what is to be done with a warning is known, and goes with it.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture import module_writes
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.model import Emitter, function
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+ONE = Known(1)
+REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames
+HOOKS = ("showwarning", "_showwarnmsg_impl")  # names of `warnings` that say how one is shown
+
+
+@function(warnings.warn)
+def warn(vm: Machine, message: Value, category: Value = NONE, stacklevel: Value = ONE, source: Value = NONE) -> Value:
+    text, kind = what_is_said(vm, message, category)
+    level = max(vm.known(stacklevel, "stacklevel"), 1)
+    frames = [frame for frame in vm.frames if frame.globals.source is not None]
+    frame = frames[-level] if level <= len(frames) else None
+    module = vm.constant(None if frame is None else frame.globals.real.get("__name__") or "<string>")
+    line = frame.position().line if frame is not None else None
+    changed = newest(vm)
+    decided = vm.known(vm.call(Known(action_for), [Known(text), Known(kind), module, Known(line)], {}), "action")
+    if decided == "unknown" or (frame is None and changed is not None):
+        raise Break("builtin with effects", name="warnings.warn")
+    if decided == "error":
+        raise vm.error(kind, text)
+    if decided == "ignore":
+        return NONE
+    if hooked(vm):
+        if frame is None or changed is None:
+            raise Break("builtin with effects", name="warnings.warn")
+        show(vm, changed, decided, (text, kind, line), frame)
+    else:
+        vm.later.append(Warned(vm, decided, text, kind, frame, line, level - len(frames)))
+    return NONE
+
+
+def hooked(vm: Machine) -> bool:
+    """Whether the frame has put something in place to which warnings go."""
+    if not vm.globals_written:
+        return False
+    values = {name: module_writes.written(vm, warnings, name) for name in HOOKS}
+    space = vm.written_spaces.get(id(vars(warnings)))
+    return any(
+        space is not None and value is not None and not module_writes.is_entry(vm, space, name, value)
+        for name, value in values.items()
+    )
+
+
+def show(vm: Machine, changed: Changed, decided: str, what: tuple[Any, ...], frame: Frame) -> None:
+    """Hand it to that function. The frame has changed the filters: nothing counts as said before."""
+    text, kind, line = what
+    if decided in ("default", "module"):
+        key = (id(frame.globals.real), text, kind, line if decided == "default" else 0)
+        if key in changed.said:
+            return
+        changed.said.add(key)
+    elif decided not in ("always", "all"):
+        raise Break("builtin with effects", name="warnings.warn")
+    place: list[Value] = [Known(each) for each in (text, kind, frame.raw.co_filename, line)]
+    vm.call(Known(show_message), place, {})
+
+
+def show_message(text, category, filename, line):  # type: ignore[no-untyped-def]
+    """The end of `warnings.warn_explicit`."""
+    warnings._showwarnmsg(warnings.WarningMessage(category(text), category, filename, line))  # type: ignore[attr-defined]
+
+
+def what_is_said(vm: Machine, message: Value, category: Value) -> tuple[str, type[Warning]]:
+    """Text and category; for a warning that was made, those it has."""
+    if message.__class__ is Object and issubclass(message.pytype, Warning):
+        args = vm.entity(message).items
+        in_c = [type(getattr(message.pytype, name)) is types.WrapperDescriptorType for name in ("__init__", "__str__")]
+        if all(in_c) and len(args) == 1 and vm.entity(message).fresh:
+            return vm.known(args[0], "message"), message.pytype
+    text, kind = vm.known(message, "message"), vm.known(category, "category")
+    kind = UserWarning if kind is None else kind
+    if type(text) is not str or not isinstance(kind, type) or not issubclass(kind, Warning):
+        raise Break("builtin with effects", name="warnings.warn")
+    return text, kind
+
+
+def action_for(text, category, module, line):  # type: ignore[no-untyped-def]
+    """What the filters say, as `warnings` asks them. Followed, so that each that decides is guarded.
+
+    Without a module, filters that ask for one may hold or not: "unknown" if that matters to what is done here.
+    """
+    maybe = False
+    for action, wanted, kind, where, at in warnings.filters:
+        said = wanted is None or (wanted == text if isinstance(wanted, str) else wanted.match(text))
+        if said and issubclass(category, kind):
+            if module is None and (where is not None or at):
+                if action == "error":
+                    return "unknown"
+                maybe = True
+            elif at in (0, line) and (
+                where is None or (where == module if isinstance(where, str) else where.match(module))
+            ):
+                return "default" if maybe and action == "ignore" else action
+    return warnings.defaultaction  # type: ignore[attr-defined]
+
+
+class Warned:
+    """A warning that is to be given: at the end, unless the frame looks into the list to which it goes."""
+
+    def __init__(
+        self,
+        vm: Machine,
+        action: str,
+        text: str,
+        kind: type[Warning],
+        frame: Frame | None,
+        line: int | None,
+        above: int,
+    ) -> None:
+        self.vm, self.action, self.step = vm, action, vm.step
+        self.text, self.kind, self.frame, self.line, self.above = text, kind, frame, line, above
+
+    def __call__(self, emit: Emitter) -> None:
+        log = getattr(warnings._showwarnmsg_impl, "__self__", None)  # type: ignore[attr-defined]
+        if log is not None and id(log) in self.vm.heap.by_id:
+            raise Restart(self.step - 1, "a warning in a list that is looked at")
+        emit.function(give_warning)
+        for each in (self.text, self.kind):
+            emit.const(each)
+        if self.frame is None:
+            emit.const(self.above)
+            emit.op("CALL", (3, ()))
+        else:
+            emit.const(0)
+            emit.const(self.frame.raw.co_filename)
+            emit.const(self.line)
+            emit.namespace(self.frame.globals)
+            emit.const(self.action if newest(self.vm) else None)
+            emit.op("CALL", (7, ()))
+        emit.op("POP")
+
+
+def give_warning(
+    text: str,
+    kind: type[Warning],
+    above: int,
+    file: str = "",
+    line: int | None = 1,
+    space: dict[str, Any] | None = None,
+    action: Any = None,
+) -> None:
+    """Give it, in the name of this place, or of the frame that many activations above our caller."""
+    if above:
+        frame = caller(above)
+        file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("sys", 1)
+        space = frame.f_globals if frame is not None else sys.__dict__
+    assert space is not None
+    registry = space.setdefault("__warningregistry__", {})
+    filters = warnings.filters
+    try:
+        if action is not None:
+            warnings.filters = [(action, None, kind, None, 0)]
+        warnings.warn_explicit(text, kind, file, line or 1, space.get("__name__") or "<string>", registry)
+    finally:
+        warnings.filters = filters
+
+
+def caller(above: int) -> types.FrameType | None:
+    """The frame so many activations above that of the compiled function that asks."""
+    frame = first_part(sys._getframe(2))
+    for _ in range(above):
+        frame = first_part(frame.f_back if frame is not None else None)
+    return frame
+
+
+def first_part(frame: types.FrameType | None) -> types.FrameType | None:
+    """The frame the function began in: it calls what goes on with the rest of it."""
+    while frame is not None and frame.f_code.co_name.startswith(REST):
+        frame = frame.f_back
+    return frame
+
+
+# -- filters ----------------------------------------------------------------------------------------------------------
+class Changed:
+    """That the filters changed: what was said once in a place may be said again there.
+
+    What operators say themselves is said when the graph runs, after the filters of a block are gone. Where the frame
+    would see that (it records what is said, or makes it an error), the graph ends before.
+    """
+
+    def __init__(self, vm: Machine, since: Changed | None) -> None:
+        self.vm = vm
+        self.begins: tuple[int, int] = since.begins if since and since.shows() else (vm.step, vm.ops)
+        self.said: set[tuple[Any, ...]] = set()
+        self.makes_errors = vm.truth(vm.call(Known(errors_made), [], {}))
+
+    def shows(self) -> bool:
+        """Whether what is said in the frame can be seen by the frame."""
+        return self.makes_errors or hooked(self.vm)
+
+    def check(self) -> None:
+        step, ops = self.begins
+        if self.shows() and self.vm.ops > ops:
+            raise Restart(step - 1, "operators where warnings are recorded or errors")
+
+    def __call__(self, emit: Emitter) -> None:
+        if self is newest(self.vm):
+            self.check()
+        emit.function(warnings._filters_mutated)  # type: ignore[attr-defined]
+        emit.op("CALL", (0, ()))
+        emit.op("POP")
+
+
+def newest(vm: Machine) -> Changed | None:
+    """The last change of the filters by the frame."""
+    return next((each for each in reversed(vm.later) if isinstance(each, Changed)), None)
+
+
+def errors_made():  # type: ignore[no-untyped-def]
+    """Whether a filter makes errors of warnings that operators may give."""
+    for action, _, kind, _, _ in warnings.filters:
+        if action == "error" and any(
+            issubclass(each, kind) for each in (UserWarning, DeprecationWarning, FutureWarning)
+        ):
+            return True
+    return False
+
+
+@function(warnings._filters_mutated)  # type: ignore[attr-defined]
+def filters_changed(vm: Machine) -> Value:
+    before = newest(vm)
+    if before is not None:
+        before.check()
+    vm.later.append(Changed(vm, before))
+    return NONE
