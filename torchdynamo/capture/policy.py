@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 import re
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.overrides
+import torch.utils.checkpoint
 
 try:
     import numpy as np
@@ -65,6 +67,8 @@ OPERATOR_MODULES = frozenset(
 )
 STATE_WORDS = ("is_", "_is_", "get_", "_get_", "has_", "_has_", "_are_", "are_", "_cuda_get_", "_len_torch_")
 OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+# The one function of torch's that graphs call with a body to run: what torch puts around it is for torch.compile.
+CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
 
 
 @functools.cache

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph.inputs import InputSource
-from torchdynamo.graph.passes.enclose import TAKE_BODIES
 
 Node = torch.fx.Node
 
@@ -116,7 +116,7 @@ def _get_attr(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
         return
     yield from (f"{node.target}: {problem}" for problem in problems(value, body=True))
     for user in node.users:
-        if not isinstance(user.target, torch._ops.HigherOrderOperator) and user.target not in TAKE_BODIES:
+        if not isinstance(user.target, torch._ops.HigherOrderOperator) and user.target is not CHECKPOINT:
             yield f"{user} uses the body {node.target}"
 
 

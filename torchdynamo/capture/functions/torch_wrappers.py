@@ -13,10 +13,10 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import instance_attr
 from torchdynamo.capture.value import FALSE, NONE, Known, Object, Value
-from torchdynamo.graph.passes.enclose import CHECKPOINT
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine

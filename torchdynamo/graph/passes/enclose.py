@@ -6,19 +6,13 @@ results is there to see, its nodes move to a graph of their own, whose inputs ar
 
 from __future__ import annotations
 
-import inspect
 import operator
 from typing import Any, NamedTuple
 
 import torch
 import torch.fx
-import torch.utils.checkpoint
 
 Node = torch.fx.Node
-
-# The function itself: what torch puts around it is for torch.compile, and imports that.
-CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
-TAKE_BODIES = frozenset({CHECKPOINT})  # functions of torch that are given a body to run
 
 
 class Stretch(NamedTuple):

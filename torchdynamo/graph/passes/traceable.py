@@ -10,8 +10,8 @@ import torch
 import torch.fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 
+from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph import torch_compat
-from torchdynamo.graph.passes.enclose import CHECKPOINT
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
 # function -> the same of torch's symbolic numbers
