@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
@@ -270,6 +271,8 @@ class Machine(Trace):
             cls = value.pytype
             if issubclass(cls, tuple) and cls.__hash__ is tuple.__hash__:
                 return tuple(self.hkey(item) for item in self.iterate(value))
+            if issubclass(cls, weakref.ReferenceType):
+                return model.MODELS[weakref.ReferenceType, "<hash key>"](self, value)
             if cls is int:
                 return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
             lookup.guarded_lookup(self, cls, "__hash__")

@@ -15,7 +15,7 @@ from torchdynamo.capture.value import Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.frame import Globals
-    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.heap import Entity, Heap
     from torchdynamo.capture.machine import Machine
     from torchdynamo.capture.source import Source
 
@@ -35,6 +35,8 @@ _kept: list[Any] = []  # the tables above go by id: what they name must live
 
 class Emitter(Protocol):
     """What a type's `rebuild` and `replay` may ask of codegen: a small stack assembler over values."""
+
+    heap: Heap
 
     def value(self, value: Value) -> None:
         """Push a value: rebuilt, or fetched from where it lived."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import types
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,8 @@ from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_c
 from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import Source
+from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
 from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 Items = dict[Any, tuple[Value | None, Value]]
-BY_IDENTITY = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum)
+BY_IDENTITY = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum, weakref.ReferenceType)
 
 
 class OfInstance(NamedTuple):
@@ -42,12 +44,22 @@ def items_of(vm: Machine, value: Object) -> Items:
             assert entity.source is not None
             for key in ordered_keys(entity.real):
                 item = dict.__getitem__(entity.real, key)
-                source = Source("key", entity.source, key) if sourceable(key) else None
-                known = Known(key) if sourceable(key) else None
-                opaque = Opaque(type(item), source) if source is not None else ABSENT
-                entity.items[key if known is not None else Ref(id(key))] = (known, opaque)
+                hkey, known = entry_key(vm, key)
+                opaque = ABSENT if known is None else Opaque(type(item), Source("key", entity.source, key))
+                entity.items[hkey] = (known, opaque)
     items: Items = entity.items
     return items
+
+
+def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
+    """What stands for a key that was there at entry, and the key as a value, if it may stand in a path."""
+    if is_reference(key):
+        hkey = real_key(key)
+        if hkey is not None:
+            return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
+    elif sourceable(key):
+        return key, Known(key)
+    return Ref(id(key)), None
 
 
 def ordered_keys(real: Any) -> tuple[Any, ...]:
@@ -113,11 +125,16 @@ def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
             where = source_of_tensor(key)
             if where is not None:
                 vm.guard(entity.source, "NOT_KEYED", where)
+            elif hkey.__class__ is Weakly:
+                for other, _ in list(whole(vm, value).values()):
+                    vm.hkey(other or NONE)  # looked at, and so told apart
             elif not sourceable(getattr(key, "obj", ABSENT)):
                 raise Break("unsupported key", type=key.pytype.__name__)
             else:
                 vm.guard(entity.source, "NO_KEY", hkey)
         return None
+    if hkey.__class__ is Weakly and entity.source is not None and found[0] is not None:
+        vm.hkey(found[0])  # looked at: it refers to that object
     if found[1] is ABSENT:
         where = source_of_tensor(key)
         if where is None or entity.source is None:
@@ -243,6 +260,8 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
     entity = vm.entity(self)
     hkey = vm.hkey(key)
     if entity.real is not MISSING and entity.note is None and not entity.touched and entity.source is not None:
+        if hkey.__class__ is Weakly:
+            return boolean(lookup(vm, self, key) is not None)
         if not sourceable(getattr(key, "obj", ABSENT)):
             raise Break("unsupported key", type=key.pytype.__name__)
         present = dict.__contains__(entity.real, hkey)

@@ -14,8 +14,9 @@ from torchdynamo.capture.lookup import hashed_by_code
 from torchdynamo.capture.model import MODELS, Emitter, enters, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.types import weak
+from torchdynamo.capture.types.mapping import entry_key, sourceable, whole
 from torchdynamo.capture.types.mapping import items_of as dict_items_of
-from torchdynamo.capture.types.mapping import sourceable, whole
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 from torchdynamo.capture.wrap import constant
 
@@ -33,7 +34,7 @@ def guard_order(vm: Machine, source: Source, real: Any) -> None:
         vm.guard(Source("method", source, "__repr__"), "EQUALS_MATCH", repr(real))
 
 
-TELLING = (int, str, float, bool, bytes, type(None))  # equal texts, equal items
+TELLING = (int, str, float, bool, bytes, type(None), *weak.KINDS)  # equal texts, equal items
 
 
 @enters(frozenset)
@@ -63,10 +64,17 @@ def items_of(vm: Machine, value: Object) -> Items:
             if not all(sourceable(item) for item in real):
                 raise Break("unsupported key", type="object")
             vm.guard(entity.source, "SET_CONTENTS", frozenset(real))
-            entity.items = {item: Known(item) for item in real}
+            entity.items = dict(entry_item(vm, item) for item in real)
             entity.entry_items = dict(entity.items)
     items: Items = entity.items
     return items
+
+
+def entry_item(vm: Machine, item: Any) -> tuple[Any, Value]:
+    """An item that was there at entry; what a weak reference refers to is looked at."""
+    value = entry_key(vm, item)[1]
+    assert value is not None
+    return vm.hkey(value), value
 
 
 def fresh(vm: Machine, cls: type, items: Items, order: set[Any] | None) -> Object:
@@ -134,7 +142,7 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
     elif all(item.__class__ is Known for item in items.values()):
         order = order_of(vm, value)
     else:
-        order = None
+        order = items if not vm.entity(value).fresh and order_of(vm, value) is not None else None
     if order is None:
         raise Break("unsupported method", name="__iter__", type="set")
     return steps(vm, value, list(order))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.machine import IDENTITY_HASHES, Ref
 from torchdynamo.capture.model import Emitter, is_open, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
@@ -21,15 +22,23 @@ if TYPE_CHECKING:
 
 @models(weakref.ReferenceType, "__new__")
 def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
-    """A reference without a callback."""
-    if cls.obj is not weakref.ReferenceType or callback is not NONE or not (existed(vm, obj) or takes_references(obj)):
+    """A callback comes when the object dies: it is heard of where the reference outlives the frame."""
+    if cls.obj not in KINDS or not (existed(vm, obj) or takes_references(obj)):
+        if issubclass(obj.pytype, REFUSING):
+            raise vm.error(TypeError, f"cannot create weak reference to {obj.pytype.__name__!r} object")
         raise Break("unknown call", name="weakref.ref")
-    return vm.new(weakref.ReferenceType, note=not existed(vm, obj), **{"<referent>": obj})
+    return vm.new(cls.obj, note=not existed(vm, obj), **{"<referent>": obj, "<callback>": callback})
+
+
+KINDS = (weakref.ReferenceType, weakref.KeyedRef)
+REFUSING = (bool, int, float, complex, str, bytes, tuple, list, dict, type(None))
 
 
 def existed(vm: Machine, obj: Value) -> bool:
     if obj.__class__ is Object:
         return vm.entity(obj).real is not MISSING
+    if obj.__class__ is Known:
+        return isinstance(obj.obj, (type, types.FunctionType, types.ModuleType))
     return obj.__class__ is Graphed and obj.source is not None
 
 
@@ -78,12 +87,42 @@ def call(vm: Machine, self: Object) -> Value:
     return vm.wrap(entity.real(), Source("call", entity.source, ()))
 
 
+# -- as keys ----------------------------------------------------------------------------------------------------------
+class Weakly(NamedTuple):
+    """The hash key of a reference: it is equal to others of the same object."""
+
+    referent: Any
+
+
+@models(weakref.ReferenceType, "<hash key>")
+def hash_key(vm: Machine, self: Object) -> Weakly:
+    referent: Value = vm.entity(self).attrs.get("<referent>") or call(vm, self)
+    if referent is NONE or referent.__class__ is Graphed:  # the one is no key any more, the others compare elements
+        raise Break("unsupported key", type="weakref")
+    return Weakly(vm.hkey(referent))
+
+
+def real_key(ref: Any) -> Weakly | None:
+    """The same of one that existed, before it is looked at; None if more than identity tells what it refers to."""
+    referent = ref()
+    if isinstance(referent, (type, types.FunctionType, types.ModuleType)):
+        return Weakly(referent)
+    by_identity = type(referent).__hash__ in IDENTITY_HASHES and referent is not None
+    return Weakly(Ref(id(referent))) if by_identity else None
+
+
+def is_reference(obj: Any) -> bool:
+    return isinstance(obj, weakref.ReferenceType)
+
+
 @rebuilds(weakref.ReferenceType)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """Not of what the frame made: replacement code would hold that for longer than the program does."""
     referent = entity.attrs["<referent>"]
     if entity.note:
         raise Restart(-1)
-    emit.function(weakref.ref)
-    emit.value(referent)
-    emit.op("CALL", (1, ()))
+    given = [referent, entity.attrs["<callback>"], *([entity.attrs["key"]] if "key" in entity.attrs else [])]
+    emit.function(entity.pytype)
+    for each in given:
+        emit.value(each)
+    emit.op("CALL", (len(given), ()))

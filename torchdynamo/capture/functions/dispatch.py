@@ -1,0 +1,34 @@
+"""functools.singledispatch: which function is for a class, its bases and the abstract classes it counts as decide."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.functions.builtins import REGISTRATIONS, rest_on_registrations
+from torchdynamo.capture.lookup import rest_on_bases
+from torchdynamo.capture.model import function
+from torchdynamo.capture.value import Known, Value
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@function(abc.get_cache_token)
+def cache_token(vm: Machine) -> Value:
+    """A number that goes up with every class that is registered with an abstract one."""
+    token = abc.get_cache_token()
+    vm.guard(REGISTRATIONS, "EQUALS_MATCH", token)
+    return Known(token)
+
+
+@function(functools._compose_mro)  # type: ignore[attr-defined]
+def compose_mro(vm: Machine, cls: Value, types: Value) -> Value:
+    """The class's order of bases, with those of `types` that it counts as a subclass of."""
+    real = vm.known(cls, "class")
+    wanted = [vm.known(each, "class") for each in vm.iterate(types)]
+    rest_on_bases(vm, real)
+    rest_on_registrations(vm, *wanted)
+    return constant(vm, functools._compose_mro(real, wanted))  # type: ignore[attr-defined]

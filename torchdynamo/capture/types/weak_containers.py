@@ -1,0 +1,92 @@
+"""WeakKeyDictionary, WeakValueDictionary, WeakSet: Python's own code is followed, on the references they hold.
+
+Who has died meanwhile is gone from them by a callback. What lives is known where something is seen to hold it, so what
+depends on how many there are asks each.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.model import Emitter, function, rebuilds
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.types import mapping, sets
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.machine import Machine
+
+
+def count(vm: Machine, refs: list[Value]) -> Value:
+    """How many are alive; in no order, which a set may not tell."""
+    if any(ref.__class__ is not Object for ref in refs):
+        raise Break("unsupported key", type="object")
+    return Known(sum(vm.call(ref, [], {}) is not NONE for ref in refs))
+
+
+@function(weakref.WeakSet.__len__)
+def set_length(vm: Machine, self: Value) -> Value:
+    return count(vm, list(sets.items_of(vm, vm.as_object(vm.getattr(self, "data"))).values()))
+
+
+@function(weakref.WeakKeyDictionary.__len__)
+def dict_length(vm: Machine, self: Value) -> Value:
+    return count(vm, list(mapping.keys_of(vm, vm.as_object(vm.getattr(self, "data")))))
+
+
+@function(weakref.WeakValueDictionary.__len__)
+def value_dict_length(vm: Machine, self: Value) -> Value:
+    return count(vm, [ref for _, ref in mapping.pairs(vm, vm.as_object(vm.getattr(self, "data")))])
+
+
+# -- made again -------------------------------------------------------------------------------------------------------
+def contents(emit: Emitter, entity: Entity, cls: type) -> list[tuple[Value, Value]]:
+    """An empty one is on the stack; these are its keys and values, or an item twice."""
+    if entity.pytype is not cls:
+        raise Restart(entity.born - 1)
+    emit.function(cls)
+    emit.op("CALL", (0, ()))
+    emit.keep(entity)  # before its contents, which may lead back to it
+    data: Any = entity.attrs["data"]
+    items = emit.heap[data].items or {}
+    return [pair if type(pair) is tuple else (pair, pair) for pair in items.values()]
+
+
+def referent(emit: Emitter, ref: Any) -> Value:
+    """Not of what the frame made: replacement code would hold that for longer than the program does."""
+    entity = emit.heap[ref]
+    if not entity.fresh or entity.note:
+        raise Restart(-1)
+    found: Value = entity.attrs["<referent>"]
+    return found
+
+
+@rebuilds(weakref.WeakKeyDictionary)
+def rebuild_key_dict(emit: Emitter, entity: Entity) -> None:
+    for ref, value in contents(emit, entity, weakref.WeakKeyDictionary):
+        put(emit, entity, referent(emit, ref), value)
+
+
+@rebuilds(weakref.WeakValueDictionary)
+def rebuild_value_dict(emit: Emitter, entity: Entity) -> None:
+    for key, ref in contents(emit, entity, weakref.WeakValueDictionary):
+        put(emit, entity, key, referent(emit, ref))
+
+
+def put(emit: Emitter, entity: Entity, key: Value, value: Value) -> None:
+    emit.value(value)
+    emit.local(entity)
+    emit.value(key)
+    emit.op("SETITEM")
+
+
+@rebuilds(weakref.WeakSet)
+def rebuild_set(emit: Emitter, entity: Entity) -> None:
+    for ref, _ in contents(emit, entity, weakref.WeakSet):
+        emit.function(weakref.WeakSet.add)
+        emit.local(entity)
+        emit.value(referent(emit, ref))
+        emit.op("CALL", (2, ()))
+        emit.op("POP")
