@@ -190,7 +190,7 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch")
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
-    stop, why = -1, None
+    stop, why, passed = -1, None, False
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
     while True:
         builder = GraphBuilder(
@@ -200,6 +200,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         )
         builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         builder.numbers.never = compiler.dynamic is False
+        builder.numbers.passed = passed
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
             with torch_compat.treating_sizes_alike():
@@ -209,6 +210,9 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             asked = {source for source in varying if may_be_constant(source, roots, compiler.fullgraph)}
             if end.reason in ASKS_FOR_VALUES and asked:
                 varying -= asked
+                continue
+            if end.reason in ASKS_FOR_VALUES and compiler.fullgraph and not passed:
+                why, passed = why or Why(end.reason, end.fields, end.where), True
                 continue
             why = why or Why(end.reason, end.fields, end.where)
             step = end.restart

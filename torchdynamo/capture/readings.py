@@ -2,7 +2,8 @@
 
 Some are known: those of a tensor made of constants, and those of small tensors that the program keeps (a flag in a
 buffer, a padding computed in `__init__`), as long as they stay what they are, which is guarded. One that is found to
-change is never taken for known again; nor is what a caller passes, which is there to change.
+change is never taken for known again; nor is what a caller passes, which is there to change: but in a whole graph that
+is better than none.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def is_kept(vm: Machine, value: Graphed) -> bool:
         return False
     asked = Source("method", value.source, READ)
     changes = any(asked in path(source) for source in vm.builder.numbers.varying)
-    return not changes and any(step.how not in PASSED for step in path(value.source))
+    kept = vm.builder.numbers.passed or any(step.how not in PASSED for step in path(value.source))
+    return kept and not changes
 
 
 def is_reading(source: Source) -> bool:

@@ -35,6 +35,7 @@ class Numbers:
         self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
         self.varying = varying  # where numbers and sizes are that are not the same in every call
         self.always = self.never = False  # all sizes may vary; none may
+        self.passed = False  # small tensors that a caller passes may be read, and are constants then
         self.named: Collection[str] = ()  # sources that the user has named as varying
 
     @cached_property
