@@ -229,7 +229,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
 def may_be_constant(source: Source, roots: Roots, fullgraph: bool) -> bool:
     """Whether what varies is taken for a constant all the same if a value is asked of it: a float that is given, and
     in whole graphs what is read from a tensor, rather than none."""
-    return type(read(source, roots)) is float or (fullgraph and readings.is_reading(source))
+    return fullgraph if readings.is_reading(source) else type(read(source, roots)) is float
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 MOST_ELEMENTS = 16
 READ = "tolist"
 TENSORS = (torch.Tensor, torch.nn.Parameter)
-INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
-EXACT = INTEGERS | {torch.bool}
 PASSED = frozenset({"local", "key", "item"})  # the steps to what is passed, and into containers that are
 
 
@@ -52,7 +50,7 @@ def is_kept(vm: Machine, value: Graphed) -> bool:
     real = vm.input_objects[value.node]
     if type(real) not in TENSORS or real.device.type != "cpu" or real.layout is not torch.strided:
         return False
-    if real.dtype not in EXACT or real.numel() > MOST_ELEMENTS:
+    if real.dtype.is_complex or real.requires_grad or real.numel() > MOST_ELEMENTS:
         return False
     asked = Source("method", value.source, READ)
     changes = any(asked in path(source) for source in vm.builder.numbers.varying)
@@ -84,8 +82,8 @@ def guard_numbers(vm: Machine, source: Source, numbers: Any) -> None:
 
 
 def as_numbers(vm: Machine, value: Value) -> Value:
-    """An argument with numbers for the integers without dimensions in it, where they are known."""
-    if value.__class__ is Graphed and value.fake.dim() == 0 and value.fake.dtype in INTEGERS:
+    """An argument with numbers for the tensors without dimensions in it, where they are known."""
+    if value.__class__ is Graphed and value.fake.dim() == 0:
         real = evaluate(vm, value)
         return value if real is None else Known(real.item())
     if value.__class__ is Object and value.pytype in (list, tuple):

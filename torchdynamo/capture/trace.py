@@ -25,6 +25,7 @@ class Numbers(Protocol):
     never: bool
     entries: dict[Any, tuple[Source, int]]
     named: Collection[str]
+    passed: bool
 
     def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> Any: ...
 
