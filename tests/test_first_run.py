@@ -221,6 +221,26 @@ def test_first_run_that_breaks() -> None:
         assert backend.graphs == 2  # either side of the break, as it is from the second call on
 
 
+def puts_another_in_its_place(x: Any, scale: Any) -> Any:
+    def scaled(y: Any) -> Any:
+        return y * (scale if isinstance(scale, int) else scale[0])
+
+    torchdynamo.graph_break()
+    y = scaled(x)
+    if not isinstance(scale, list):
+        scale = [scale + 1]
+    return scaled(y)
+
+
+def test_a_variable_of_the_call_is_another_in_the_next() -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(puts_another_in_its_place, backend=backend)
+    for _ in range(4):
+        assert torch.equal(compiled(X, 2), X * 2 * 3)
+    assert backend.graphs == 1
+
+
 def test_nothing_is_kept_alive() -> None:
     mine = Cached()
     died = weakref.ref(mine)

@@ -261,7 +261,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         _native.skip_code(code, why.reason)
         return None
     backend, settling = compiler.backend, None
-    if first and undoes_itself(captured) and not may_come_again(code):
+    if first and undoes_itself(captured, resume.origin(code).code.co_cellvars) and not may_come_again(code):
         settling = FirstRun(code, roots, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
     with torch_compat.nobody_saves():

@@ -6,7 +6,7 @@ what lasts from call to call: a module's, a global's, a closure's. An argument i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -29,10 +29,10 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
 }
 
 
-def undoes_itself(capture: Capture) -> bool:
-    """Whether some guard of the capture fails once its effects are done."""
+def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
+    """Whether some guard of the capture fails once its effects are done; `own` variables are made in each call."""
     vm = capture.machine
-    changed = [entity for entity in capture.changed if lasts(vm, entity.source)]
+    changed = [entity for entity in capture.changed if lasts(vm, entity.source, own)]
     if not changed and not vm.tensor_attrs and not vm.globals_written:
         return False
     on: dict[Source, list[Guard]] = {}
@@ -43,7 +43,7 @@ def undoes_itself(capture: Capture) -> bool:
         while path is not None and path not in read:
             read.add(path)
             path = path.base
-    for source, value in writes(vm, changed):
+    for source, value in writes(vm, changed, own):
         if value is ABSENT:
             continue
         if source in read and not alike(vm, vm.by_source.get(source), value, read, source):
@@ -54,10 +54,12 @@ def undoes_itself(capture: Capture) -> bool:
     return any(keys_differ(entity, on) for entity in changed if entity.touched)
 
 
-def lasts(vm: Machine, source: Source | None) -> bool:
+def lasts(vm: Machine, source: Source | None, own: Collection[str]) -> bool:
     """Whether what lives there belongs to something that outlives the call."""
     while source is not None:
         if source.base is None:
+            if source.how == "closure" and source.arg in own:
+                return False
             return source.how != "local" or isinstance(source.load(vm.roots), torch.nn.Module)
         if isinstance(source.load(vm.roots), torch.nn.Module):
             return True
@@ -65,7 +67,7 @@ def lasts(vm: Machine, source: Source | None) -> bool:
     return False
 
 
-def writes(vm: Machine, changed: list[Entity]) -> Iterator[Write]:
+def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator[Write]:
     """Each place that is written, and what will be there."""
     for entity in changed:
         assert entity.source is not None
@@ -83,7 +85,7 @@ def writes(vm: Machine, changed: list[Entity]) -> Iterator[Write]:
                 yield Source("item", entity.source, index), item
     for tensor, attrs in vm.tensor_attrs.values():
         for name, value in attrs.items():
-            if tensor.source is not None and lasts(vm, tensor.source):
+            if tensor.source is not None and lasts(vm, tensor.source, own):
                 yield instance_attr(tensor.source, name), value
     for (space, name), value in vm.globals_written.items():
         home = vm.written_spaces[space].source
