@@ -185,7 +185,7 @@ class Followed(NamedTuple):
     why: Why | None
 
 
-ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch")
+ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact")
 
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:

@@ -36,6 +36,12 @@ _BREAKS = (
         "Keep the value in a tensor, or set torchdynamo.config.capture_scalar_outputs = True.",
     ),
     Reason(
+        "unknown fact",
+        "{name} needs to know a number",
+        "What {name} does depends on a number that is read from a tensor, or is the size of a result: {what}.",
+        "Say which it is with torch._check(...); from there on it is taken for granted, and the graph checks it.",
+    ),
+    Reason(
         "dynamic output shape",
         "{name} has an output whose shape depends on values",
         "How large the result of {name} is depends on what the tensor holds, so the graph cannot know the shape.",

@@ -15,9 +15,9 @@ def double(x: Any) -> Any:
     return x * 2 + x.shape[0]
 
 
-def compiles(calls: list[Any], fn: Any = double, **settings: Any) -> int:
+def compiles(calls: list[Any], fn: Any = double, backend_name: str = "eager", **settings: Any) -> int:
     torchdynamo.reset()
-    backend = Counting()
+    backend = Counting(backend_name)
     compiled = torchdynamo.compile(fn, backend=backend, **settings)
     for args in calls:
         args = args if isinstance(args, tuple) else (args,)
@@ -53,6 +53,24 @@ def test_marks() -> None:
     assert compiles(marked) == 3
     with pytest.raises(IndexError):
         torchdynamo.mark_dynamic(first, 2)
+
+
+def test_a_size_that_is_not_to_be_looked_at() -> None:
+    first, *rest = rows(5, 7, 1, 0)
+    torchdynamo.mark_unbacked(first, 0)
+    assert compiles([first, *rest], lambda x: (x @ x.t()).sum(0) + len(x), fullgraph=True) == 1
+    assert compiles([first, *rest], lambda x: x.view(-1) * x.reshape(-1), fullgraph=True, backend_name="aot_eager") == 1
+
+    def branch(x: Any) -> Any:
+        return x + 1 if x.shape[0] > 3 else x - 1
+
+    def taught(x: Any) -> Any:
+        torch._check(x.shape[0] > 3)
+        return branch(x)
+
+    with pytest.raises(torchdynamo.exc.Unsupported):
+        torchdynamo.compile(branch, backend="eager", fullgraph=True)(first)
+    assert compiles([first, rest[0]], taught, fullgraph=True) == 1
 
 
 def test_torchs_own_marks() -> None:

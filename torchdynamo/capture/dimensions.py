@@ -36,10 +36,11 @@ class Said(NamedTuple):
 
     dynamic: frozenset[int]
     static: frozenset[int]
+    unbacked: frozenset[int]
     bounds: dict[int, tuple[int | None, int | None]]
 
 
-NOTHING = Said(frozenset(), frozenset(), {})
+NOTHING = Said(frozenset(), frozenset(), frozenset(), {})
 
 
 def mark_dynamic(
@@ -90,7 +91,8 @@ def said_of(tensor: torch.Tensor) -> Said:
         return NOTHING
     dynamic = {dim for name in (DYNAMIC, MAYBE, UNBACKED) for dim in indices(own.get(name))}
     bounds = {each.dim: (each.min, each.max) for each in own.get(RANGES) or ()}
-    return Said(frozenset(dynamic), frozenset(indices(own.get(STATIC))), bounds)
+    static, unbacked = frozenset(indices(own.get(STATIC))), frozenset(indices(own.get(UNBACKED)))
+    return Said(frozenset(dynamic), static, unbacked, bounds)
 
 
 def indices(said: Any) -> set[int]:

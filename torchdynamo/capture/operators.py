@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import model, symbols
+from torchdynamo.capture import model, picking, symbols
 from torchdynamo.capture.lookup import class_lookup, guarded_slot
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.scalars import seen_by
@@ -247,7 +247,10 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
     """`box[key]`."""
     if key.__class__ is Symbol and box.__class__ is not Graphed:
         key = symbols.settled(vm, key)
-    if box.__class__ is Graphed or (key.__class__ is Graphed and box.__class__ is not Object):
+    if box.__class__ is Graphed:
+        view, rest = picking.picked(vm, box, key)
+        return view if rest is None else vm.emit("call_function", operator.getitem, [view, rest], {})
+    if key.__class__ is Graphed and box.__class__ is not Object:
         return vm.emit("call_function", operator.getitem, [box, key], {})
     if box.__class__ is Known:
         obj = box.obj
@@ -278,7 +281,8 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
 def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
     """`box[key] = value`."""
     if box.__class__ is Graphed:
-        vm.emit("call_function", operator.setitem, [box, key, value], {})
+        view, rest = picking.picked(vm, box, key)
+        vm.emit("call_function", operator.setitem, [view, rest or Known(Ellipsis), value], {})
         return
     if special(vm, box, "__setitem__", key, value) is None:
         raise vm.error(TypeError, f"{box.pytype.__name__!r} object does not support item assignment")

@@ -6,7 +6,7 @@ tensor's size is `Source("size", tensor, dim)`) becomes a number in the next; th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -17,10 +17,19 @@ from torchdynamo.capture.value import Symbol
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
+
+class Extent(NamedTuple):
+    """Between what a size stays, and whether it is to be taken for unknown: nothing may depend on what it is now."""
+
+    least: int
+    most: int
+    blind: bool
+
+
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 
-def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> dict[int, tuple[int, int]]:
+def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> dict[int, Extent]:
     """The dimensions of an input that may have another size in the next call, and between what."""
     numbers = vm.builder.numbers
     if numbers.never or static:
@@ -30,7 +39,8 @@ def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: boo
     if numbers.always or str(source) in numbers.named:
         dims.update(range(tensor.dim()))
     return {
-        dim: bounds(tensor.size(dim), *said.bounds.get(dim, (0, MOST))) for dim in (dims | said.dynamic) - said.static
+        dim: Extent(*bounds(tensor.size(dim), *said.bounds.get(dim, (0, MOST))), dim in said.unbacked)
+        for dim in (dims | said.dynamic) - said.static
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -37,6 +38,8 @@ class Numbers(Protocol):
 
     def settle(self, number: Any) -> Any: ...
 
+    def letting_in(self) -> contextlib.AbstractContextManager[None]: ...
+
     def learn(self, condition: Any) -> None: ...
 
     def fresh(self, pytype: type) -> Any: ...
@@ -58,7 +61,7 @@ class GraphBuilder(Protocol):
         tensor: torch.Tensor,
         source: Source,
         static: bool,
-        sizes: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+        sizes: Mapping[int, tuple[int, int, bool]] = MappingProxyType({}),
         strides: Collection[int] = (),
     ) -> tuple[torch.fx.Node, Any]: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.entrants import Entrants
-from torchdynamo.graph.errors import UnknownValue, UnsupportedOperator, UnsupportedTensor, classify
+from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.memo import MISSING, Memo
 from torchdynamo.graph.mutation import Effects, note_effects
@@ -90,7 +91,7 @@ class GraphBuilder:
         tensor: torch.Tensor,
         source: Source,
         static: bool,
-        sizes: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+        sizes: Mapping[int, tuple[int, int, bool]] = MappingProxyType({}),
         strides: Collection[int] = (),
     ) -> tuple[Node, Any]:
         """A tensor that exists before the graph runs. The caller asks once for each distinct tensor.
@@ -135,10 +136,12 @@ class GraphBuilder:
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
     ) -> tuple[Node, Any]:
         """An operation on tensors (as nodes) and constants, nested as the user wrote them; raises a GraphError."""
-        taken = self.numbers.taken_for_granted()
+        self.numbers.taken_for_granted()  # so far, by the program itself
+        drawn = self.numbers.drawn()
         example = self.example(op, target, args, kwargs)
-        if self.numbers.taken_for_granted() != taken and not torch_compat.insists(target, args):
-            raise UnknownValue(target, "sizes that depend on values would have to match, or be 1")
+        assumed = self.numbers.taken_for_granted(drawn)
+        if assumed and not torch_compat.insists(target, args):
+            raise UnknownFact(target, " and ".join(map(self._said, assumed)))
         return self._add(op, target, args, kwargs, example, describe(position)), example
 
     def _add(
@@ -225,14 +228,15 @@ class GraphBuilder:
             target = torch_compat.takes_symbols(target)
         trying.now = True
         try:
-            with self.fake_mode, torch_compat.asking_rules_in_python() if self.numbers.entries else _AS_IS:
+            with self.fake_mode, torch_compat.asking_rules_in_python() if self.numbers else _AS_IS:
                 if op == "call_method":
                     result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)  # type: ignore[arg-type]
                 else:
                     result = target(*fake_args, **fake_kwargs)  # type: ignore[operator]
         except Exception as raised:
             self.memo.likenesses.forget()
-            raise classify(target, raised) from raised
+            about = torch_compat.undecided(raised)
+            raise (classify(target, raised) if about is None else UnknownFact(target, self._said(about))) from raised
         finally:
             trying.now = False
         self._check(target, result)
@@ -242,6 +246,12 @@ class GraphBuilder:
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """The tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is not."""
         return evaluate(node, self.record, at_entry)
+
+    def _said(self, fact: Any) -> str:
+        """A fact about numbers, in which they are called as their nodes are."""
+        numbers = [node for node in self.graph.nodes if isinstance(node.meta.get("example_value"), torch.SymInt)]
+        called = {str(node.meta["example_value"].node.expr): node.name for node in numbers}
+        return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), torch_compat.as_python(fact))
 
     def _check(self, target: Target, result: Any) -> None:
         """A result that is a real tensor, or of a class of the user's, has no place in the graph."""

@@ -40,6 +40,12 @@ class UnknownBranch(GraphError):
     reason = "data-dependent branch"
 
 
+class UnknownFact(GraphError):
+    """The operation needs to know something of such a number."""
+
+    reason = "unknown fact"
+
+
 class DynamicOutputShape(GraphError):
     """The shape of the result depends on the numbers in a tensor."""
 

@@ -7,7 +7,8 @@ that is read from a tensor is one more number nobody knows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ class Numbers:
         self.scalars = scalars  # values read from tensors may be numbers of the graph
         self.shapes = shapes  # and so may be sizes that depend on values
         self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
+        self._granted: dict[int, Any] = {}  # what was found to be taken for granted so far
         self.varying = varying  # where numbers and sizes are that are not the same in every call
         self.always = self.never = False  # all sizes may vary; none may
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
@@ -43,16 +45,42 @@ class Numbers:
         """What torch knows about them."""
         return torch_compat.make_shape_env(self.scalars, self.shapes)
 
-    def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> torch.SymInt:
-        """A number that is there when the frame begins. Nothing is assumed of it but what it can be at `least`."""
-        number, symbol = torch_compat.new_symbol(self.env, value, str(source), least, most)
+    def at_entry(
+        self, value: int, source: Source, least: int | None = None, most: int | None = None, blind: bool = False
+    ) -> torch.SymInt:
+        """A number that is there when the frame begins. Nothing is assumed of it but what it can be at `least`.
+
+        `blind`: what it is now may decide nothing, as if it were read from a tensor.
+        """
+        if blind:
+            number, symbol = torch_compat.blind_symbol(self.env, least, most)
+        else:
+            number, symbol = torch_compat.new_symbol(self.env, value, str(source), least, most)
         self.entries[symbol] = source, value
         return number
 
-    def taken_for_granted(self) -> int:
-        """How many facts about unknown numbers have been assumed so far, as against decided."""
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.entries) or self.drawn() > 0
+
+    def drawn(self) -> int:
+        """How many numbers nobody knows there are so far."""
         known = self.__dict__.get("env")
-        return 0 if known is None else known.num_deferred_runtime_asserts
+        return 0 if known is None else len(known.pending_fresh_unbacked_symbols)
+
+    def taken_for_granted(self, drawn: int = 0) -> list[Any]:
+        """Facts about unknown numbers that have been assumed, as against decided, since this was last asked.
+
+        What is assumed only of numbers drawn since there were so many is no assumption: it is true of a result.
+        """
+        known = self.__dict__.get("env")
+        if known is None or known.num_deferred_runtime_asserts == len(self._granted):
+            return []
+        facts = [each for rows in known.deferred_runtime_asserts.values() for each in rows]
+        news = [each for each in facts if id(each) not in self._granted]
+        self._granted.update((id(each), each) for each in news)
+        born = set(known.pending_fresh_unbacked_symbols[drawn:])
+        return [each.expr for each in news if not torch_compat.unbacked_symbols(each.expr) <= born]
 
     def fixed(self, number: Any) -> Any:
         """Its value if it can be no other; else None."""
@@ -88,6 +116,16 @@ class Numbers:
             raise UnknownValue(kind.__name__, raised) from raised
         finally:
             trying.now = False
+
+    @contextlib.contextmanager
+    def letting_in(self) -> Iterator[None]:
+        """While this is open, values may be read from tensors, whatever the settings say: they decide nothing."""
+        before = self.env.settings
+        torch_compat.allow_all(self.env)
+        try:
+            yield
+        finally:
+            self.env.settings = before
 
     def learn(self, condition: Any) -> None:
         """What the graph will check before it goes on holds from now on."""

@@ -32,7 +32,7 @@ def layout(
     numbers: Numbers,
     tensor: torch.Tensor,
     source: Source,
-    sizes: Mapping[int, tuple[int, int]],
+    sizes: Mapping[int, tuple[int, int, bool]],
     strides: Collection[int],
 ) -> Layout:
     """A number for each of these sizes, and for each of these strides that no product of sizes explains."""

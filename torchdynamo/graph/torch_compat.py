@@ -6,9 +6,11 @@ Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,22 +35,42 @@ def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
     return ShapeEnv(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
 
 
+def allow_all(env: ShapeEnv) -> None:
+    """What is in a graph was let in: whoever traces it again may do all that it does."""
+    env.settings = dataclasses.replace(env.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+
+
 def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
     """A symbol with this value now, and its expression."""
     from torch.fx.experimental.symbolic_shapes import DimDynamic
-    from torch.utils._sympy.numbers import int_oo
-    from torch.utils._sympy.value_ranges import ValueRanges
 
     source = NamedSource(name)
     symbol = env.create_symbol(
         value, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
     )
     if least is not None:
-        env.var_to_range[symbol] = ValueRanges(least, int_oo if most is None or most >= (1 << 63) - 1 else most)
-        env.size_like.add(symbol)
+        keep_between(env, symbol, least, most)
     number = env.create_symintnode(symbol, hint=value, source=source)
     assert isinstance(number, torch.SymInt)
     return number, symbol
+
+
+def blind_symbol(env: ShapeEnv, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
+    """A symbol whose value nobody may ask for, and its expression."""
+    number = env.create_unbacked_symint()
+    symbol = number.node.expr
+    env.pending_fresh_unbacked_symbols.remove(symbol)  # no operator is to bring it
+    keep_between(env, symbol, least or 0, most)
+    return number, symbol
+
+
+def keep_between(env: ShapeEnv, symbol: Any, least: int, most: int | None) -> None:
+    """It is a size, with these bounds."""
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    env.var_to_range[symbol] = ValueRanges(least, int_oo if most is None or most >= (1 << 63) - 1 else most)
+    env.size_like.add(symbol)
 
 
 class NamedSource(TorchSource):
@@ -92,7 +114,7 @@ def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
     return opened
 
 
-def unbacked_symbols(number: Any) -> Collection[Any]:
+def unbacked_symbols(number: Any) -> AbstractSet[Any]:
     """What of a number depends on the contents of tensors."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -123,17 +145,20 @@ def fake_mode_type() -> type[FakeTensorMode]:
             if simpler is None or func._schema.is_mutable:
                 return super().__torch_dispatch__(func, types, args, kwargs)
             if func in integers_only:
-                with self:
+                with contextlib.suppress(*data_dependent_errors()), self:
                     return simpler(*args, **kwargs)
+            drawn = getattr(self.shape_env, "pending_fresh_unbacked_symbols", [])
+            before = len(drawn)
             try:
                 with deciding_nothing(self.shape_env):
                     return super().__torch_dispatch__(func, types, args, kwargs)
             except undecided:
-                pass
+                del drawn[before:]  # of a result that is not to be
             try:
                 with self, deciding_nothing(self.shape_env):
                     return simpler(*args, **kwargs)
             except Exception:
+                del drawn[before:]
                 return super().__torch_dispatch__(func, types, args, kwargs)
 
     return FakeMode
@@ -183,6 +208,10 @@ _SHAPING = (
     "narrow",
     "index_select",
     "select",
+    "pad",
+    # of these, that sizes are not negative
+    *("zeros", "ones", "full", "empty", "rand", "randn", "randint", "randperm", "eye", "arange", "repeat"),
+    *("new_zeros", "new_ones", "new_full", "new_empty"),
 )
 
 
@@ -298,6 +327,18 @@ def data_dependent_errors() -> ErrorTypes:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     return DataDependentOutputException, GuardOnDataDependentSymNode
+
+
+def undecided(raised: Exception) -> Any:
+    """The condition on unknown numbers that this was raised about; None for anything else."""
+    return getattr(raised, "cond", None)
+
+
+def as_python(condition: Any) -> str:
+    """A condition as a programmer writes it."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    return str(PythonPrinter().doprint(condition))
 
 
 def dynamic_shape_errors() -> ErrorTypes:

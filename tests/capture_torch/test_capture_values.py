@@ -1,0 +1,171 @@
+"""Sizes and indices that are read from tensors: one graph serves them all, and what it takes for granted is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from counting import Counting
+from torch_alike import Alike
+
+import torchdynamo
+from torchdynamo.errors import Unsupported
+
+X = torch.arange(12.0).reshape(4, 3) - 5
+INDICES = [torch.tensor(n) for n in (2, 1, 0, -1)]
+COUNTS = [torch.tensor(n) for n in (2, 1, 0, 4)]
+LISTS = [torch.tensor(n) for n in ([1, 3, 0, 0], [2, 2, 1, 1], [4, 0, 4, 1])]
+MASKS = [torch.tensor(n) for n in ([True, False, True, True], [False] * 4, [True] * 4)]
+
+Case = Callable[[Any, Any], Any]
+CASES: list[tuple[Case, list[torch.Tensor]]] = []
+
+
+def row(values: list[torch.Tensor]) -> Callable[[Case], Case]:
+    def register(fn: Case) -> Case:
+        CASES.append((fn, values))
+        return fn
+
+    return register
+
+
+@row(INDICES)
+def picked(x: Any, n: Any) -> Any:
+    i = n.item()
+    return (
+        x[i],
+        x[:, i],
+        x[..., i],
+        x[i, 1:],
+        x[1:, i],
+        x[i, None],
+        x[None, i],
+        x[i][i],
+        x[i, i],
+        x[i, n],
+        x[n] + x[n, n],
+        x[:, n],
+    )
+
+
+@row(INDICES)
+def picked_among_masks(x: Any, n: Any) -> Any:
+    i, wide = n.item(), torch.stack([x, x + 1])
+    return wide[:, i, torch.tensor([0, 2])], wide[torch.tensor([True, False]), i], wide[1, i].view(3, 1)
+
+
+@row(INDICES)
+def written(x: Any, n: Any) -> Any:
+    i, y = n.item(), x.clone()
+    y[i] += 1
+    y[0, i] = 7
+    y[1:, i] = torch.ones(1, 3)
+    return y
+
+
+@row(COUNTS)
+def written_up_to(x: Any, n: Any) -> Any:
+    y = x.clone()
+    y[: n.item()] = 0
+    return y
+
+
+@row(COUNTS)
+def made(x: Any, n: Any) -> Any:
+    i = n.item()
+    return torch.zeros(i, 3), torch.arange(i), torch.ones(i).sum(), x.new_full((i,), 2.0), x.repeat(i, 1), torch.eye(i)
+
+
+@row(COUNTS)
+def padded(x: Any, n: Any) -> Any:
+    return F.pad(x, (0, 0, 0, n.item())), F.pad(x, (0, 0, -1, n.item()))
+
+
+@row(COUNTS)
+def joined(x: Any, n: Any) -> Any:
+    return torch.cat([torch.arange(n.item()), torch.arange(4)])
+
+
+@row(LISTS)
+def counted(x: Any, n: Any) -> Any:
+    longest = int(n.max())
+    return torch.bincount(n), torch.bincount(n, minlength=6), torch.arange(longest)[None] < n[:, None]
+
+
+@row(LISTS)
+def each_of_a_list(x: Any, n: Any) -> Any:
+    return torch.stack([torch.ones(a, 2).sum() for a in n.tolist()])
+
+
+@row(LISTS)
+def all_the_same(x: Any, n: Any) -> Any:
+    found, where, counts = torch.unique(n, return_inverse=True, return_counts=True)
+    return found * 2, where, counts, torch.unique_consecutive(n), torch.repeat_interleave(x, n, dim=0), found.numel()
+
+
+@row(MASKS)
+def rows_of_a_mask(x: Any, mask: Any) -> Any:
+    kept, again = x[mask], (x * 2)[mask]
+    return kept + again, F.linear(kept, torch.ones(5, 3)), kept @ kept.t(), kept.softmax(-1), torch.cat([kept, x])
+
+
+@row(MASKS)
+def written_by_a_mask(x: Any, mask: Any) -> Any:
+    y = x.clone()
+    y[mask] = x[mask] * 2
+    (where,) = torch.where(mask)
+    return y, x[where], torch.zeros(4, 3).index_add(0, where, x[where]), torch.argwhere(x > 0).sum(0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+def test_one_graph_serves_all(case: tuple[Case, list[torch.Tensor]], backend: str) -> None:
+    fn, values = case
+    counting = Counting(backend)
+    compiled = torchdynamo.compile(fn, backend=counting, fullgraph=True)
+    for value in values:
+        got, wanted = compiled(X, value), fn(X, value)
+        if backend == "eager":
+            Alike()(got, wanted)
+        else:
+            torch.testing.assert_close(got, wanted, equal_nan=True)
+    assert len(counting.graphs) == 1
+
+
+def expanded(x: Any, n: Any) -> Any:
+    return x[None].expand(n.item(), -1, -1)
+
+
+def test_a_fact_that_is_missing_is_named_and_can_be_taught() -> None:
+    """A negative number would mean something else here, so it may not be taken for granted that it is none."""
+    with pytest.raises(Unsupported, match=r"0 <= item") as caught:
+        torchdynamo.compile(expanded, backend="eager", fullgraph=True)(X, COUNTS[0])
+    assert caught.value.reason == "unknown fact"
+
+    def taught(x: Any, n: Any) -> Any:
+        torch._check(n.item() >= 0)
+        return expanded(x, n)
+
+    compiled = torchdynamo.compile(taught, backend="eager", fullgraph=True)
+    for n in COUNTS:
+        assert torch.equal(compiled(X, n), expanded(X, n))
+    with pytest.raises(RuntimeError):
+        compiled(X, torch.tensor(-1))
+
+
+def test_a_number_as_an_index_ends_no_graph() -> None:
+    """Nobody asks what it is, so no setting is needed."""
+    n, counting = torch.tensor(2), Counting()
+    compiled = torchdynamo.compile(lambda x, n: x[n, 1:] + 1, backend=counting)
+    assert torch.equal(compiled(X, n), X[2, 1:] + 1) and len(counting.graphs[0].graph.nodes) == 7
+    assert torch.equal(compiled(X, n + 1), X[3, 1:] + 1) and len(counting.graphs) == 1
+
+
+def test_an_index_out_of_range_raises_as_it_does_in_eager() -> None:
+    compiled = torchdynamo.compile(lambda x, n: x[n.item()], backend="eager", fullgraph=True)
+    compiled(X, torch.tensor(3))
+    with pytest.raises(IndexError):
+        compiled(X, torch.tensor(4))
