@@ -79,6 +79,7 @@ TYPING = (
     type(typing.Union[int, str]),  # noqa: UP007
     type(typing.Any),
     typing.TypeVar,
+    typing.ForwardRef,
     type(typing.Union),
 )
 

@@ -142,7 +142,7 @@ def named_outside(name: str, reason: str) -> Any:
 
 for _name in ("eval", "exec", "compile", "breakpoint", "input", "open", "print"):
     function(getattr(builtins, _name))(named_outside(_name, "builtin with effects"))
-for _name in ("locals", "globals", "dir"):
+for _name in ("locals", "globals"):
     function(getattr(builtins, _name))(named_outside(_name, "frame inspects itself"))
 
 

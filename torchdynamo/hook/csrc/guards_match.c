@@ -318,7 +318,8 @@ PyObject **td_attr_place(PyObject *obj, PyObject *name)
 /* Only what is written in C and does nothing but look: a weak reference, or a builtin that reads a flag. */
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
 {
-    if (!PyWeakref_CheckRefExact(fn) && !PyCFunction_Check(fn))
+    int looks = PyCFunction_Check(fn) || (PyWeakref_CheckRef(fn) && Py_TYPE(fn)->tp_call == _PyWeakref_RefType.tp_call);
+    if (!looks)
         return NULL;
     int was_on = td_gc_pause();
     *temp = PyObject_Call(fn, args, NULL);
