@@ -5,8 +5,8 @@ buffers, submodules, hooks, `training` and every other attribute are the origina
 So `isinstance`, `state_dict`, `train`, `to`, `len`, `dir` and whatever methods the class has need no forwarding, and
 methods that return `self` return the wrapper. Only calling it, pickling and copying are different.
 
-`__call__` is a slot that holds a native callable: calling the wrapper costs what calling the module costs, and no frame
-of ours stands in a traceback.
+`__call__` is a slot that holds a native callable: no frame of ours stands in a traceback, and where a call of the
+module does nothing but call its `forward`, none of nn.Module's either (`direct.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from torchdynamo.direct import direct_call
 from torchdynamo.hook.install import Compiled
 
 _CLASSES: weakref.WeakValueDictionary[int, type[OptimizedModule]] = weakref.WeakValueDictionary()
@@ -41,7 +42,9 @@ class OptimizedModule(torch.nn.Module):
             original = original._orig_mod
         cls = type(original)
         self = object.__new__(subclass_of(cls))
-        call: Any = Compiled(original.__call__, callback)
+        call: Any = (
+            Compiled(original, callback, direct=direct_call(original)) if callback else Compiled(original, callback)
+        )
         call.__name__, call.__qualname__ = cls.__name__, cls.__qualname__  # for messages
         for name, value in (
             ("__dict__", original.__dict__),

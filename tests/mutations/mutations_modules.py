@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from mutating import Mutation, mutation, one, setting, x
+from mutating import Mutation, mutation, one, setting, setting_code, x
 from torch import nn
 
 
@@ -445,3 +445,43 @@ def parametrization_added() -> Mutation:
             return w * 2
 
     return on_block(lambda m: nn.utils.parametrize.register_parametrization(m.fc, "weight", Double()))
+
+
+def calling(block: nn.Module) -> Any:
+    """The module is called by what is compiled, and is not that itself."""
+    return lambda x: block(x) - 1
+
+
+@mutation
+def call_of_all_modules() -> Mutation:
+    return Mutation(calling(Block()), one, setting(nn.Module, "__call__", lambda self, *args: args[0] + 7))
+
+
+@mutation
+def call_impl_of_a_child() -> Mutation:
+    block = Block()
+    return Mutation(calling(block), one, setting(block.fc, "_call_impl", lambda x: x + 7))
+
+
+@mutation
+def call_impl_code() -> Mutation:
+    def other(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return args[0] + 7
+
+    return Mutation(calling(Block()), one, setting_code(nn.Module._call_impl, other))
+
+
+@mutation
+def compiled_call_of_a_child() -> Mutation:
+    block = Block()
+    return Mutation(calling(block), one, setting(block.fc, "_compiled_call_impl", lambda x: x + 7))
+
+
+@mutation
+def compiled_call_of_a_class() -> Mutation:
+    class Special(nn.Linear):
+        pass
+
+    block = Block()
+    block.fc = Special(2, 2)
+    return Mutation(calling(block), one, setting(Special, "_compiled_call_impl", staticmethod(lambda x: x + 7)))

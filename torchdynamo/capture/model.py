@@ -24,6 +24,7 @@ Row = TypeVar("Row", bound=Callable[..., Any])
 Slot = tuple[str, Any]  # ("model", function) | ("python", (class, raw attribute)) | ("missing", None)
 
 MODELS: dict[tuple[type, str], Model] = {}
+_modelled: dict[tuple[type, str], Any] = {}  # of classes that can be changed: what the model speaks of
 FUNCTIONS: dict[int, Model] = {}
 POLYFILLS: dict[int, Callable[..., Any]] = {}
 ENTER: dict[type, Callable[[Machine, Any, Source], Value]] = {}
@@ -75,6 +76,8 @@ def models(pytype: type, *slots: str) -> Callable[[Row], Row]:
     def register(fn: Row) -> Row:
         for slot in slots:
             MODELS[pytype, slot] = fn
+            if is_open(pytype) and slot in pytype.__dict__:
+                _modelled[pytype, slot] = pytype.__dict__[slot]
         return fn
 
     return register
@@ -151,7 +154,9 @@ def find_slot(pytype: type, name: str, start: type | None = None) -> Slot:
     for base in (start or pytype).__mro__:
         model = MODELS.get((base, name))
         if model is not None and (base is not object or written_in_c is None):
-            return "model", model
+            original = _modelled.get((base, name))
+            if original is None or base.__dict__.get(name) is original:
+                return "model", model
         if name in base.__dict__:
             if is_open(base):
                 return written_in_c or ("python", (base, base.__dict__[name]))

@@ -23,9 +23,10 @@ def worth_capturing(roots: Roots, code: types.CodeType) -> bool:
 
 def modes_watch() -> bool:
     """Whether a mode of the user's (a TorchFunctionMode, a TorchDispatchMode) sees each operator as it runs: it is not
-    to see graphs instead, nor what capture does. A default device is such a mode too, and is followed.
+    to see graphs instead, nor what capture does. torch.jit.trace is one more. A default device is a mode too, and is
+    followed.
     """
-    if torch._C._len_torch_dispatch_stack():
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return True
     if not torch._C._len_torch_function_stack():
         return False

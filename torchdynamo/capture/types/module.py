@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.modules.module as module_file
 
-from torchdynamo.capture import attributes, lookup
+from torchdynamo.capture import attributes
 from torchdynamo.capture.model import models
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.types import mapping
 from torchdynamo.capture.value import Known, Object, Value
+from torchdynamo.capture.wrap import class_source
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -37,14 +38,31 @@ def module_getattr(vm: Machine, self: Object, name: str) -> Value:
 
 @models(torch.nn.Module, "__call__")
 def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    """`forward`, unless a hook of any kind is in place: then PyTorch's own Python decides."""
-    if not has_hooks(vm, self):
+    """`forward`, unless a hook of any kind, or another callable, is in place: then PyTorch's own Python decides."""
+    other = attributes.generic_getattr(vm, self, "_compiled_call_impl")
+    if other is not None and not (other.__class__ is Known and other.obj is None):
+        return vm.call(other, list(args), kwargs)
+    inner = vm.method(self, "_call_impl")
+    if inner is None:
+        return vm.call(vm.getattr(self, "_call_impl"), list(args), kwargs)
+    if goes_to_forward(vm, inner) and not has_hooks(vm, self):
         forward = vm.method(self, "forward")
         if forward is not None:
             return vm.call(forward, [self, *args], kwargs)
         return vm.call(vm.getattr(self, "forward"), list(args), kwargs)
-    inner = lookup.class_lookup(self.pytype, "_call_impl")
-    return vm.call(Known(inner), [self, *args], kwargs)
+    return vm.call(inner, [self, *args], kwargs)
+
+
+CALLS = {name: (fn, fn.__code__) for name, fn in vars(torch.nn.Module).items() if name in ("__call__", "_call_impl")}
+
+
+def goes_to_forward(vm: Machine, inner: Value) -> bool:
+    """Whether PyTorch's own functions lead to `forward`, and are what they were."""
+    for name, (function, code) in CALLS.items():
+        if function.__code__ is not code:
+            return False
+        vm.guard(Source("class_attr", class_source(torch.nn.Module), name), "FUNCTION_MATCH", function)
+    return inner.__class__ is Known and inner.obj is CALLS["_call_impl"][0]
 
 
 def has_hooks(vm: Machine, self: Object) -> bool:

@@ -1,4 +1,5 @@
 /* The type Compiled: a callable with a callback on. What `optimize` and `compile` give their users. */
+#include "guards.h"
 #include "hook.h"
 
 #include <structmember.h>
@@ -9,10 +10,63 @@ typedef struct {
     PyObject *fn;
     TdSetting setting;  /* callback is NULL when it is None: fn runs with everything off */
     PyObject *wrapped;  /* what __wrapped__ says: fn, unless somebody sets another */
+    PyObject *direct;   /* a GuardProgram about fn: while it holds, calling fn calls its class's forward; or NULL */
     PyObject *dict, *weakrefs;
 } CompiledObject;
 
 static PyTypeObject *compiled_type = NULL;
+static PyObject *forward_name = NULL;
+
+/* The function that calling a module comes to, where that is compiled and nothing on the way there does anything else.
+ * What is not compiled is called as ever, so that it sees the frames it would see. Borrowed. */
+static PyObject *direct_forward(CompiledObject *self)
+{
+    PyObject *bound, *module = self->fn;
+    if (td_is_tracing() || td_program_run((TdProgram *)self->direct, &module, NULL, NULL, NULL, &bound) != 1)
+        return NULL;
+    PyObject *forward = _PyType_Lookup(Py_TYPE(module), forward_name);
+    if (forward == NULL || !PyFunction_Check(forward))
+        return NULL;
+    TdCodeState *state = td_state_of((PyCodeObject *)PyFunction_GET_CODE(forward));
+    return state != NULL && state->entries != NULL ? forward : NULL;
+}
+
+#define FEW 8
+
+static PyObject *call_with_self(PyObject *fn, PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
+{
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf), count = nargs + (keys != NULL ? PyTuple_GET_SIZE(keys) : 0);
+    if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET) {
+        PyObject **before = (PyObject **)args - 1, *kept = *before;
+        *before = self;
+        PyObject *result = PyObject_Vectorcall(fn, before, nargs + 1, keys);
+        *before = kept;
+        return result;
+    }
+    PyObject *few[FEW + 1], **all = count <= FEW ? few : PyMem_Malloc((count + 1) * sizeof(PyObject *));
+    if (all == NULL)
+        return PyErr_NoMemory();
+    all[0] = self;
+    if (count > 0)
+        memcpy(all + 1, args, count * sizeof(PyObject *));
+    PyObject *result = PyObject_Vectorcall(fn, all, nargs + 1, keys);
+    if (all != few)
+        PyMem_Free(all);
+    return result;
+}
+
+static PyObject *call_fn(CompiledObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
+{
+    PyObject *forward = self->direct != NULL ? direct_forward(self) : NULL;
+    if (forward == NULL)
+        return PyObject_Vectorcall(self->fn, args, nargsf, keys);
+    PyObject *module = Py_NewRef(self->fn);
+    Py_INCREF(forward);
+    PyObject *result = call_with_self(forward, module, args, nargsf, keys);
+    Py_DECREF(forward);
+    Py_DECREF(module);
+    return result;
+}
 
 static PyObject *compiled_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *keys)
 {
@@ -23,16 +77,16 @@ static PyObject *compiled_call(PyObject *callable, PyObject *const *args, size_t
     /* Run mode goes on inside a function that was decorated to be compiled: nothing new is compiled, as promised. */
     int run_mode = thread->callback == Py_False && self->setting.callback != NULL;
     if (run_mode || thread->callback == self->setting.callback)
-        return PyObject_Vectorcall(self->fn, args, nargsf, keys);
+        return call_fn(self, args, nargsf, keys);
     TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
     TdSetting prior = td_thread_swap(thread, setting);
-    PyObject *result = PyObject_Vectorcall(self->fn, args, nargsf, keys);
+    PyObject *result = call_fn(self, args, nargsf, keys);
     TdSetting stray = td_thread_swap(thread, prior);
     Py_XDECREF(stray.callback);
     return result;
 }
 
-static PyObject *compiled_make(PyTypeObject *type, PyObject *fn, TdSetting setting)
+static PyObject *compiled_make(PyTypeObject *type, PyObject *fn, PyObject *direct, TdSetting setting)
 {
     CompiledObject *self = (CompiledObject *)type->tp_alloc(type, 0);
     if (self == NULL) {
@@ -42,22 +96,27 @@ static PyObject *compiled_make(PyTypeObject *type, PyObject *fn, TdSetting setti
     self->vectorcall = compiled_call;
     self->fn = Py_NewRef(fn);
     self->wrapped = Py_NewRef(fn);
+    self->direct = Py_XNewRef(direct);
     self->setting = setting;
     return (PyObject *)self;
 }
 
 static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fn", "callback", NULL};
-    PyObject *fn, *callback;
+    static char *names[] = {"fn", "callback", "direct", NULL};
+    PyObject *fn, *callback, *direct = NULL;
     TdSetting setting;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Compiled", names, &fn, &callback))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$O!:Compiled", names, &fn, &callback, TdGuardProgram_Type, &direct))
         return NULL;
     if (!PyCallable_Check(fn)) {
         PyErr_Format(PyExc_TypeError, "%R is not callable", fn);
         return NULL;
     }
-    return td_setting_from(callback, &setting) < 0 ? NULL : compiled_make(type, fn, setting);
+    if (direct != NULL && (((TdProgram *)direct)->n_slots != 1 || ((TdProgram *)direct)->n_bound != 0)) {
+        PyErr_SetString(PyExc_ValueError, "direct guards speak of one local and give nothing");
+        return NULL;
+    }
+    return td_setting_from(callback, &setting) < 0 ? NULL : compiled_make(type, fn, direct, setting);
 }
 
 /* As an attribute of a class it binds the way fn would: a function to a method, a module or a partial not at all. */
@@ -72,7 +131,7 @@ static PyObject *compiled_bind(CompiledObject *self, PyObject *object, PyObject 
     if (bound == NULL)
         return NULL;
     TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
-    PyObject *result = compiled_make(Py_TYPE(self), bound, setting);
+    PyObject *result = compiled_make(Py_TYPE(self), bound, NULL, setting);
     Py_DECREF(bound);
     return result;
 }
@@ -83,6 +142,7 @@ static int compiled_traverse(CompiledObject *self, visitproc visit, void *arg)
     Py_VISIT(self->fn);
     Py_VISIT(self->setting.callback);
     Py_VISIT(self->wrapped);
+    Py_VISIT(self->direct);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -92,6 +152,7 @@ static int compiled_clear(CompiledObject *self)
     Py_XSETREF(self->fn, Py_NewRef((PyObject *)&PyType_Type)); /* a finalizer in the same cycle may call it */
     Py_CLEAR(self->setting.callback);
     Py_CLEAR(self->wrapped);
+    Py_CLEAR(self->direct);
     Py_CLEAR(self->dict);
     return 0;
 }
@@ -147,8 +208,9 @@ static PyMemberDef compiled_members[] = {
 };
 
 PyDoc_STRVAR(compiled_doc,
-             "Compiled(fn, callback)\n--\n\n"
-             "Calls fn with this thread's callback set, and puts the one before back. Binds as fn would.");
+             "Compiled(fn, callback, *, direct=None)\n--\n\n"
+             "Calls fn with this thread's callback set, and puts the one before back. Binds as fn would.\n"
+             "While the guards `direct` hold for fn as the only local, calling it is calling its class's forward.");
 
 static PyType_Slot compiled_slots[] = {
     {Py_tp_doc, (void *)compiled_doc},      {Py_tp_new, compiled_new},          {Py_tp_dealloc, compiled_dealloc},
@@ -166,6 +228,7 @@ static PyType_Spec compiled_spec = {
 
 int td_compiled_init(PyObject *module)
 {
+    forward_name = PyUnicode_InternFromString("forward");
     compiled_type = (PyTypeObject *)PyType_FromSpec(&compiled_spec);
-    return compiled_type == NULL ? -1 : PyModule_AddObjectRef(module, "Compiled", (PyObject *)compiled_type);
+    return compiled_type == NULL || forward_name == NULL ? -1 : PyModule_AddObjectRef(module, "Compiled", (PyObject *)compiled_type);
 }

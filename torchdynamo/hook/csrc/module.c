@@ -26,7 +26,7 @@ PyMODINIT_FUNC PyInit__native(void)
         return NULL;
     int failed = PyModule_AddStringConstant(module, "TORCH_VERSION", TD_TORCH_VERSION) < 0
                  || PyModule_AddStringConstant(module, "PYTHON_VERSION", PY_VERSION) < 0
-                 || td_hook_init(module) < 0 || td_guards_init(module) < 0;
+                 || td_guards_init(module) < 0 || td_hook_init(module) < 0;
 #ifndef TD_HOOK_ONLY
     failed = failed || td_tensor_init(module) < 0;
 #endif

@@ -467,6 +467,8 @@ struct TdState {
     PyObject *modes; // owned tuple: for each torch function mode a device, or a weakref to it
 };
 
+extern "C" int td_is_tracing(void) { return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer); }
+
 static PyObject *current_level; // torch's own reading of functorch's stack, whose C++ headers are not installed
 
 // How many of functorch's transforms are under way; almost always none, which the dispatch keys tell.

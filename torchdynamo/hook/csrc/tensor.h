@@ -36,6 +36,7 @@ int td_tensors_match(const TdTensorRow *rows, int count); /* -1: all; else which
 TdState *td_state_new(PyObject *spec);
 void td_state_free(TdState *state);
 int td_state_holds(const TdState *state);
+int td_is_tracing(void); /* torch.jit.trace is at work in this thread */
 
 int td_is_tensor(PyObject *obj);
 uint64_t td_tensor_look(PyObject *tensor); /* a number made of dtype, sizes and the like */
@@ -71,6 +72,7 @@ static inline TdState *td_state_new(PyObject *spec)
 }
 static inline void td_state_free(TdState *state) {}
 static inline int td_state_holds(const TdState *state) { return 0; }
+static inline int td_is_tracing(void) { return 0; }
 static inline int td_is_tensor(PyObject *obj) { return 0; }
 static inline uint64_t td_tensor_look(PyObject *tensor) { return 0; }
 static inline PyObject *td_tensor_attr(PyObject *tensor, PyObject *name) { return NULL; }
