@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture import interop, model, numeric, policy
+from torchdynamo.capture.binding import bind
 from torchdynamo.capture.frame import Frame, FunctionParts
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.scalars import plainly, seen_by
@@ -170,10 +171,15 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
             return constant(vm, real)
         return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
 
+    def qualname() -> str:
+        if source is not None:
+            vm.guard(Source("attr", source, "__qualname__"), "EQUALS_MATCH", obj.__qualname__)
+        return str(obj.__qualname__)
+
     parts = FunctionParts(
         code,
         vm.globals_of(obj, source),
-        obj.__name__,
+        qualname,
         len(obj.__defaults__ or ()),
         default,
         frozenset(obj.__kwdefaults__ or ()),
@@ -187,54 +193,13 @@ def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs:
     """Bind the arguments and run the body, or make the generator."""
     flags = parts.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
-        raise Break("coroutine", name=parts.name)
+        raise Break("coroutine", name=parts.code.co_name)
     if len(vm.frames) > MAX_DEPTH:
-        raise Break("inlining too deep", name=parts.name)
+        raise Break("inlining too deep", name=parts.code.co_name)
     frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
     if flags & inspect.CO_GENERATOR:
         return vm.new(types.GeneratorType, items=None, note=frame)
     return vm.run(frame)
-
-
-def bind(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
-    """Arguments to local names, by Python's rules."""
-    code = parts.code
-    names, count = code.co_varnames, code.co_argcount
-    total = count + code.co_kwonlyargcount
-    local: dict[str, Value] = dict(zip(names[:count], args))
-    extra = total
-    if code.co_flags & inspect.CO_VARARGS:
-        local[names[extra]] = vm.make_tuple(args[count:])
-        extra += 1
-    elif len(args) > count:
-        raise vm.error(TypeError, f"{parts.name}() takes {count} positional arguments but {len(args)} were given")
-    rest: dict[str, Value] = {}
-    if kwargs:
-        accepted = names[code.co_posonlyargcount : total]
-        for name, value in kwargs.items():
-            if name not in accepted:
-                rest[name] = value
-            elif name in local:
-                raise vm.error(TypeError, f"{parts.name}() got multiple values for argument {name!r}")
-            else:
-                local[name] = value
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        local[names[extra]] = vm.make_dict({Known(name): value for name, value in rest.items()})
-    elif rest:
-        raise vm.error(TypeError, f"{parts.name}() got an unexpected keyword argument {next(iter(rest))!r}")
-    first = count - parts.defaults
-    for index in range(min(len(args), count), count):
-        name = names[index]
-        if name not in local:
-            if index < first:
-                raise vm.error(TypeError, f"{parts.name}() missing 1 required positional argument: {name!r}")
-            local[name] = parts.default(index - first)
-    for name in names[count:total]:
-        if name not in local:
-            if name not in parts.kwdefaults:
-                raise vm.error(TypeError, f"{parts.name}() missing 1 required keyword-only argument: {name!r}")
-            local[name] = parts.kwdefault(name)
-    return local
 
 
 def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:

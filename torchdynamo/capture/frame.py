@@ -24,7 +24,7 @@ class FunctionParts(NamedTuple):
 
     code: CodeType
     globals: Globals
-    name: str
+    qualname: Callable[[], str]
     defaults: int
     default: Callable[[int], Value]
     kwdefaults: frozenset[str]

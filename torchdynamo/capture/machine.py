@@ -315,10 +315,15 @@ class Machine(Trace):
         named: dict[str, Value] = {}
         if "kwdefaults" in given:
             named = {self.known(key, "keyword"): value for key, value in self.dict_items(given["kwdefaults"])}
+
+        def qualname() -> str:
+            return str(self.known(self.getattr(made, "__qualname__"), "name"))
+
         parts = FunctionParts(
-            code, space, code.co_name, len(defaults), defaults.__getitem__, frozenset(named), named.__getitem__, closure
+            code, space, qualname, len(defaults), defaults.__getitem__, frozenset(named), named.__getitem__, closure
         )
-        return self.new(types.FunctionType, note=Made(parts, given))
+        made = self.new(types.FunctionType, note=Made(parts, given))
+        return made
 
     def wrap_cell(self, cell: types.CellType, source: Source | None) -> Value:
         """A cell that existed at entry."""

@@ -100,7 +100,7 @@ def value_text(capture: Capture, value: Value) -> str:
         if entity.source is not None:
             return str(entity.source)
         if entity.pytype is types.FunctionType:
-            return f"<function {entity.note.parts.name}>"
+            return f"<function {entity.note.parts.code.co_name}>"
         name = "" if entity.pytype in (list, tuple, dict, set) else entity.pytype.__name__
         attrs = ", ".join(f"{key}={value_text(capture, item)}" for key, item in entity.attrs.items())
         return f"{name}{contents(capture, entity)}" + (f"<{attrs}>" if attrs else "")

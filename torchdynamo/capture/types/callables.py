@@ -6,6 +6,7 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture import lookup
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, models, rebuilds
@@ -56,7 +57,7 @@ def made_name(field: str) -> Any:
             "__module__": space.real.get("__name__"),
             "__type_params__": (),
         }
-        return Known(answers.get(field, getattr(code, "co_qualname", code.co_name)))
+        return Known(answers.get(field, qualname_of(code)))
 
     return row
 
