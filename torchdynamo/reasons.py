@@ -130,8 +130,9 @@ _BREAKS = (
     Reason(
         "autograd function",
         "{name} has a backward of its own",
-        "{name} is an autograd.Function on tensors that need gradients, and its backward cannot be captured yet.",
-        "Call {name}.apply outside the compiled function, or run under torch.no_grad() where no gradients are needed.",
+        "{name} is an autograd.Function on tensors that need gradients. Its backward runs later, and reads what may have "
+        "changed by then (a global, an object, the grad mode), changes something, or gives what is no gradient.",
+        "Keep on ctx what the backward needs, as numbers and tensors, when the forward runs.",
     ),
     Reason(
         "activation checkpoint",

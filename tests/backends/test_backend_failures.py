@@ -15,9 +15,9 @@ from graphs import build
 
 from torchdynamo import config
 from torchdynamo.backends import compile_graph, on_error
-from torchdynamo.backends.preserve import Modes
 from torchdynamo.backends.run import Careful
 from torchdynamo.errors import BackendError, FallbackWarning
+from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import mutated_inputs
 
 F = torch.nn.functional

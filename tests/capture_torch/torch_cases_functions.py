@@ -36,9 +36,27 @@ def custom_function_no_grad(x):
     return Square.apply(x, 2) + 1
 
 
-@case(X.clone().requires_grad_(), breaks="autograd function")
+@case(X.clone().requires_grad_())
 def custom_function_grad(x):
     return Square.apply(x, 2) + 1
+
+
+class Reading(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * FACTOR
+
+
+FACTOR = 2.0
+
+
+@case(X.clone().requires_grad_(), breaks="autograd function")
+def custom_function_that_reads(x):
+    return Reading.apply(x) + 1
 
 
 class Split(torch.autograd.Function):

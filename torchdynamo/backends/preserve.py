@@ -8,45 +8,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.fx
 
+from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of, reads_data
 
 F = TypeVar("F", bound=Callable[..., Any])
-_DEVICES = ("cpu", "cuda")
 
 
 def leaves_inputs_alone(backend: F) -> F:
     """Mark a backend that never runs the graph on the example inputs: they need no copies while it works."""
     backend.leaves_inputs_alone = True  # type: ignore[attr-defined]
     return backend
-
-
-class Modes(NamedTuple):
-    """Process state that a graph may change while it runs."""
-
-    grad: bool
-    autocast: tuple[tuple[str, bool, torch.dtype], ...]
-    autocast_cache: bool
-
-    @classmethod
-    def now(cls) -> Modes:
-        """As they stand."""
-        autocast = tuple(
-            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in _DEVICES
-        )
-        return cls(torch.is_grad_enabled(), autocast, torch.is_autocast_cache_enabled())
-
-    def restore(self) -> None:
-        """Set them back."""
-        torch._C._set_grad_enabled(self.grad)
-        for device, enabled, dtype in self.autocast:
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
-        torch.set_autocast_cache_enabled(self.autocast_cache)
 
 
 class RandomState:

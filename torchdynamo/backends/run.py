@@ -14,7 +14,6 @@ from torchdynamo import config
 from torchdynamo.backends.failure import add_position, raised_inside, without_our_frames
 from torchdynamo.backends.preserve import (
     Contents,
-    Modes,
     RandomState,
     mutated_positions,
     tensors_at,
@@ -23,6 +22,7 @@ from torchdynamo.backends.preserve import (
 )
 from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.errors import BackendError, FallbackWarning
+from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 
 Run = Callable[..., Any]

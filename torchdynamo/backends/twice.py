@@ -17,8 +17,8 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from torchdynamo.backends.preserve import Modes
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of
 
 _INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions

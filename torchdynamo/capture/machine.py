@@ -103,6 +103,7 @@ class Machine(Trace):
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.entry_state: dict[Any, tuple[Any, ...]] = {}
         self.exit_state: dict[Any, tuple[Any, ...]] = {}
+        self.grad_mode_unknown = False  # what is followed runs later, wherever somebody asks for gradients
 
     run = interpreter.run
     call = calls.call

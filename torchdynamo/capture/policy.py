@@ -67,6 +67,11 @@ OPERATOR_MODULES = frozenset(
 )
 STATE_WORDS = ("is_", "_is_", "get_", "_get_", "has_", "_has_", "_are_", "are_", "_cuda_get_", "_len_torch_")
 OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+CODE = (
+    *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
+    *(types.ClassMethodDescriptorType, *OPERATOR_TYPES),
+)
 # The one function of torch's that graphs call with a body to run: what torch puts around it is for torch.compile.
 CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
 
@@ -120,6 +125,11 @@ def reads_torch_state(fn: Any) -> bool:
     if type(fn) is not types.BuiltinFunctionType or fn.__self__ is None or isinstance(fn.__self__, type):
         return False  # operators of torch have no owner
     return fn.__name__.startswith(STATE_WORDS)
+
+
+def is_code(obj: Any) -> bool:
+    """Whether this is a part of a program's text: a module, a class, a function, a way to read an attribute."""
+    return isinstance(obj, CODE)
 
 
 def in_optimizer(frames: list[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -92,6 +92,20 @@ class GraphBuilder(Protocol):
     def since(self, mark: Any) -> Any: ...
 
     def enclose(self, mark: Any, target: Any, kwargs: dict[str, Any]) -> None: ...
+
+    def inner(self) -> GraphBuilder: ...
+
+    def argument(self, name_hint: str, like: Any, gradient: bool = False) -> torch.fx.Node: ...
+
+    def as_body(self, outputs: Sequence[torch.fx.Node]) -> torch.fx.GraphModule | None: ...
+
+    def with_backward(
+        self,
+        plan: tuple[Any, ...],
+        ways: Sequence[tuple[tuple[bool, ...], Any]],
+        groups: Sequence[list[torch.fx.Node]],
+        position: Position | None,
+    ) -> tuple[torch.fx.Node, Any]: ...
 
 
 MAX_TURNS = 100_000

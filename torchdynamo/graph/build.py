@@ -25,8 +25,9 @@ from torchdynamo.graph.entrants import Entrants
 from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.memo import MISSING, Memo
-from torchdynamo.graph.mutation import Effects, note_effects
+from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
 from torchdynamo.graph.numbers import Numbers
+from torchdynamo.graph.own_backward import gradient_like, layout_of, twin, with_backward
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import Stretch, enclose
 from torchdynamo.graph.quiet import trying
@@ -67,6 +68,7 @@ class GraphBuilder:
         self._layouts: dict[str, Layout] = {}  # by placeholder: of inputs whose sizes may vary
         self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
         self._stretches: list[Stretch] = []
+        self._bodies: dict[str, torch.fx.GraphModule] = {}
 
     @cached_property
     def fake_mode(self) -> FakeTensorMode:
@@ -209,6 +211,50 @@ class GraphBuilder:
         if nodes and not any(node in inner.nodes for node in nodes for inner in self._stretches):
             self._stretches.append(Stretch(nodes, target, kwargs))
 
+    def inner(self) -> GraphBuilder:
+        """The builder of a body that runs at another time, in the same world of stand-ins and numbers."""
+        made = GraphBuilder()
+        made.numbers, made.record = self.numbers, self.record
+        made.__dict__["fake_mode"] = self.fake_mode
+        return made
+
+    def argument(self, name_hint: str, like: Any, gradient: bool = False) -> Node:
+        """An input of a body: a number, or a tensor as this stand-in is now; or as its gradient will be."""
+        with self.graph.inserting_after(self._last_placeholder):
+            node = self.graph.placeholder(name_hint)
+        node.target = node.name
+        if isinstance(like, torch.Tensor):
+            with self.fake_mode, torch.no_grad():
+                like = gradient_like(like) if gradient else twin(like)
+        node.meta = {"example_value": like}
+        self._last_placeholder = node
+        return node
+
+    def as_body(self, outputs: Sequence[Node]) -> torch.fx.GraphModule | None:
+        """Close the graph of a body; None if it asks for gradients itself."""
+        close(self.graph, outputs)
+        remove_unused(self.graph)
+        body = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        return None if makes_leaves(body) else body
+
+    def with_backward(
+        self,
+        plan: tuple[Any, ...],
+        ways: Sequence[tuple[tuple[bool, ...], Any]],
+        groups: Sequence[list[Node]],
+        position: Position | None,
+    ) -> tuple[Node, Any]:
+        """Results get a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
+        held = []
+        for there, (body, takes, gives) in ways:
+            name = f"backward_{len(self._bodies)}"
+            self._bodies[name] = body
+            node = self.graph.create_node("get_attr", name)
+            node.meta = {"example_value": body, "stack_trace": describe(position)}
+            held.append((there, node, takes, gives))
+        formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
+        return self.call("call_function", with_backward, ((*plan, formats, tuple(held)), *groups), {}, position)
+
     # -- stand-ins ------------------------------------------------------------------------------------------------
     def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operation would give, without adding it to the graph."""
@@ -269,8 +315,7 @@ class GraphBuilder:
 
         `gm.graph.find_nodes(op="placeholder")` says which inputs remain.
         """
-        result = self.graph.output(tuple(outputs))
-        result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
+        close(self.graph, outputs)
         remove_unused(self.graph)
         remaining = set(self.graph.find_nodes(op="placeholder"))
         previous: Node | None = None
@@ -279,6 +324,8 @@ class GraphBuilder:
                 (previous.append if previous is not None else next(iter(self.graph.nodes)).prepend)(node)
                 previous = node
         root = torch.nn.Module()
+        for name, body in self._bodies.items():
+            setattr(root, name, body)
         enclose(root, self.graph, self._stretches)
         gm = torch.fx.GraphModule(root, self.graph)
         note_sizes(gm, self.numbers, self._layouts)
@@ -290,6 +337,12 @@ class GraphBuilder:
     def mutated(self) -> list[Node]:
         """The inputs that operations so far may have written to."""
         return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
+
+
+def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:
+    """The end of a graph."""
+    result = graph.output(tuple(outputs))
+    result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
 
 
 def examples(value: Any) -> Any:

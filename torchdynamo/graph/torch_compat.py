@@ -378,6 +378,7 @@ MEMORY_METHODS = frozenset(
 MODE_CHANGES = frozenset(
     {torch._C._set_grad_enabled, torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast}
     | {torch.autograd.grad_mode._enter_inference_mode, torch.autograd.grad_mode._exit_inference_mode}
+    | {torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled}
 )
 
 # Operations on the leaves of autograd's history, and what asks for gradients.

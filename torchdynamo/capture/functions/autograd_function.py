@@ -1,4 +1,4 @@
-"""`torch.autograd.Function`: where nothing is to be differentiated, `apply` is `forward` without grad mode."""
+"""`torch.autograd.Function`: `apply` is `forward` without grad mode, and then gives the results their own backward."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import FunctionCtx, _SingleLevelFunction
+from torch.autograd.function import _SingleLevelFunction
 
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, function, rebuilds
-from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.functions.autograd_backward import Call, Context, give_backward
+from torchdynamo.capture.model import function
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
 
@@ -20,32 +20,29 @@ if TYPE_CHECKING:
 SET_GRAD = Known(torch._C._set_grad_enabled)
 
 
-class Context(FunctionCtx):
-    """What stands for `ctx`: no backward will ask for what is put there."""
-
-
-@rebuilds(Context)
-def rebuild_context(emit: Emitter, entity: Entity) -> None:
-    """A context that outlives the call would have to be the real one."""
-    raise Restart(entity.born - 1)
-
-
 @function(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
 def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """The forward of a custom function."""
     name = vm.known(cls, "class").__qualname__
     if kwargs or torch._C._are_functorch_transforms_active():
         raise Break("unknown call", name=f"{name}.apply")
-    if torch.is_grad_enabled() and any(wants_grad(arg) for arg in args):
+    if vm.grad_mode_unknown:
         raise Break("autograd function", name=name)
-    grad_mode = torch.is_grad_enabled()
+    grad_mode, before = torch.is_grad_enabled(), len(vm.heap.entities)
+    differentiated = grad_mode and any(wants_grad(arg) for arg in args)
     if grad_mode:
         vm.call(SET_GRAD, [Known(False)], {})
     try:
-        return alias_inputs(vm, args, *forward(vm, cls, list(args)))
+        result, context = forward(vm, cls, given := list(args))
+        if not differentiated:
+            return alias_inputs(vm, args, result, context)
     finally:
         if grad_mode:
             vm.call(SET_GRAD, [Known(True)], {})
+    several = result.__class__ is Object and issubclass(result.pytype, tuple)
+    results = list(vm.iterate(result)) if several else [result]
+    items = give_backward(vm, Call(name, cls, given, results, context, before))
+    return vm.make_tuple(items) if several else items[0]
 
 
 def wants_grad(value: Value) -> bool:
@@ -59,7 +56,7 @@ def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
     separate = vm.known(setup, "setup_context") is not _SingleLevelFunction.setup_context
     run = vm.getattr(cls, "forward")
     if separate:
-        args = with_defaults(vm, run, args)
+        with_defaults(vm, run, args)
     needs = vm.make_tuple([boolean(wants_grad(arg)) for arg in args])
     vm.entity(context).attrs["needs_input_grad"] = needs
     if not separate:
@@ -69,8 +66,8 @@ def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
     return result, context
 
 
-def with_defaults(vm: Machine, run: Value, args: list[Value]) -> list[Value]:
-    """A separate `setup_context` sees the defaults of `forward` among its inputs."""
+def with_defaults(vm: Machine, run: Value, args: list[Value]) -> None:
+    """A separate `setup_context` sees the defaults of `forward` among its inputs: they are added."""
     if run.__class__ is not Known:
         raise Break("unknown call", name="a forward made in the frame")
     fn = run.obj
@@ -82,7 +79,6 @@ def with_defaults(vm: Machine, run: Value, args: list[Value]) -> list[Value]:
         raise Break("unknown call", name=f"{fn.__qualname__} with defaults")
     for index in range(len(defaults) - count, len(defaults)):
         args.append(vm.wrap(defaults[index], Source("item", Source("attr", source, "__defaults__"), index)))
-    return args
 
 
 def alias_inputs(vm: Machine, args: tuple[Value, ...], result: Value, context: Object) -> Value:

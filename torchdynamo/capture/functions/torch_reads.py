@@ -25,7 +25,10 @@ COMPARED = frozenset(
     "_len_torch_function_stack _len_torch_dispatch_stack _are_functorch_transforms_active".split()
 )
 # What was decided when torch was built, or is so on this machine.
-BUILT = ("has_", "_has_", "_is_autocast_available", "_get_cpu_capability", "_is_flash_attention_available")
+BUILT = (
+    *("has_", "_has_", "_is_autocast_available", "_get_cpu_capability", "_is_flash_attention_available"),
+    "_get_privateuse1_backend_name",
+)
 SWITCHED = {id(getter): setter for setter, getter in FLAGS.items()}
 
 
@@ -33,6 +36,8 @@ def reader(fn: Any) -> None:
     lasting = fn.__name__ in COMPARED or fn.__name__.startswith(BUILT)
 
     def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        if vm.grad_mode_unknown and fn is torch.is_grad_enabled:
+            raise Break("unknown call", name=fn.__name__)
         answer = vm.run_pure(fn, list(args), dict(kwargs))
         if not lasting and not switched(vm, fn):
             read = answer.obj if answer.__class__ is Known else vm

@@ -71,7 +71,8 @@ def effects(vm: Machine) -> list[object]:
     changed = [
         (e.ref, repr(e.items) if e.touched else "", list(e.attrs.items())) for e in vm.heap.entities if e.changed
     ]
-    return [changed, list(vm.globals_written.items()), list(vm.tensor_attrs), list(vm.exit_state.items())]
+    switched = [(key, state) for key, state in vm.exit_state.items() if vm.entry_state.get(key) != state]
+    return [changed, list(vm.globals_written.items()), list(vm.tensor_attrs), switched]
 
 
 def label(cls: type) -> None:

@@ -33,15 +33,15 @@ def enclose(root: torch.nn.Module, graph: torch.fx.Graph, stretches: list[Stretc
         outputs = [node for node in nodes if any(user not in inside for user in node.users)]
         if outputs and all(isinstance(n.meta["example_value"], torch.Tensor) for n in (*inputs, *outputs)):
             name = f"body_{index}"
-            setattr(root, name, body(nodes, inputs, outputs))
+            setattr(root, name, body(root, nodes, inputs, outputs))
             replace(graph, stretch, name, inputs, outputs)
             for node in reversed(nodes):
                 graph.erase_node(node)
 
 
-def body(nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> torch.fx.GraphModule:
-    """The same nodes as a graph of its own."""
-    inner = torch.fx.Graph()
+def body(root: torch.nn.Module, nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> torch.fx.GraphModule:
+    """The same nodes as a graph of its own, with the bodies they name."""
+    inner, owner = torch.fx.Graph(), torch.nn.Module()
     here: dict[Node, Node] = {}
     for node in inputs:
         here[node] = inner.placeholder(node.name)
@@ -49,9 +49,11 @@ def body(nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> torch.fx
     for node in nodes:
         here[node] = inner.node_copy(node, here.__getitem__)
         here[node].meta = dict(node.meta)
+        if node.op == "get_attr":
+            setattr(owner, str(node.target), getattr(root, str(node.target)))
     result = inner.output(tuple(here[node] for node in outputs))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
-    return torch.fx.GraphModule(torch.nn.Module(), inner)
+    return torch.fx.GraphModule(owner, inner)
 
 
 def replace(graph: torch.fx.Graph, stretch: Stretch, name: str, inputs: list[Node], outputs: list[Node]) -> None:

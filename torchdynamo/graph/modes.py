@@ -1,0 +1,33 @@
+"""Process state that a graph may change while it runs: grad mode and autocast."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+_DEVICES = ("cpu", "cuda")
+
+
+class Modes(NamedTuple):
+    """As they are at one time."""
+
+    grad: bool
+    autocast: tuple[tuple[str, bool, torch.dtype], ...]
+    autocast_cache: bool
+
+    @classmethod
+    def now(cls) -> Modes:
+        """As they stand."""
+        autocast = tuple(
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in _DEVICES
+        )
+        return cls(torch.is_grad_enabled(), autocast, torch.is_autocast_cache_enabled())
+
+    def restore(self) -> None:
+        """Set them back."""
+        torch._C._set_grad_enabled(self.grad)
+        for device, enabled, dtype in self.autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self.autocast_cache)
