@@ -130,8 +130,8 @@ _BREAKS = (
     Reason(
         "autograd function",
         "{name} has a backward of its own",
-        "{name} is an autograd.Function on tensors that need gradients. Its backward runs later, and reads what may have "
-        "changed by then (a global, an object, the grad mode), changes something, or gives what is no gradient.",
+        "{name} is an autograd.Function on tensors that need gradients, whose backward reads what may have changed by "
+        "the time it runs (a global, an object, the grad mode), changes something, or gives what is no gradient.",
         "Keep on ctx what the backward needs, as numbers and tensors, when the forward runs.",
     ),
     Reason(
