@@ -146,6 +146,8 @@ ITERATOR_TYPES: dict[type, type] = {
 
 def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
     """An iterator object around host-level steps."""
+    if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
+        pytype = type(iter(over.obj))
     cls = pytype or model.for_type(ITERATOR_TYPES, over.pytype if over is not None else list) or type(iter([]))
     return vm.new(cls, Steps(steps, over))
 

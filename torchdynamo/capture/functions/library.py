@@ -1,4 +1,4 @@
-"""Functions of the standard library that are what their arguments make of them: regular expressions, namedtuple."""
+"""Functions of the standard library that are what their arguments make of them: namedtuple, how copies are made."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import collections
 import copyreg
 import os
 import pickle
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.lookup import class_lookup
-from torchdynamo.capture.model import enters, for_type, function, is_open, models
+from torchdynamo.capture.model import for_type, function, is_open, models
 from torchdynamo.capture.scalars import plain_value
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import constant
 
@@ -22,15 +20,11 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 
-def run_for_real(fn: Any) -> None:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        return vm.run_pure(fn, list(args), dict(kwargs))
-
-    function(fn)(row)
-
-
-for _fn in (re.compile, re.match, re.fullmatch, re.search, re.sub, re.split, re.findall, re.escape, sys.intern):
-    run_for_real(_fn)
+@function(sys.intern)
+def intern(vm: Machine, text: Value) -> Value:
+    if text.pytype is not str and issubclass(text.pytype, str):
+        raise vm.error(TypeError, f"can't intern {text.pytype.__name__}")
+    return vm.run_pure(sys.intern, [text], {})
 
 
 @function(pickle.dumps)
@@ -42,13 +36,6 @@ def dumps(vm: Machine, obj: Value, protocol: Value = NONE) -> Value:
     ):
         raise Break("unknown call", name="pickle.dumps")
     return vm.run_pure(pickle.dumps, [obj, protocol], {})
-
-
-@enters(re.Pattern, re.Match)
-def enter_pattern(vm: Machine, obj: Any, source: Source) -> Value:
-    """They never change."""
-    vm.guard(source, "ID_MATCH", obj)
-    return Known(obj, source)
 
 
 @function(collections.namedtuple)
