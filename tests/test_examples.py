@@ -68,3 +68,10 @@ def test_frame_callback(output) -> None:
 def test_every_example_is_tested() -> None:
     elsewhere = {"test_kfold_training"}  # tests/training/test_training_kfold.py
     assert {f"test_{path.stem}" for path in FOLDER.glob("*.py")} <= globals().keys() | elsewhere
+
+
+def test_generation(output) -> None:
+    pytest.importorskip("transformers", reason="examples/requirements.txt brings it")
+    lines = output("generation.py").splitlines()
+    assert all("as in eager: True" in line for line in lines)
+    assert lines[0].endswith("so far: 3")

@@ -208,7 +208,7 @@ def test_settled_facts_mean_the_same(kind: str) -> None:
 
 
 def test_every_kind_is_tried_somewhere() -> None:
-    assert set(KINDS) - set(ARGUMENTS) == {"GLOBAL_STATE", "NUMBERS", "UNBOUND"}
+    assert set(KINDS) - set(ARGUMENTS) == {"GLOBAL_STATE", "NUMBERS", "UNBOUND", "UNREGISTERED"}
 
 
 def test_a_constant_equals_itself_and_no_other() -> None:

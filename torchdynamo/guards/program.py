@@ -13,7 +13,12 @@ from torchdynamo.guards.kinds import KINDS
 
 def complete(guards: Iterable[Guard], roots: Roots) -> list[Guard]:
     """Settle the facts while the frame is there to read them off; what is returned keeps no object of the user's."""
-    return [KINDS[guard.kind].settle(guard, roots) for guard in guards]
+    settled: list[Guard] = []
+    for guard in guards:
+        fact = KINDS[guard.kind].settle(guard, roots)
+        if fact.kind == guard.kind or all(fact[:3] != other[:3] for other in settled):
+            settled.append(fact)
+    return settled
 
 
 class Nodes:

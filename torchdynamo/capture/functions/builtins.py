@@ -52,21 +52,25 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
         if issubclass(type(wanted), type(torch.nn.Parameter)) or real is MISSING:
             return issubclass(obj.pytype, wanted)
         raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
-    rest_on_registrations(vm, wanted)
-    lookup.rest_on_bases(vm, obj.pytype)
+    return subclass_of(vm, obj.pytype, wanted)
+
+
+def subclass_of(vm: Machine, cls: Any, wanted: Any) -> bool:
+    """`issubclass(cls, wanted)`. An abstract class takes more for its subclasses with `register`, and none away."""
+    if isinstance(cls, type):
+        lookup.rest_on_bases(vm, cls)
     try:
-        return issubclass(obj.pytype, wanted)
+        answer = issubclass(cls, wanted)
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
+    if not answer:
+        for each in wanted if type(wanted) is tuple else (wanted,):
+            if isinstance(each, abc.ABCMeta):
+                vm.guard(REGISTRATIONS, "UNREGISTERED", (cls, each, abc.get_cache_token()))
+    return answer
 
 
-def rest_on_registrations(vm: Machine, *classes: Any) -> None:
-    """What an abstract class takes for its subclasses changes with `register`."""
-    if any(isinstance(cls, abc.ABCMeta) for cls in classes):
-        vm.guard(Source("call", REGISTRATIONS, ()), "EQUALS_MATCH", abc.get_cache_token())
-
-
-REGISTRATIONS = Source("pinned", None, Pinned(abc.get_cache_token))
+REGISTRATIONS = Source("call", Source("pinned", None, Pinned(abc.get_cache_token)), ())
 
 
 def is_abc(meta: type) -> bool:
@@ -76,14 +80,7 @@ def is_abc(meta: type) -> bool:
 @function(issubclass)
 def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
     wanted = vm.concretely(classes)
-    rest_on_registrations(vm, *(wanted if type(wanted) is tuple else [wanted]))
-    known = vm.known(cls, "class")
-    if isinstance(known, type):
-        lookup.rest_on_bases(vm, known)
-    try:
-        return boolean(issubclass(known, wanted))
-    except TypeError as error:
-        raise vm.error(TypeError, *error.args) from None
+    return boolean(subclass_of(vm, vm.known(cls, "class"), wanted))
 
 
 @function(len)

@@ -6,7 +6,7 @@ import abc
 import functools
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.functions.builtins import REGISTRATIONS, rest_on_registrations
+from torchdynamo.capture.functions.builtins import REGISTRATIONS
 from torchdynamo.capture.lookup import rest_on_bases
 from torchdynamo.capture.model import function
 from torchdynamo.capture.value import Known, Value
@@ -30,5 +30,5 @@ def compose_mro(vm: Machine, cls: Value, types: Value) -> Value:
     real = vm.known(cls, "class")
     wanted = [vm.known(each, "class") for each in vm.iterate(types)]
     rest_on_bases(vm, real)
-    rest_on_registrations(vm, *wanted)
+    vm.guard(REGISTRATIONS, "EQUALS_MATCH", abc.get_cache_token())
     return constant(vm, functools._compose_mro(real, wanted))  # type: ignore[attr-defined]
