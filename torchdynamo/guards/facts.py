@@ -1,0 +1,147 @@
+"""What objects are, without the objects: names, hashes of code, parts. Equal facts, as far as a guard can tell, are
+one object in two processes."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+
+from torchdynamo.capture.value import ABSENT
+
+
+class Named(NamedTuple):
+    """A module, or something written in C: known by where it is found."""
+
+    kind: str
+    module: str
+    name: str
+
+
+class Class(NamedTuple):
+    """A class: its name, and those of what it is made from."""
+
+    kind: str
+    module: str
+    name: str
+    bases: tuple[str, ...]
+
+
+class Written(NamedTuple):
+    """A function or its code: known by its name, and by what it does."""
+
+    kind: str
+    name: str
+    hash: str
+
+
+class Made(NamedTuple):
+    """A descriptor round functions: a property, a static method."""
+
+    kind: str
+    parts: tuple[Any, ...]
+
+
+class Unnamed(NamedTuple):
+    """An object that is known by its identity alone, which ends with the process."""
+
+    text: str
+
+
+Fact: TypeAlias = Named | Class | Written | Made | Unnamed
+FACTS = (Named, Class, Written, Made, Unnamed)
+
+
+@cache
+def hash_of(code: types.CodeType) -> str:
+    """What the code does: all of it but file, lines and the names of variables nobody asks for."""
+    told = (
+        *(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags),
+        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_name),
+        getattr(code, "co_exceptiontable", b""),
+    )
+    return hashlib.sha256(repr((told, [constant(const) for const in code.co_consts])).encode()).hexdigest()
+
+
+def constant(const: Any) -> str:
+    """A constant of code as text, the same in every process."""
+    if type(const) is types.CodeType:
+        return hash_of(const)
+    if type(const) is tuple:
+        return repr([constant(item) for item in const])
+    if type(const) is frozenset:
+        return repr(sorted(constant(item) for item in const))
+    return f"{type(const).__name__} {const!r}"
+
+
+DESCRIPTORS_IN_C = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+
+
+def fact_of(obj: Any) -> Fact:
+    """What is to be told of an object."""
+    if obj is ABSENT:
+        return Named("absent", "", "")
+    if isinstance(obj, type):
+        bases = tuple(f"{base.__module__}.{base.__qualname__}" for base in obj.__mro__[1:])
+        return Class("class", obj.__module__, obj.__qualname__, bases)
+    if isinstance(obj, types.ModuleType):
+        return Named("module", obj.__name__, "")
+    if type(obj) is types.CodeType:
+        return Written("code", obj.co_name, hash_of(obj))
+    if type(obj) is types.FunctionType:
+        return Written("function", f"{obj.__module__}.{obj.__qualname__}", hash_of(obj.__code__))
+    if type(obj) is types.BuiltinFunctionType and isinstance(obj.__self__, type):
+        return Named("builtin", obj.__self__.__module__, f"{obj.__self__.__qualname__}.{obj.__name__}")
+    if type(obj) is types.BuiltinFunctionType and obj.__module__ in sys.modules:
+        return Named("builtin", obj.__module__, obj.__name__)
+    if isinstance(obj, DESCRIPTORS_IN_C):
+        return Named("descriptor", obj.__objclass__.__module__, f"{obj.__objclass__.__qualname__}.{obj.__name__}")
+    if type(obj) in (property, staticmethod, classmethod):
+        inner = (obj.fget, obj.fset, obj.fdel) if type(obj) is property else (obj.__func__,)
+        return Made(type(obj).__name__, tuple(None if part is None else fact_of(part) for part in inner))
+    if isinstance(obj, enum.Enum):
+        return Named("member", type(obj).__module__, f"{type(obj).__qualname__}.{obj.name}")
+    if type(obj) in (torch.layout, torch.memory_format):
+        return Named("torch", "torch", str(obj).removeprefix("torch."))
+    return Unnamed(f"{type(obj).__qualname__} {getattr(obj, '__qualname__', '')}".rstrip())
+
+
+class Unresolved(LookupError):
+    """There is no such object in this process."""
+
+
+def object_of(fact: Fact, candidates: Iterable[Any]) -> Any:
+    """The object the fact speaks of: one of those at hand, or what is found under its name."""
+    for candidate in candidates:
+        if not isinstance(fact, Unnamed) and fact_of(candidate) == fact:
+            return candidate
+    for found in by_name(fact) if isinstance(fact, (Named, Class)) else ():
+        if fact_of(found) == fact:
+            return found
+    raise Unresolved(fact)
+
+
+def by_name(fact: Named | Class) -> Iterator[Any]:
+    """What a module that was imported has under the name, as it is written there and as it is got."""
+    if fact.kind == "absent":
+        yield ABSENT
+    owner: Any = sys.modules.get(fact.module or "builtins")
+    *path, last = fact.name.split(".")
+    for name in path:
+        owner = getattr(owner, name, None)
+    if not last:
+        yield owner
+    elif owner is not None:
+        yield from (vars(owner).get(last), getattr(owner, last, None))
