@@ -28,6 +28,7 @@ from torchdynamo.cache.varying import what_varies
 from torchdynamo.capture import interop, readings
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
+from torchdynamo.capture.raising import goes_both_ways, is_level
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.undoing import undoes_itself
@@ -47,6 +48,7 @@ from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
+from torchdynamo.graph.rerun import can_begin_again, stages
 from torchdynamo.guards.aliases import alias_guards, written_apart
 from torchdynamo.guards.explain import Guards
 from torchdynamo.guards.kind import read
@@ -191,6 +193,7 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fac
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stop, why, passed = -1, None, False
+    checking = not goes_both_ways.get(code)
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
     while True:
         builder = GraphBuilder(
@@ -204,7 +207,11 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
             with torch_compat.treating_sizes_alike():
-                captured = capture(code, roots, builder, stop)
+                captured = capture(code, roots, builder, stop, checking)
+            checks = captured.machine.checks
+            if checks and not (is_level(captured.machine) and can_begin_again(builder, checks)):
+                stop, why, checking = -1, None, False
+                continue
             return Followed(captured, codegen.draft(captured), builder, why)
         except Break as end:
             asked = {source for source in varying if may_be_constant(source, roots, compiler.fullgraph)}
@@ -341,8 +348,13 @@ def compile_captured(
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
     backend = backend if written_apart(vm, gm) else left_as_it_is
+    compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     with collector.awake(), torch_compat.treating_sizes_alike():
-        fn = compile_graph(gm, examples, backend, name, fullgraph=compiler.fullgraph)
+        if draft.attempt is None:
+            fn = compile_part(gm, examples)
+        else:
+            draft.attempt.final = compiler.fullgraph
+            fn = draft.attempt.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)

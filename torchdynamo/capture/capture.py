@@ -50,14 +50,17 @@ class Capture(NamedTuple):
         return [entity for entity in self.machine.heap.entities if entity.changed]
 
 
-def capture(code: CodeType, roots: Roots, builder: GraphBuilder, stop_at: int = -1) -> Capture:
-    """Execute a frame of `code` up to root step `stop_at`, or to its end.
+def capture(
+    code: CodeType, roots: Roots, builder: GraphBuilder, stop_at: int = -1, may_begin_again: bool = False
+) -> Capture:
+    """Execute a frame of `code` up to root step `stop_at`, or to its end; perhaps past checks (raising.py).
 
     Raises Restart with the step to stop at where the program cannot be followed further, and Break (with `where`) if
     not even that is possible.
     """
     vm = Machine(builder, roots)
     vm.stop_at = stop_at
+    vm.may_begin_again = may_begin_again
     frame = root_frame(vm, code)
     depth = sys.getrecursionlimit()
     sys.setrecursionlimit(max(depth, 20_000))

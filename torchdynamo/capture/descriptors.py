@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) -> Value | None:
     """Properties, slots, C attributes, and the user's own descriptors."""
     kind = type(found)
-    if kind is property:
+    if is_property(vm, found):
         if found.fget is None:
             raise vm.error(AttributeError, f"unreadable attribute {name}")
         return vm.call(Known(found.fget, property_source(cls, name)), [obj], {})
@@ -51,6 +51,15 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
     raise Break("unsupported attribute", name=name, type=cls.__name__)
 
 
+def is_property(vm: Machine, found: Any) -> bool:
+    """A property, or an instance of a subclass that is read as one."""
+    kind = type(found)
+    return kind is property or (isinstance(found, property) and guarded_lookup(vm, kind, "__get__") is PROPERTY_GET)
+
+
+PROPERTY_GET = property.__dict__["__get__"]
+
+
 def missing_c_attr(name: str, cls: type) -> Value:
     raise Break("unsupported attribute", name=name, type=cls.__name__)
 
@@ -72,7 +81,7 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: t
         return Known(found, source)
     if kind is types.ClassMethodDescriptorType:
         return Known(found.__get__(None, owner))
-    if kind is property and found.fget is not None:
+    if is_property(vm, found) and found.fget is not None:
         return vm.call(Known(found.fget, property_source(cls, name)), [obj], {})
     method = guarded_lookup(vm, kind, "__get__")
     if method is MISSING or kind in (type,) or issubclass(kind, type):
@@ -103,7 +112,7 @@ def describe_on_class(vm: Machine, owner: type, cls: type, name: str, found: Any
     if kind is types.ClassMethodDescriptorType:
         return Known(found.__get__(None, owner))
     method = guarded_lookup(vm, kind, "__get__")
-    if method is MISSING or issubclass(kind, type):
+    if method is MISSING or issubclass(kind, type) or is_property(vm, found):
         return wrap(vm, found, source)
     if type(method) is types.FunctionType:
         get = Source("class_attr", class_source(kind), "__get__")

@@ -132,6 +132,8 @@ class Trace:
         self.ops = 0
         self.later: list[Callable[[Any], None]] = []  # what is said to the user: each writes its code
         self.turns = 0  # calls followed, and turns of loops
+        self.may_begin_again = False  # whether checks may be noted: after one that fails the frame runs as written
+        self.checks: list[Any] = []  # see raising.py
 
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:

@@ -18,6 +18,7 @@ from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT
 from torchdynamo.codegen import effects, resume
+from torchdynamo.codegen.attempt import Attempt
 from torchdynamo.codegen.emit import BOUND, BoundIndex, Emitter
 
 # Instructions that look below what they pop: how many further items.
@@ -46,6 +47,7 @@ class Draft(NamedTuple):
     continuations: list[CodeType]
     skipped: list[CodeType]  # those that stay Python
     position: Any
+    attempt: Attempt | None  # where the graph rests on checks
 
 
 def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Draft:
@@ -61,6 +63,7 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
         emit.position = decoded.instructions[capture.exit.at].position
     else:
         emit.position = None
+    attempt = Attempt(emit, capture) if capture.machine.checks else None
     if capture.exit.__class__ is BreakExit:
         effects.root_cells(emit, capture)
     effects.replay(emit, capture)
@@ -76,7 +79,8 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
         if then is not None:
             then(emit)
         Exit(emit, capture, capture.exit, continuations, skipped).write()
-    return Draft(capture.code, emit.items, list(emit.outputs), list(emit.bound), continuations, skipped, emit.position)
+    outputs, bound = list(emit.outputs), list(emit.bound)
+    return Draft(capture.code, emit.items, outputs, bound, continuations, skipped, emit.position, attempt)
 
 
 class Exit:
@@ -234,13 +238,15 @@ def finish(draft: Draft, graph: Any, arguments: list[str], bound_inputs: int, di
     made = lambda op, arg=None: head.append(Instruction(op, arg, position))  # noqa: E731
     if graph is not None:
         emit_call(made, graph, arguments, bound_inputs, len(draft.bound))
+        if draft.attempt is not None:
+            head += draft.attempt.look(position)
         if discard or not draft.outputs:
             made("POP")
         else:
             made("UNPACK", len(draft.outputs))
             for index in range(len(draft.outputs)):
                 made("STORE_FAST", f"__out{index}")
-    for item in draft.items:
+    for item in (*head, *draft.items):
         if isinstance(item, Instruction) and item.arg.__class__ is BoundIndex:
             item.arg = int(item.arg) + bound_inputs
     bound = [BOUND] if draft.bound or bound_inputs else []

@@ -255,6 +255,10 @@ class GraphBuilder:
         formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
         return self.call("call_function", with_backward, ((*plan, formats, tuple(held)), *groups), {}, position)
 
+    def is_enclosing(self) -> bool:
+        """Whether some of the graph is, or will be, the body of an operator."""
+        return bool(self._stretches) or bool(self._bodies)
+
     # -- stand-ins ------------------------------------------------------------------------------------------------
     def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operation would give, without adding it to the graph."""

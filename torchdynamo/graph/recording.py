@@ -34,6 +34,7 @@ class Record:
         # By address; the storage is kept so that no other can get the same address.
         self.written: dict[int, torch.UntypedStorage] = {}
         self.loose: dict[int, torch.UntypedStorage] = {}
+        self.unknown_effects = False  # an operator that is not torch's own has run
         self.everything_written = False  # something was written that has no storage to tell it by
 
     @property
@@ -95,14 +96,17 @@ WRITE_STATISTICS = frozenset(
     )
 )
 STATISTICS = ("running_mean", "running_var")
+# Operators that do what their schemas say, and nothing besides.
+OWN_NAMESPACES = frozenset({"aten", "prim", "prims"})
 
 
 class _Effect:
     """What one ATen operator does besides computing."""
 
-    __slots__ = ("random", "training", "written")
+    __slots__ = ("foreign", "random", "training", "written")
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
+        self.foreign = op.namespace not in OWN_NAMESPACES
         self.random = torch.Tag.nondeterministic_seeded in op.tags
         arguments = op._schema.arguments
         hidden = STATISTICS if op._schema.name in WRITE_STATISTICS else ()
@@ -124,7 +128,7 @@ def _effect(op: Any) -> _Effect | None:
     if not isinstance(op, torch._ops.OpOverload):
         return None  # a higher-order operator: its body's operators come through here themselves
     effect = _Effect(op)
-    return effect if effect.random or effect.written else None
+    return effect if effect.random or effect.written or effect.foreign else None
 
 
 @cache
@@ -138,6 +142,7 @@ def _mode_class() -> type[FakeTensorMode]:
             kwargs = kwargs or {}
             effect = _effect(func)
             if effect is not None:
+                self.record.unknown_effects |= effect.foreign
                 if effect.random:
                     self.record.draw()
                 if effect.writes(args):

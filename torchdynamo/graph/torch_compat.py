@@ -128,19 +128,25 @@ def fake_mode_type() -> type[FakeTensorMode]:
     Where an operator's own rule wants the value of a number, what the operator is made of may not.
     """
     from torch._decomp import decomposition_table
+    from torch._higher_order_ops.utils import registered_hop_fake_fns
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental import symbolic_shapes
 
     refused = getattr(symbolic_shapes, "_ShapeEnvGuardError", symbolic_shapes.GuardOnDataDependentSymNode)
     undecided = (refused, *data_dependent_errors())
+    ruled: Collection[Any] = registered_hop_fake_fns  # of these the base class knows the rule
     # Operators whose rule takes every size for an integer, and so fixes it.
     integers_only = (torch.ops.aten.constant_pad_nd.default, torch.ops.aten.roll.default)
 
     class FakeMode(FakeTensorMode):
+        supports_higher_order_operators = True  # torch looks up their rules by the mode's own class
+
         def __torch_dispatch__(
             self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
             kwargs = kwargs or {}
+            if isinstance(func, torch._ops.HigherOrderOperator) and func not in ruled:
+                return func.python_key_table[FakeTensorMode](self, *args, **kwargs)
             simpler = decomposition_table.get(func) if has_symbolic_sizes(args) else None
             if simpler is None or func._schema.is_mutable:
                 return super().__torch_dispatch__(func, types, args, kwargs)

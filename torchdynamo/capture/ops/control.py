@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import symbols
+from torchdynamo.capture import raising, symbols
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.signals import Break, Raised
@@ -31,6 +31,10 @@ def holds(vm: Machine, condition: str, value: Value) -> bool:
 @op("BRANCH", "x -- jump")
 def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None:
     condition, target = inst.arg
+    if x.__class__ is Graphed or x.__class__ is Symbol:
+        truth = raising.truth_to_go_on(vm, frame, x, condition, frame.code.targets[target])
+        if truth is not None:
+            return frame.code.targets[target] if truth == (condition == "true") else None
     if condition == "true" and (x.__class__ is Graphed or x.__class__ is Symbol):
         x = vm.call(Known(bool), [x], {})
         message = assertion(frame)

@@ -55,5 +55,5 @@ def is_number(example: object) -> bool:
 
 def picks_a_result(node: torch.fx.Node) -> bool:
     """Whether this takes one of an operation's several results, as against indexing a tensor, which can fail."""
-    source = node.args[0]
+    source = node.args[0] if node.target is operator.getitem else None
     return isinstance(source, torch.fx.Node) and isinstance(source.meta.get("example_value"), (tuple, list))

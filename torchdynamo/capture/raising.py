@@ -1,0 +1,97 @@
+"""Branches whose one side only raises: `if not valid.all(): raise ValueError(...)`, `assert ok.all()`.
+
+Capture goes on the other side, and what decides is noted: it becomes an output of the graph. Where that says otherwise
+in a call, what the graph computed is thrown away and the frame runs from its start as it was written, which raises what
+it raises. That is right as long as nothing can be noticed of the graph's run, which is seen when all of the graph is
+known (`graph/rerun.py`). The effects of the frame on objects come after the graph anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from torchdynamo.bytecode.flow import reachable, successors
+from torchdynamo.bytecode.instruction import Code
+from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.capture import symbols
+from torchdynamo.capture.value import Graphed, Symbol, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.frame import Frame
+    from torchdynamo.capture.machine import Machine
+
+goes_both_ways: PerCode[bool] = PerCode()  # frames of which a check failed and nothing was raised
+fails_early: PerCode[bool] = PerCode()  # functions that skip the body of an `if`, unless their caller is to raise
+RAISING = frozenset({"RAISE", "RERAISE"})
+LEAVING = frozenset({"RETURN", "YIELD"})
+
+
+class Check(NamedTuple):
+    """What has to be so for the capture to hold."""
+
+    value: Graphed | Symbol
+    truth: bool
+    level: bool  # whether the process's state was what it was at entry
+
+
+def truth_to_go_on(vm: Machine, frame: Frame, value: Value, condition: str, target: int) -> bool | None:
+    """The truth of a tensor or an unknown number with which the frame does not raise; None if that is not for us."""
+    if not vm.may_begin_again or condition not in ("true", "false") or not decides(vm, value):
+        return None
+    jump, straight = only_raises(frame.code, target), only_raises(frame.code, frame.pc + 1)
+    straight = straight or bool(fails_early.get(frame.raw))
+    if jump == straight or any(map(is_caught, vm.frames[:-1])):
+        return None
+    truth = (condition == "true") != jump
+    if isinstance(value, Symbol):
+        vm.builder.numbers.learn(value.fake if truth else torch.sym_not(value.fake))
+    assert isinstance(value, (Graphed, Symbol))
+    vm.checks.append(Check(value, truth, is_level(vm)))
+    return truth
+
+
+def decides(vm: Machine, value: Value) -> bool:
+    """Whether this is one truth value, which only running the graph can tell."""
+    if isinstance(value, Symbol):
+        return value.pytype is bool and symbols.unknown(vm, value) and not symbols.follows(vm, value)
+    if not isinstance(value, Graphed) or value.source is not None or torch._C._are_functorch_transforms_active():
+        return False
+    one = all(type(size) is int and size == 1 for size in value.fake.shape)
+    return one and vm.builder.evaluate(value.node) is None
+
+
+def is_level(vm: Machine) -> bool:
+    """Whether the process is as the frame found it."""
+    back = all(vm.exit_state.get(key) == entry for key, entry in vm.entry_state.items())
+    return back and vm.restore.keys() <= vm.entry_state.keys()
+
+
+def only_raises(code: Code, start: int) -> bool:
+    """Whether all ways on from an instruction leave the frame with an exception."""
+    known: dict[int, bool] = code.analyses.setdefault("only raises", {})
+    if start not in known:
+        next_ones = successors(code)
+
+        def onward(index: int) -> tuple[int, ...]:
+            raising = code.instructions[index].op in RAISING
+            return catchers(code, index) if raising else next_ones[index]
+
+        ends = {code.instructions[index].op for index in reachable([start], onward)}
+        known[start] = not ends.isdisjoint(RAISING) and ends.isdisjoint(LEAVING)
+    return known[start]
+
+
+def catchers(code: Code, index: int) -> tuple[int, ...]:
+    """The handler that what is raised at an instruction goes to. What `with` blocks do to it is not counted."""
+    region = code.lookup(index)
+    if region is None or any(inst.op == "WITH_EXIT" for inst in code.instructions[region.handler :][:3]):
+        return ()
+    return (region.handler,)
+
+
+def is_caught(frame: Frame) -> bool:
+    """Whether a function has a handler that may end what is raised in what it calls now."""
+    handlers = catchers(frame.code, frame.pc)
+    return bool(handlers) and not only_raises(frame.code, handlers[0])

@@ -1,0 +1,214 @@
+"""A graph that rests on checks (capture/raising.py): it runs, the checks are looked at, and if one fails, or the graph
+raises, the frame runs from its start as it was written.
+
+A frame in which nothing is raised then has a branch that goes both ways after all: it is compiled anew, without checks,
+unless it has to be one graph.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch.fx
+
+from torchdynamo import _native
+from torchdynamo.backends.preserve import Modes, RandomState
+from torchdynamo.backends.run import Failure
+from torchdynamo.bytecode import versions
+from torchdynamo.bytecode.assemble import argument_names
+from torchdynamo.bytecode.instruction import Instruction, Item, Label
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.raising import goes_both_ways
+from torchdynamo.capture.source import local
+from torchdynamo.errors import FallbackWarning, TorchDynamoError
+from torchdynamo.graph.mutation import changes_modes, effects_of
+from torchdynamo.graph.passes.stages import Stage, cut
+
+if TYPE_CHECKING:
+    from torchdynamo.codegen.emit import Emitter
+
+Run = Callable[..., Any]
+
+
+class Attempt:
+    """Of one entry: which results of its graph have to be what, and what to do if they are not."""
+
+    def __init__(self, emit: Emitter, capture: Capture) -> None:
+        self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]
+        self.code = weakref.ref(capture.code)  # which owns us
+        self.error: Exception | None = None
+        self.told = False  # that the graph itself raised
+        self.final = False  # whole-graph mode: there is no compiling it otherwise
+        for node, _ in self.checks:
+            emit.outputs.setdefault(node, len(emit.outputs))
+        self.instead = self.as_written(emit, capture)
+
+    # -- the code that is run instead -----------------------------------------------------------------------------
+    def as_written(self, emit: Emitter, capture: Capture) -> list[Item]:
+        """Call the frame's own code with its own arguments, and return what that returns. Nothing is compiled."""
+        kept, emit.items = emit.items, []
+        code = capture.code
+        arguments = Arguments.of(code)
+        if versions.GLOBAL_HAS_FLAG:
+            emit.callee(lambda: uncompiled(emit, code))
+        else:
+            uncompiled(emit, code)
+        for name in arguments.positional:
+            emit.source(local(name))
+        emit.op("BUILD", ("tuple", len(arguments.positional)))
+        if arguments.star:
+            emit.source(local(arguments.star))
+            emit.op("BINARY", "+")
+        for name in arguments.named:
+            emit.const(name)
+            emit.source(local(name))
+        emit.op("BUILD", ("map", len(arguments.named)))
+        if arguments.double_star:
+            emit.source(local(arguments.double_star))
+            emit.op("BINARY", "|")
+        emit.op("CALL_EX", True)
+        emit.function(self.nothing_was_raised)
+        emit.op("CALL", (0, ()))
+        emit.op("POP")
+        emit.op("RETURN")
+        made, emit.items = emit.items, kept
+        return made
+
+    def look(self, position: Any) -> list[Item]:
+        """With what the graph gave on the stack: go on with it, or run the frame as it was written."""
+        go_on = Label()
+        return [
+            Instruction("COPY", 1, position),
+            Instruction("BRANCH", ("not none", go_on), position),
+            Instruction("POP", None, position),
+            *self.instead,
+            go_on,
+        ]
+
+    def nothing_was_raised(self) -> None:
+        """The frame ran as it was written, and returned."""
+        error, self.error = self.error, None
+        code = self.code()
+        if error is not None:
+            if not self.told:
+                text = f"a compiled graph raised {type(error).__name__}: {error}; the function ran eagerly instead"
+                warnings.warn(text, FallbackWarning, stacklevel=2)
+            self.told = True
+        elif code is not None and not self.final:
+            goes_both_ways.set(code, True)
+            _native.clear_code(code)
+
+    # -- the graph ------------------------------------------------------------------------------------------------
+    def compile(
+        self,
+        gm: torch.fx.GraphModule,
+        examples: Sequence[Any],
+        compile_part: Callable[..., Run],
+        outputs: Sequence[torch.fx.Node],
+        stops: Sequence[torch.fx.Node],
+    ) -> Run:
+        """The graph, giving None if the frame is to run as it was written. `stops`: where it has to stop and look."""
+        run = self.in_stages(gm, compile_part, outputs, stops) if stops else None
+        return self.undone(run or self.at_once(compile_part(gm, examples), outputs), gm)
+
+    def at_once(self, fn: Run, outputs: Sequence[torch.fx.Node]) -> Run:
+        """All of it, then the checks."""
+        places = [(outputs.index(node), truth) for node, truth in self.checks]
+
+        def run(*args: Any) -> Any:
+            results = fn(*args)
+            return results if all(bool(results[at]) is truth for at, truth in places) else None
+
+        return run
+
+    def in_stages(
+        self,
+        gm: torch.fx.GraphModule,
+        compile_part: Callable[..., Run],
+        outputs: Sequence[torch.fx.Node],
+        stops: Sequence[torch.fx.Node],
+    ) -> Run:
+        """One stage after the other. Each is compiled when a call first gets to it."""
+        stages = cut(gm, [node.name for node in stops])
+        inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+        compiled: list[Run | None] = [None] * len(stages)
+
+        def run(*args: Any) -> Any:
+            known = dict(zip(inputs, args, strict=True))
+            for at, stage in enumerate(stages):
+                given = [known[name] for name in stage.inputs]
+                fn = compiled[at]
+                if fn is None:
+                    fn = compiled[at] = compile_part(stage.module, given)
+                known.update(zip(stage.results, fn(*given), strict=True))
+                if not all(bool(known[node.name]) is truth for node, truth in self.checks_of(stage)):
+                    return None
+            return tuple(known[node.name] for node in outputs)
+
+        return run
+
+    def checks_of(self, stage: Stage) -> list[tuple[Any, bool]]:
+        """Those that the stage computes."""
+        return [(node, truth) for node, truth in self.checks if node.name in stage.results]
+
+    def undone(self, run: Run, gm: torch.fx.GraphModule) -> Run:
+        """What gives None leaves no trace: random numbers and modes are put back."""
+        random, switches = effects_of(gm).random, changes_modes(gm)
+
+        def attempt(*args: Any) -> Any:
+            state = RandomState() if random else None
+            modes = Modes.now() if switches else None
+            try:
+                results = run(*args)
+            except TorchDynamoError:
+                raise
+            except Exception as error:  # the program's own, or the backend's: the program will tell
+                self.error = error.original if isinstance(error, Failure) else error
+                results = None
+            if results is None:
+                if state is not None:
+                    state.restore()
+                if modes is not None:
+                    modes.restore()
+            return results
+
+        return attempt
+
+
+class Arguments(NamedTuple):
+    """The names of a code object's arguments."""
+
+    positional: list[str]
+    named: list[str]
+    star: str | None
+    double_star: str | None
+
+    @classmethod
+    def of(cls, code: CodeType) -> Arguments:
+        names = list(argument_names(code))
+        split = code.co_argcount + code.co_kwonlyargcount
+        stars = names[split:]
+        star = stars.pop(0) if code.co_flags & inspect.CO_VARARGS else None
+        double_star = stars.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else None
+        return cls(names[: code.co_argcount], names[code.co_argcount : split], star, double_star)
+
+
+def uncompiled(emit: Emitter, code: CodeType) -> None:
+    """Push a function of the frame's code and cells that runs, with all it calls, as it was written.
+
+    The code is a copy: the entry, which belongs to the code, must not own it.
+    """
+    emit.function(_native.Compiled)
+    for name in code.co_freevars:
+        emit.op("LOAD_CELL", name)
+    if code.co_freevars:
+        emit.op("BUILD", ("tuple", len(code.co_freevars)))
+    emit.const(code.replace(co_name=code.co_name))
+    emit.op("MAKE_FUNCTION", ("closure",) if code.co_freevars else ())
+    emit.const(None)
+    emit.op("CALL", (2, ()))
