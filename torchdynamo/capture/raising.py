@@ -15,7 +15,7 @@ import torch
 from torchdynamo.bytecode.flow import reachable, successors
 from torchdynamo.bytecode.instruction import Code
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.capture import symbols
+from torchdynamo.capture import readings, symbols
 from torchdynamo.capture.value import Graphed, Symbol, Value
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def decides(vm: Machine, value: Value) -> bool:
     if not isinstance(value, Graphed) or value.source is not None or torch._C._are_functorch_transforms_active():
         return False
     one = all(type(size) is int and size == 1 for size in value.fake.shape)
-    return one and vm.builder.evaluate(value.node) is None
+    return one and readings.evaluate(vm, value) is None
 
 
 def is_level(vm: Machine) -> bool:

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Any
