@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch.fx
 
 from torchdynamo import _native
-from torchdynamo.backends.preserve import Modes, RandomState
+from torchdynamo.backends.preserve import RandomState
 from torchdynamo.backends.run import Failure
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import argument_names
@@ -26,6 +26,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.raising import goes_both_ways
 from torchdynamo.capture.source import local
 from torchdynamo.errors import FallbackWarning, TorchDynamoError
+from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.passes.stages import Stage, cut
 
