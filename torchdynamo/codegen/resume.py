@@ -8,6 +8,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
 
+from torchdynamo import _native
 from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Label
@@ -103,6 +104,7 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
         cellvars=(),
         freevars=free_names(code),
     )
+    _native.called_last(made)
     _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno))
     return made
 

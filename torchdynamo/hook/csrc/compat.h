@@ -175,6 +175,47 @@ static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame)
 #endif
 }
 
+/* The frame whose code is calling this one, and the callable and the empty slot beside it on the stack it began with. */
+#if PY_VERSION_HEX >= 0x030D0000
+#define TD_CALLER(tstate) ((tstate)->current_frame)
+#define TD_CALLABLE_SLOT 0
+#else
+#define TD_CALLER(tstate) ((tstate)->cframe->current_frame)
+#define TD_CALLABLE_SLOT 1
+#endif
+
+/* Where the caller keeps the arguments of this call, if it is code that has this frame's code for a constant and made the
+ * call with nothing else on its stack; else NULL. Under a hook the interpreter gives arguments by reference, and drops
+ * what it has on the stack when the call returns. */
+static inline PyObject **td_frame_arguments_of_caller(TdRawFrame *caller, TdRawFrame *frame)
+{
+    if (caller == NULL || caller->owner != FRAME_OWNED_BY_THREAD)
+        return NULL;
+    PyCodeObject *code = TD_FRAME_CODE(caller), *callee = TD_FRAME_CODE(frame);
+    Py_ssize_t known = PyTuple_GET_SIZE(code->co_consts), count = callee->co_argcount;
+    while (known > 0 && PyTuple_GET_ITEM(code->co_consts, known - 1) != (PyObject *)callee)
+        known--;
+    PyObject **stack = caller->localsplus + code->co_nlocalsplus;
+    if (known == 0 || code->co_stacksize < count + 2 || stack[TD_CALLABLE_SLOT] != TD_FRAME_FUNC(frame)
+        || stack[1 - TD_CALLABLE_SLOT] != NULL
+        || memcmp(stack + 2, frame->localsplus, count * sizeof(PyObject *)) != 0)
+        return NULL;
+    return stack + 2;
+}
+
+/* This call is the last thing its caller does: whatever that still holds on to is this frame's alone from now on. */
+static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame)
+{
+    TdRawFrame *caller = TD_CALLER(tstate);
+    PyObject **arguments = td_frame_arguments_of_caller(caller, frame);
+    if (arguments == NULL)
+        return;
+    for (Py_ssize_t i = 0; i < TD_FRAME_CODE(frame)->co_argcount; i++)
+        Py_SETREF(arguments[i], Py_NewRef(Py_None));
+    for (Py_ssize_t i = 0; i < TD_FRAME_CODE(caller)->co_nlocalsplus; i++)
+        Py_CLEAR(caller->localsplus[i]);
+}
+
 #else /* 3.10: a frame is a heap object of fixed size, its cells are made, and it does not know its function */
 
 typedef PyFrameObject TdRawFrame;
@@ -241,6 +282,7 @@ static inline void td_frame_store(TdRawFrame *frame, Py_ssize_t slot, PyObject *
 
 static inline int td_frame_discardable(TdRawFrame *frame) { return 1; }
 static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame) {}
+static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame) {} /* what goes early goes late */
 
 #endif
 

@@ -230,6 +230,16 @@ static PyObject *skip_reason(PyObject *module, PyObject *object)
     return Py_NewRef(state != NULL && state->reason != NULL ? state->reason : Py_None);
 }
 
+static PyObject *called_last(PyObject *module, PyObject *object)
+{
+    PyCodeObject *code = expect_code(object);
+    TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
+    if (state == NULL)
+        return NULL;
+    state->tail = 1;
+    Py_RETURN_NONE;
+}
+
 static PyObject *clear_code(PyObject *module, PyObject *object)
 {
     PyCodeObject *code = expect_code(object);
@@ -323,6 +333,9 @@ static PyMethodDef state_functions[] = {
      "skip_code(code, reason, quiet=False, /)\n--\n\nAsk no callback about the code again; entries it has go on to serve. "
      "With quiet, no callback is on while it runs."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
+    {"called_last", called_last, METH_O,
+     "called_last(code, /)\n--\n\nCode that has this code for a constant calls it last thing, and then needs none of its "
+     "own variables any more: they are let go as the call begins."},
     {"keep_entry", (PyCFunction)(void (*)(void))keep_entry, METH_FASTCALL,
      "keep_entry(code, entry, /)\n--\n\nKeep an entry with the code, as if a callback had returned it."},
     {"drop_entry", (PyCFunction)(void (*)(void))drop_entry, METH_FASTCALL,

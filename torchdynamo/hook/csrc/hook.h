@@ -23,6 +23,7 @@ typedef struct TdCodeState {
     PyObject *entries;     /* tuple of TdEntry, the likeliest first; replaced when changed, never seen by Python */
     PyObject *reason;      /* why the code is not asked about again, or NULL */
     char quiet;            /* skipped, and nothing is asked about what it calls either */
+    char tail;             /* the code is called last thing, by code that rests on it */
     PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
     struct TdHints *hints; /* which entry is likely for what; see dispatch.c */
     PyCodeObject *code;    /* borrowed: the code owns this state */
