@@ -61,7 +61,7 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Handoff
     sizes = sizes_of(gm)
     if sizes is not None:
         torch_compat.allow_all(sizes.numbers.env)
-        mode = torch_compat.make_fake_mode(sizes.numbers.env)
+        mode = torch_compat.make_fake_mode(torch_compat.for_a_backend(sizes.numbers.env))
         ready.inputs = fakes_for(gm, inputs, mode, sizes)
         context = TracingContext(mode)
     else:

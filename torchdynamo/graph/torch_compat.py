@@ -200,6 +200,16 @@ def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     return fake_mode_type()(shape_env=shape_env, export=True)
 
 
+def for_a_backend(env: ShapeEnv) -> ShapeEnv:
+    """The environment that a graph was captured in, for tracing the graph once more.
+
+    Whatever the graph reads from tensors may be read. Numbers that capture made belong to no operator of the tracer's.
+    """
+    env.settings = dataclasses.replace(env.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    env.pending_fresh_unbacked_symbols.clear()
+    return env
+
+
 # What raises where sizes do not fit. Most operators go on if one of two sizes is 1.
 _CHECKS = {torch._check, torch._check_index, torch._check_value, torch._check_type, torch._check_not_implemented}
 _SHAPING = (
