@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from torchdynamo.capture.lasting import lasts
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Value
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 MOST_ELEMENTS = 16
 READ = "tolist"
 TENSORS = (torch.Tensor, torch.nn.Parameter)
-PASSED = frozenset({"local", "key", "item"})  # the steps to what is passed, and into containers that are
 
 
 def evaluate(vm: Machine, tensor: Graphed) -> torch.Tensor | None:
@@ -54,8 +54,7 @@ def is_kept(vm: Machine, value: Graphed) -> bool:
         return False
     asked = Source("method", value.source, READ)
     changes = any(asked in path(source) for source in vm.builder.numbers.varying)
-    kept = vm.builder.numbers.passed or any(step.how not in PASSED for step in path(value.source))
-    return kept and not changes
+    return not changes and (vm.builder.numbers.passed or lasts(vm.roots, value.source, vm.roots.closure))
 
 
 def is_reading(source: Source) -> bool:

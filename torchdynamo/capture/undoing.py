@@ -1,7 +1,7 @@
 """Whether a frame changes what its own capture rests on: `if self.table is None: self.table = make()`.
 
 Code compiled for such a frame could not run again: its guards fail as soon as its effects are there. What counts is
-what lasts from call to call: a module's, a global's, a closure's. An argument is likely to be another one next time.
+what lasts from call to call.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-import torch
-
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.lasting import lasts
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.source import Guard, Source, instance_attr
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
@@ -32,7 +31,7 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
 def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
     """Whether some guard of the capture fails once its effects are done; `own` variables are made in each call."""
     vm = capture.machine
-    changed = [entity for entity in capture.changed if lasts(vm, entity.source, own)]
+    changed = [entity for entity in capture.changed if lasts(vm.roots, entity.source, own)]
     if not changed and not vm.tensor_attrs and not vm.globals_written:
         return False
     on: dict[Source, list[Guard]] = {}
@@ -54,19 +53,6 @@ def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
     return any(keys_differ(entity, on) for entity in changed if entity.touched)
 
 
-def lasts(vm: Machine, source: Source | None, own: Collection[str]) -> bool:
-    """Whether what lives there belongs to something that outlives the call."""
-    while source is not None:
-        if source.base is None:
-            if source.how == "closure" and source.arg in own:
-                return False
-            return source.how != "local" or isinstance(source.load(vm.roots), torch.nn.Module)
-        if isinstance(source.load(vm.roots), torch.nn.Module):
-            return True
-        source = source.base
-    return False
-
-
 def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator[Write]:
     """Each place that is written, and what will be there."""
     for entity in changed:
@@ -85,7 +71,7 @@ def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator
                 yield Source("item", entity.source, index), item
     for tensor, attrs in vm.tensor_attrs.values():
         for name, value in attrs.items():
-            if tensor.source is not None and lasts(vm, tensor.source, own):
+            if tensor.source is not None and lasts(vm.roots, tensor.source, own):
                 yield instance_attr(tensor.source, name), value
     for (space, name), value in vm.globals_written.items():
         home = vm.written_spaces[space].source
