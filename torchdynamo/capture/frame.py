@@ -35,7 +35,10 @@ class FunctionParts(NamedTuple):
 class Frame:
     """Locals, cells, stack and program counter of one activation."""
 
-    __slots__ = ("cells", "code", "globals", "handling", "locals", "pc", "raw", "result", "root", "stack", "yielded")
+    __slots__ = (
+        *("cells", "code", "globals", "handling", "locals", "namespace", "pc", "raw", "result", "root", "stack"),
+        "yielded",
+    )
 
     def __init__(self, code: CodeType, globals: Globals, local: dict[str, Value], closure: dict[str, Value]) -> None:
         self.raw = code
@@ -48,6 +51,7 @@ class Frame:
         self.yielded = False
         self.handling: list[Object] = []  # exceptions being handled, innermost last
         self.root = False
+        self.namespace: dict[str, Value] | None = None  # of the body of a class
         self.result: Any = None
 
     def position(self) -> Position:

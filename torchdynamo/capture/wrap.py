@@ -32,8 +32,21 @@ def wrap(vm: Machine, obj: Any, source: Source) -> Value:
     """The value of an object read from `source`; the same source or object gives the same value."""
     value = vm.by_source.get(source)
     if value is None:
-        vm.by_source[source] = value = enter(vm, obj, source)
+        own = vm.made_classes and made_in_frame(vm, source)
+        value = lying_in_class(vm, obj) if own else enter(vm, obj, source)
+        vm.by_source[source] = value
     return value
+
+
+def made_in_frame(vm: Machine, source: Source) -> bool:
+    """Whether the path begins at a class that the frame made."""
+    root = source.root()
+    return root.how == "pinned" and isinstance(root.arg.object, type) and root.arg.object in vm.made_classes
+
+
+def lying_in_class(vm: Machine, obj: Any) -> Value:
+    """What a class that the frame made holds: nobody else can change it."""
+    return vm.heap.by_id.get(id(obj)) or constant(vm, obj)
 
 
 def enter(vm: Machine, obj: Any, source: Source) -> Value:

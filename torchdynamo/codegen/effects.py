@@ -41,6 +41,8 @@ def replay(emit: Emitter, capture: Capture) -> None:
             emit.const(name)
             emit.op("SETITEM")
     for (cls, name), value in vm.class_written.items():
+        if cls in vm.made_classes:
+            continue
         emit.value(value)
         emit.const(cls)
         emit.op("STORE_ATTR", name)

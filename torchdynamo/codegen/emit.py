@@ -43,7 +43,18 @@ class Emitter:
         self.items.append(Instruction(op, arg, self.position))
 
     def const(self, obj: Any) -> None:
+        if self.capture.machine.inside:
+            self.stays_inside(obj)
         self.op("LOAD_CONST", obj)
+
+    def stays_inside(self, obj: Any) -> None:
+        """A class that the frame made is one of the capture's: what needs it is left to Python."""
+        inside = self.capture.machine.inside
+        step = inside.get(id(obj), inside.get(id(type(obj))))
+        if step is not None:
+            raise Restart(step - 1)
+        for part in obj if isinstance(obj, (tuple, frozenset)) else ():
+            self.stays_inside(part)
 
     def function(self, fn: Any) -> None:
         self.callee(lambda: self.const(fn))
@@ -95,6 +106,9 @@ class Emitter:
         if source.how == "local" and source.arg not in self.cellvars:
             self.op("LOAD_FAST", source.arg)
             return
+        root = source.root()
+        if root.how == "pinned":
+            self.stays_inside(root.arg.object)
         index = self.bound.setdefault(source, len(self.bound))
         self.op("LOAD_FAST", BOUND)
         self.const(BoundIndex(index))

@@ -3,6 +3,7 @@
 from torchdynamo.capture.ops import (
     attributes,
     calls,
+    classes,
     containers,
     control,
     exceptions,
@@ -16,6 +17,7 @@ from torchdynamo.capture.ops import (
 __all__ = [
     "attributes",
     "calls",
+    "classes",
     "containers",
     "control",
     "exceptions",

@@ -8,7 +8,6 @@ from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import ABSENT, Value
 
 if TYPE_CHECKING:
@@ -49,8 +48,3 @@ def call_ex(vm: Machine, frame: Frame, inst: Instruction, *stack: Any) -> Value:
                 raise vm.error(TypeError, "keywords must be strings")
             kwargs[name] = value
     return vm.call(fn, args, kwargs)
-
-
-@op("LOAD_BUILD_CLASS", "-- builder")
-def load_build_class(vm: Machine, frame: Frame, inst: Instruction) -> Value:
-    raise Break("unsupported instruction", name="class statement")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 
-@op("NOP SETUP_ANNOTATIONS", "--")
+@op("NOP", "--")
 def nop(vm: Machine, frame: Frame, inst: Instruction) -> None:
     return None
 

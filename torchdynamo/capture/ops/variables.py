@@ -50,7 +50,7 @@ def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
         )
 
 
-@op("LOAD_GLOBAL LOAD_NAME", "-- value")
+@op("LOAD_GLOBAL", "-- value")
 def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     name, space = inst.arg, frame.globals
     if vm.globals_written:
@@ -71,14 +71,14 @@ def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     return wrap(vm, found, Source("key", Source("builtins"), name))
 
 
-@op("STORE_GLOBAL STORE_NAME", "value --")
+@op("STORE_GLOBAL", "value --")
 def store_global(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> None:
     if frame.globals.source is None:
         raise Break("side effect not replayable", what=f"global {inst.arg}")
     vm.write_global(frame.globals, inst.arg, value)
 
 
-@op("DELETE_GLOBAL DELETE_NAME", "--")
+@op("DELETE_GLOBAL", "--")
 def delete_global(vm: Machine, frame: Frame, inst: Instruction) -> None:
     raise Break("side effect not replayable", what=f"del {inst.arg}")
 
@@ -97,7 +97,7 @@ def load_cell(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     return cell
 
 
-@op("LOAD_DEREF LOAD_CLASSDEREF", "-- value")
+@op("LOAD_DEREF", "-- value")
 def load_deref(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     value = vm.cell_get(cell_of(vm, frame, inst.arg))
     if value is None:

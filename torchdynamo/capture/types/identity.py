@@ -1,10 +1,13 @@
 """`id(x)`: a number nobody can know before it runs, but that is the same exactly for the same object.
 
+The number of the thread is one, too: it is the same for all of a frame.
+
 It may be a key, be compared and be kept; what makes a number of it ends the graph.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.capture.heap import Entity
@@ -30,6 +33,15 @@ def id_(vm: Machine, obj: Value) -> Value:
     if obj.__class__ is Object or obj.__class__ is Known or obj.__class__ is Graphed:
         return vm.new(int, note=IdOf(obj))
     raise Break("unknown call", name="id")
+
+
+class Thread:
+    """Whoever runs the frame."""
+
+
+@function(threading.get_ident)
+def get_ident(vm: Machine) -> Value:
+    return vm.new(int, note=IdOf(Known(Thread)))
 
 
 def is_id(vm: Machine, value: Value) -> bool:
@@ -73,6 +85,10 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
         return
     if entity.note.__class__ is not IdOf:
         raise Restart(entity.born - 1)
+    if getattr(entity.note.owner, "obj", None) is Thread:
+        emit.function(threading.get_ident)
+        emit.op("CALL", (0, ()))
+        return
     emit.function(id)
     emit.value(entity.note.owner)
     emit.op("CALL", (1, ()))

@@ -264,13 +264,15 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     items: Items = entity.items or {}
     if any(item.__class__ is Object and hashed_by_code(item.pytype) for item in items.values()):
         raise Restart(entity.born - 1)
+    keys = list(items)
     if entity.note is not None and len(items) > 1:
-        again: set[Any] = set()
-        again.update(list(items))
-        if list(again) != list(entity.note):
+        orders = (keys, list(entity.note), list(entity.note)[::-1])
+        found = next((each for each in orders if list(set(each)) == list(entity.note)), None)
+        if found is None:
             raise Restart(entity.born - 1)
-    for item in items.values():
-        emit.value(item)
+        keys = found
+    for key in keys:
+        emit.value(items[key])
     emit.op("BUILD", ("set", len(items)))
     if entity.pytype is not set:
         emit.instance(entity, "update")
