@@ -96,6 +96,7 @@ class Machine(Trace):
         self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.made_classes: dict[type, int] = {}  # by the frame: the step of each
+        self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
         self.inside: dict[int, int] = {}  # what stays in the capture, by id: such classes and what was made for them
         self.realized: dict[int, Any] = {}  # what lies in such a class, by reference into the heap
         self.class_written: dict[tuple[type, str], Value] = {}
