@@ -9,7 +9,7 @@ from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.types import exceptions
+from torchdynamo.capture.types import exceptions, groups
 from torchdynamo.capture.value import NONE, Known, Value, boolean
 
 if TYPE_CHECKING:
@@ -66,9 +66,20 @@ def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     return vm.call(exit_, [Known(exc.pytype), exc, traceback], {})
 
 
-@op("INTRINSIC", "x -- y")
-def intrinsic(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> Value:
+@op("EG_MATCH", "exc classes -- rest match")
+def eg_match(vm: Machine, frame: Frame, inst: Instruction, exc: Value, classes: Value) -> Any:
+    """`except* classes`: what is caught is being handled."""
+    rest, match = groups.caught(vm, exc, classes)
+    if match is not NONE:
+        frame.handling[-1] = vm.as_object(match)
+    return rest, match
+
+
+@op("INTRINSIC", "*given -- y", pops=lambda name: 2 if name == "PREP_RERAISE_STAR" else 1)
+def intrinsic(vm: Machine, frame: Frame, inst: Instruction, x: Value, *rest: Value) -> Value:
     """The end of every generator on newer Pythons: what a StopIteration becomes there, `resume` sees to."""
+    if inst.arg == "PREP_RERAISE_STAR":
+        return groups.left_over(vm, x, *rest)
     if inst.arg != "STOPITERATION_ERROR":
         raise Break("unsupported instruction", name=inst.arg)
     return x

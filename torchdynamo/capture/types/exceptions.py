@@ -3,7 +3,6 @@ made again, so a frame that keeps such an exception is left before it."""
 
 from __future__ import annotations
 
-import builtins
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -40,14 +39,11 @@ def fields_of(cls: type) -> list[str]:
 
 
 PLAIN = (BaseException, object)
-GROUPS: tuple[type, ...] = tuple(filter(None, [getattr(builtins, "BaseExceptionGroup", None)]))  # where Python has them
 
 
 @models(BaseException, "__new__")
 def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     real = cls.obj
-    if issubclass(real, GROUPS):
-        raise Break("unsupported type", type=real.__name__)
     if real is OSError and len(args) > 1:  # which of its subclasses it is, the number says
         real = type(OSError(*(vm.concretely(arg) for arg in args)))
     made = vm.new(real, list(args))
@@ -222,6 +218,18 @@ def with_traceback(vm: Machine, self: Object, value: Value) -> Value:
     return self
 
 
+@models(BaseException, "add_note")
+def add_note(vm: Machine, self: Object, note: Value) -> Value:
+    if not issubclass(note.pytype, str):
+        raise vm.error(TypeError, f"note must be a str, not {note.pytype.__name__!r}")
+    notes = vm.has_attribute(self, "__notes__")
+    if notes is None:
+        notes = vm.new(list, [])
+        vm.setattr(self, "__notes__", notes)
+    vm.call_method(notes, "append", note)
+    return NONE
+
+
 # -- text -------------------------------------------------------------------------------------------------------------
 @models(KeyError, "__str__")
 def key_error_str(vm: Machine, self: Object) -> Value:
@@ -296,6 +304,7 @@ def raise_new(vm: Machine, exc: Value, cause: Value | None = None) -> Raised:
         raise vm.error(TypeError, "exceptions must derive from BaseException")
     if not vm.entity(exc).fresh:
         raise Break("side effect not replayable", what="raising an exception that existed")
+    vm.entity(exc).attrs.pop("<whole>", None)  # raised by itself, it is no part of a group any more
     if cause is not None:
         if cause.__class__ is Known and isinstance(cause.obj, type) and issubclass(cause.obj, BaseException):
             cause = vm.call(cause, [], {})
