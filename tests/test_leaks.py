@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 import sys
+import warnings
 import weakref
 from collections.abc import Callable
 from itertools import pairwise
@@ -366,6 +367,59 @@ def test_closures_die(breaks):
     del fn, one
     all_die(refs)
     assert torch.equal(two(x), other(x))
+
+
+def applying(module, x):
+    return module(x) + 1
+
+
+def closing(number):
+    inner = lambda x: x * number  # noqa: E731
+    return lambda x: inner(x) + 1
+
+
+def running(thing, x):
+    return thing.run(x)
+
+
+class Patched:
+    pass
+
+
+def test_an_entry_goes_with_what_it_cannot_do_without():
+    """Each of many methods has a version of its own, and none stays when its method has gone."""
+    x = torch.ones(4)
+    compiled = torchdynamo.compile(running, backend="eager", dynamic=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # there is no end of places
+        for number in range(30):
+            Patched.run = lambda self, x, number=number: x + number
+            for _ in range(3):
+                assert torch.equal(compiled(Patched(), x), x + number)
+            assert len(torchdynamo.eval_frame.cache_entries(running)) == 1
+    gone = weakref.ref(torchdynamo.eval_frame.cache_entries(running)[0].graph)
+    del Patched.run
+    assert not torchdynamo.eval_frame.cache_entries(running)
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_entry_that_serves_the_next_stays():
+    """It belongs to the code: a module's own death takes nothing from others of its class, nor a closure's."""
+    x = torch.ones(2, 4)
+    compiled = torchdynamo.compile(applying, backend="eager")
+    made = []
+    for _ in range(20):
+        torch.manual_seed(0)
+        model = Model()
+        assert torch.equal(compiled(model, x), model(x) + 1)
+        made.append(torchdynamo.eval_frame.cache_entries(applying))
+        del model
+    assert len(made[-1]) == 1 and made[-1][0].graph is made[0][0].graph
+    for _ in range(20):
+        fn = closing(2)
+        assert torch.equal(torchdynamo.compile(fn, backend="eager")(x), x * 2 + 1)
+        assert len(torchdynamo.eval_frame.cache_entries(fn)) == 1
 
 
 def test_code_dies():

@@ -23,6 +23,7 @@ from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
 from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
+from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
 from torchdynamo.capture import interop, readings
@@ -128,6 +129,8 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
         reason = skip_reason(code, roots)
         if reason is not None:
             _native.skip_code(code, reason)
+            return None
+        if over_limit(code, compiler, roots):
             return None
         with turn() as ours:
             made = made_meanwhile(code, roots, compiler.owner_id)
@@ -280,7 +283,8 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
-    record = CompiledEntry(new_code, Guards(guards, program), gm, why, repr(graph) if graph else "", compiler)
+    name, ties = repr(graph) if graph else "", Ties(code, guards)
+    record = CompiledEntry(new_code, Guards(guards, program), gm, why, name, compiler, ties)
     if settling is not None:
         settling.entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
         return settling.entry

@@ -63,6 +63,38 @@ MODULES = [Scaled(i) for i in range(COUNT)]
 CASES["module"] = by_module, lambda i: (MODULES[i], X)
 
 
+class Box:
+    def __init__(self, by: Any) -> None:
+        self.by = by
+
+
+def by_attribute(box: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * box.by.by
+
+
+def by_item(items: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * items[0]["by"] + len(items)
+
+
+def by_class(thing: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * thing.by
+
+
+def by_cell(number: int) -> Any:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return x + number
+
+    return inner
+
+
+CLASSES = [type("Kind", (), {"by": i}) for i in range(COUNT)]
+CASES["attribute"] = by_attribute, lambda i: (Box(Box(i)), X)
+CASES["item"] = by_item, lambda i: ([{"by": i % 16}] * (i // 16 + 1), X)
+CASES["class"] = by_class, lambda i: (CLASSES[i](), X)
+CASES["nan"] = by_number, lambda i: (X, float("nan") if i == 0 else float(i))
+CASES["tuple"] = by_item, lambda i: (({"by": i},), X)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_each_call_finds_its_version(name: str) -> None:
     torchdynamo.reset()
@@ -75,6 +107,36 @@ def test_each_call_finds_its_version(name: str) -> None:
             for i in order:
                 assert repr(compiled(*args(i))) == repr(fn(*args(i)))
         assert len(events) == COUNT
+
+
+def test_cells_tell_versions_apart() -> None:
+    torchdynamo.reset()
+    functions = [torchdynamo.compile(by_cell(i), backend="eager", dynamic=False) for i in range(COUNT)]
+    with config.patch(cache_size_limit=COUNT), collecting() as events:
+        for _ in range(3):
+            for i in random.Random(0).sample(range(COUNT), COUNT):
+                assert torch.equal(functions[i](X), X + i)
+        assert len(events) == COUNT
+
+
+def test_guards_in_python_among_others() -> None:
+    """They may drop what the hook is looking through."""
+    torchdynamo.reset()
+    install = torchdynamo.eval_frame
+    compiled = torchdynamo.compile(by_number, backend="eager", dynamic=False)
+    for by in range(4):
+        compiled(X, by)
+
+    def check(f_locals: dict[str, Any]) -> bool:
+        _native.clear_code(by_number.__code__)
+        return False
+
+    owner = next(iter(_native.cache_entries(by_number.__code__))).owner_id
+    entry = _native.Entry(by_number.__code__, check, owner_id=owner)
+    _native.keep_entry(by_number.__code__, entry)
+    assert isinstance(install.cache_entries(by_number), list)
+    for by in range(4, 8):
+        assert torch.equal(compiled(X, by), X * by)
 
 
 def test_a_version_that_was_dropped_is_not_run() -> None:

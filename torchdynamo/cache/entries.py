@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.cache.ties import Ties
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.source import Guard
 
@@ -20,6 +21,7 @@ class CompiledEntry(NamedTuple):
     why: Why | None  # what ended the capture, if it did not reach the end of the frame
     name: str
     compiler: Any  # who made it: kept, so that entering the same context again finds the same one
+    ties: Ties  # what drops it
 
 
 _misses: PerCode[dict[int, int]] = PerCode()

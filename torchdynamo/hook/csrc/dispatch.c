@@ -14,8 +14,16 @@ typedef struct {
     TdEntry *entry; /* borrowed: gone from here before it is from the code object's entries */
 } Hint;
 
+/* Of the entry in that place: what it wants to find, and where. */
+typedef struct {
+    const TdEntry *entry;
+    uint64_t path, look;
+} Sieve;
+
 struct TdHints {
     Hint sets[SETS][2];
+    Py_ssize_t sieved;
+    Sieve *sieve;
 };
 
 /* Every bit of the part comes to bear on every bit of the answer. */
@@ -25,20 +33,21 @@ static inline uint64_t mixed(uint64_t look, uint64_t part)
     return look ^ look >> 32;
 }
 
+uint64_t td_look_as(PyTypeObject *type, uint64_t part) { return mixed((uintptr_t)type >> 4, part); }
+
 /* Nobody's Python code is run, and nothing is looked into that may change without being another object. */
-static uint64_t look_of(PyObject *obj)
+uint64_t td_look_of(PyObject *obj)
 {
     PyTypeObject *type = Py_TYPE(obj);
-    uint64_t look = (uintptr_t)type >> 4;
     if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyFloat_Type || type == &PyBytes_Type)
-        return mixed(look, (uint64_t)PyObject_Hash(obj));
+        return td_look_as(type, (uint64_t)PyObject_Hash(obj));
     if (td_is_tensor(obj))
-        return mixed(look, td_tensor_look(obj));
+        return td_look_as(type, td_tensor_look(obj));
     if (PyTuple_Check(obj) || PyList_Check(obj))
-        return mixed(look, (uint64_t)Py_SIZE(obj));
+        return td_look_as(type, (uint64_t)Py_SIZE(obj));
     if (PyDict_Check(obj))
-        return mixed(look, (uint64_t)PyDict_GET_SIZE(obj));
-    return mixed(look, (uintptr_t)obj >> 4);
+        return td_look_as(type, (uint64_t)PyDict_GET_SIZE(obj));
+    return td_look_as(type, (uintptr_t)obj >> 4);
 }
 
 uint64_t td_look(const TdFrame *view)
@@ -46,7 +55,7 @@ uint64_t td_look(const TdFrame *view)
     Py_ssize_t count = td_code_nargs(view->code);
     uint64_t look = 1;
     for (Py_ssize_t i = 0; i < count && i < LOOKED_AT; i++)
-        look = mixed(look, view->localsplus[i] == NULL ? 0 : look_of(view->localsplus[i]));
+        look = mixed(look, view->localsplus[i] == NULL ? 0 : td_look_of(view->localsplus[i]));
     return look;
 }
 
@@ -68,8 +77,34 @@ void td_hint_keep(TdCodeState *state, uint64_t look, TdEntry *entry)
     set[0] = (Hint){look, entry};
 }
 
+int td_sifted(const TdCodeState *state, Py_ssize_t place, const TdEntry *entry, const TdAsked *asked)
+{
+    if (state == NULL || state->hints == NULL || place >= state->hints->sieved)
+        return 0;
+    const Sieve *sieve = &state->hints->sieve[place];
+    return sieve->entry == entry && sieve->path == asked->path && sieve->look != asked->look;
+}
+
+void td_sift(TdCodeState *state, Py_ssize_t place, const TdEntry *entry, const TdAsked *asked)
+{
+    if (state == NULL || state->hints == NULL || asked->wanted == 0)
+        return;
+    struct TdHints *hints = state->hints;
+    if (place >= hints->sieved) {
+        Sieve *sieve = PyMem_Realloc(hints->sieve, 2 * (place + 8) * sizeof(Sieve));
+        if (sieve == NULL)
+            return;
+        memset(sieve + hints->sieved, 0, (2 * (place + 8) - hints->sieved) * sizeof(Sieve));
+        hints->sieve = sieve;
+        hints->sieved = 2 * (place + 8);
+    }
+    hints->sieve[place] = (Sieve){entry, asked->path, asked->wanted};
+}
+
 void td_hints_forget(TdCodeState *state)
 {
+    if (state->hints != NULL)
+        PyMem_Free(state->hints->sieve);
     PyMem_Free(state->hints);
     state->hints = NULL;
 }

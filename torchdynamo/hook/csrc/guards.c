@@ -59,6 +59,7 @@ static void program_dealloc(TdProgram *self)
     td_steps_clear(&self->late);
     td_disarm(self);
     PyMem_Free(self->benign);
+    PyMem_Free(self->hurdle);
     PyMem_Free(self->is_constant);
     PyMem_Free(self->values);
     PyMem_Free(self->bound);
@@ -228,11 +229,6 @@ int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound)
 {
     PyObject *closure = frame->func == NULL ? NULL : PyFunction_GET_CLOSURE(frame->func);
     return td_program_run((TdProgram *)program, frame->localsplus, frame->globals, frame->builtins, closure, bound);
-}
-
-int td_program_rejects(PyObject *program, const TdFrame *frame)
-{
-    return td_fails_again((TdProgram *)program, frame->localsplus);
 }
 
 int td_guards_init(PyObject *module)

@@ -123,8 +123,7 @@ typedef struct {
     TdSteps late;       /* checks of several nodes */
     int failed_node;    /* where the last check that failed did, for messages */
     int failed_check;
-    const TdStep *hurdle; /* a check of an argument, which failed last */
-    Py_ssize_t hurdle_slot;
+    struct TdHurdle *hurdle; /* the check that failed last, and the way there, or NULL; see guards_hurdle.c */
     PyObject *spec;     /* (nodes, checks, bound) as given, for describe() */
     PyObject *guards;   /* what Python wants to remember with it */
     PyObject *varnames; /* of the code, which owns the program and is not held */
@@ -151,7 +150,8 @@ int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals
 void td_disarm(TdProgram *program);
 void td_costs(TdProgram *program, int *costs); /* by the caller's checks, zero at first */
 
-int td_fails_again(TdProgram *program, PyObject *const *slots); /* guards_run.c: at the hurdle */
+/* guards_hurdle.c */
+void td_hurdle_note(TdProgram *program, const TdStep *check); /* it failed */
 
 /* guards_match.c: none of these runs Python code or sets an error */
 int td_is_constant(PyObject *obj);

@@ -92,42 +92,12 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
     }
 }
 
-/* A check of an argument itself can be made before all else, when there are many programs to choose from. */
-static void note_hurdle(TdProgram *program, const TdStep *step)
-{
-    for (int i = 0; i < program->steps.count; i++) {
-        const TdStep *fetch = &program->steps.steps[i];
-        if (fetch->op == STEP_LOCAL && fetch->node == step->node) {
-            program->hurdle = step;
-            program->hurdle_slot = fetch->number;
-            return;
-        }
-    }
-}
-
 int td_failed(TdProgram *program, const TdStep *step)
 {
     program->failed_node = step->node;
     program->failed_check = step->check;
-    if (step != program->hurdle && (step->op == CHECK_EQUAL || step->op == CHECK_TENSOR || step->op == CHECK_TYPE))
-        note_hurdle(program, step);
+    td_hurdle_note(program, step);
     return 0;
-}
-
-int td_fails_again(TdProgram *program, PyObject *const *slots)
-{
-    const TdStep *step = program->hurdle;
-    PyObject *value = step == NULL ? NULL : slots[program->hurdle_slot];
-    if (value == NULL)
-        return 0;
-    int holds = step->op == CHECK_EQUAL    ? td_constant_equal(step->obj, value)
-                : step->op == CHECK_TENSOR ? td_tensor_matches(step->u.tensor, value)
-                                           : (PyObject *)Py_TYPE(value) == step->obj;
-    if (!holds) {
-        program->failed_node = step->node;
-        program->failed_check = step->check;
-    }
-    return !holds;
 }
 
 /* The witness moved, or there is none: look every key up again, and see that all that rests on it still holds. */

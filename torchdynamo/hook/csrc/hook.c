@@ -154,13 +154,22 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
         Py_ssize_t count = PyTuple_GET_SIZE(entries);
         uint64_t look = count > 1 ? td_look(view) : 0;
         TdEntry *likely = count > 1 ? td_hint(state, look) : NULL;
+        TdAsked asked = {0};
         for (Py_ssize_t i = likely != NULL ? -1 : 0; i < count; i++) {
             TdEntry *entry = i < 0 ? likely : (TdEntry *)PyTuple_GET_ITEM(entries, i);
+            if (i >= 0 && count > 1 && td_sifted(state, i, entry, &asked))
+                continue;
             if (!entry->live || !(run_only || entry->owner_id == thread->owner_id) || (i >= 0 && entry == likely))
                 continue;
-            if (i >= 0 && count > 1 && entry->native && td_program_rejects(entry->check, view))
+            if (i >= 0 && count > 1 && entry->native && td_program_rejects(entry->check, view, &asked)) {
+                td_sift(state, i, entry, &asked);
                 continue;
+            }
             int holds = entry_holds(entry, view, thread, &choice->bound);
+            if (!entry->native) { /* a check in Python may have done anything */
+                state = td_state_of(view->code);
+                asked = (TdAsked){0};
+            }
             if (holds == 0)
                 continue;
             Verdict verdict = ENTRY;
@@ -168,7 +177,7 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
                 verdict = report_error(thread, entry->check) < 0 ? RAISE : AS_IS;
             else
                 choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
-            if (i >= 0 && count > 1 && (state = td_state_of(view->code)) != NULL && state->entries == entries) {
+            if (i >= 0 && count > 1 && state != NULL && state->entries == entries) {
                 td_hint_keep(state, look, entry);
                 td_state_to_front(state, entries, i);
             }

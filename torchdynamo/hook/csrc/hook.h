@@ -51,6 +51,8 @@ uint64_t td_look(const TdFrame *view);                     /* what the arguments
 TdEntry *td_hint(const TdCodeState *state, uint64_t look); /* borrowed; NULL: none is known */
 void td_hint_keep(TdCodeState *state, uint64_t look, TdEntry *entry);
 void td_hints_forget(TdCodeState *state);
+int td_sifted(const TdCodeState *state, Py_ssize_t place, const TdEntry *entry, const TdAsked *asked); /* it says no */
+void td_sift(TdCodeState *state, Py_ssize_t place, const TdEntry *entry, const TdAsked *asked); /* it has said no */
 
 /* ---- entry.c, compatible.c --------------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #define TORCHDYNAMO_NATIVE_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,8 +28,19 @@ extern PyTypeObject *TdGuardProgram_Type;
  * 0: they do not; -1: a Python error is set. Runs no user code. */
 int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound);
 
+/* What was found in the frame for the program before, for the next; all zero at first. */
+typedef struct {
+    uint64_t path, look;
+    PyObject *value; /* borrowed */
+    uint64_t wanted; /* the look that the last program to say no has its check by; 0: that has none */
+} TdAsked;
+
 /* 1: what failed last time fails again, which is quickly seen. */
-int td_program_rejects(PyObject *program, const TdFrame *frame);
+int td_program_rejects(PyObject *program, const TdFrame *frame, TdAsked *asked);
+
+/* dispatch.c: a number that says something of an object, without running or keeping anything. */
+uint64_t td_look_of(PyObject *obj);
+uint64_t td_look_as(PyTypeObject *type, uint64_t part); /* the same, of an object of the type and what it holds */
 
 #ifdef __cplusplus
 }

@@ -160,15 +160,31 @@ static inline bool matches(const TdTensorMeta *meta, PyObject *obj)
     return !meta->check_strides || same_dims(meta->dims.data() + meta->ndim, impl->strides_default().data(), meta->ndim);
 }
 
+static uint64_t look_from(uint64_t keys, caffe2::TypeMeta dtype, bool requires_grad, c10::IntArrayRef sizes)
+{
+    uint64_t look = keys ^ (uint64_t)c10::typeMetaToScalarType(dtype) << 48 ^ (uint64_t)requires_grad << 56;
+    for (int64_t size : sizes)
+        look = (look ^ (uint64_t)size) * 0x9E3779B97F4A7C15ull;
+    return look;
+}
+
 extern "C" uint64_t td_tensor_look(PyObject *tensor)
 {
     const TensorImpl *impl = impl_of(tensor);
-    uint64_t look = impl->key_set().raw_repr() ^ (uint64_t)c10::typeMetaToScalarType(impl->dtype()) << 48
-                    ^ (uint64_t)requires_grad(impl) << 56;
-    if (has_plain_sizes(impl))
-        for (int64_t size : impl->sizes_default())
-            look = (look ^ (uint64_t)size) * 0x9E3779B97F4A7C15ull;
-    return look;
+    c10::IntArrayRef sizes = has_plain_sizes(impl) ? impl->sizes_default() : c10::IntArrayRef();
+    return look_from(impl->key_set().raw_repr(), impl->dtype(), requires_grad(impl), sizes);
+}
+
+extern "C" uint64_t td_tensor_meta_look(const TdTensorMeta *meta)
+{
+    bool nested = c10::DispatchKeySet(c10::DispatchKeySet::RAW, meta->keys).has(DispatchKey::NestedTensor);
+    if (meta->ndim < 0)
+        return 0;
+    c10::IntArrayRef sizes(meta->dims.data(), nested ? 0 : meta->ndim);
+    for (int64_t size : sizes)
+        if (size == ANY)
+            return 0;
+    return td_look_as(meta->cls, look_from(meta->keys, meta->dtype, meta->requires_grad, sizes));
 }
 
 extern "C" int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return matches(meta, obj); }

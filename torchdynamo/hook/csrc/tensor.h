@@ -30,6 +30,7 @@ TdTensorMeta *td_tensor_meta_share(TdTensorMeta *meta); /* the same, to be freed
 void td_tensor_meta_free(TdTensorMeta *meta);
 int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj);
 const void *td_tensor_impl(PyObject *tensor);
+uint64_t td_tensor_meta_look(const TdTensorMeta *meta); /* td_look_of() all that match, or 0: they differ */
 int td_tensors_match(const TdTensorRow *rows, int count); /* -1: all; else which does not; some rows must follow the last */
 
 /* From (bytes, modes) as `_native.global_state()` gives. */
@@ -63,6 +64,7 @@ static inline TdTensorMeta *td_tensor_meta_new(PyObject *spec)
 static inline TdTensorMeta *td_tensor_meta_share(TdTensorMeta *meta) { return meta; }
 static inline void td_tensor_meta_free(TdTensorMeta *meta) {}
 static inline int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return 0; }
+static inline uint64_t td_tensor_meta_look(const TdTensorMeta *meta) { return 0; }
 static inline const void *td_tensor_impl(PyObject *tensor) { return NULL; }
 static inline int td_tensors_match(const TdTensorRow *rows, int count) { return count > 0 ? 0 : -1; }
 static inline TdState *td_state_new(PyObject *spec)

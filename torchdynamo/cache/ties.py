@@ -1,0 +1,46 @@
+"""An entry goes when something it cannot do without has gone: an object that one of its guards knows by a weak
+reference. That guard would never hold again, and the entry would take one of the places that a function has.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from torchdynamo import _native
+from torchdynamo.capture.source import Guard
+from torchdynamo.guards.identity import Weak
+
+ABOUT_ABSENCE = frozenset({"NO_KEY", "NOT_KEYED"})  # what is gone is no key of anything
+
+
+class Ties:
+    """Weak references that tell when their object goes; they live as long as the entry's record."""
+
+    __slots__ = ("__weakref__", "refs")
+
+    def __init__(self, code: CodeType, guards: Iterable[Guard]) -> None:
+        ended = partial(drop, weakref.ref(code), weakref.ref(self))
+        objects = {id(obj): obj for guard in guards for obj in needed_by(guard)}
+        self.refs = [weakref.ref(obj, ended) for obj in objects.values()]
+
+
+def needed_by(guard: Guard) -> Iterator[Any]:
+    """The objects that are in a guard's data by weak references."""
+    parts = guard.arg if type(guard.arg) is tuple else (guard.arg,)
+    for part in parts if guard.kind not in ABOUT_ABSENCE else ():
+        obj = part.ref() if type(part) is Weak else None
+        if obj is not None:
+            yield obj
+
+
+def drop(code: weakref.ref[CodeType], ties: weakref.ref[Ties], ended: Any) -> None:
+    """One of the objects is gone."""
+    where, which = code(), ties()
+    if where is not None and which is not None:
+        for entry in _native.cache_entries(where):
+            if getattr(entry.info, "ties", None) is which:
+                _native.drop_entry(where, entry)
