@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Any, NamedTuple
 
+import torch
 import torch.compiler
 
 from torchdynamo import _native, config, marks
@@ -32,6 +33,7 @@ from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.raising import goes_both_ways, is_level
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
+from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.undoing import undoes_itself
 from torchdynamo.capture.value import Graphed, Symbol
 from torchdynamo.capture.varying import from_boxes
@@ -351,7 +353,8 @@ def compile_captured(
     arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
-    backend = backend if written_apart(vm, gm) else left_as_it_is
+    subclasses = any(overrides(type(each)) for each in examples)
+    backend = backend if written_apart(vm, gm) and not subclasses else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     with collector.awake(), torch_compat.treating_sizes_alike():
         if draft.attempt is None:
@@ -359,11 +362,23 @@ def compile_captured(
         else:
             draft.attempt.final = compiler.fullgraph
             fn = draft.attempt.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
+    if subclasses:
+        fn = not_overridden(fn)
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
     return graph, arguments, bound, gm
+
+
+def not_overridden(fn: Any) -> Any:
+    """A graph has in it what `__torch_function__` made of the program: it is not asked once more."""
+
+    def run(*args: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return fn(*args)
+
+    return run
 
 
 def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:

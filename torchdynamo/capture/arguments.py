@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch.utils._device import _device_constructors
 
-from torchdynamo.capture import numeric, readings, symbols
+from torchdynamo.capture import numeric, overrides, readings, symbols
 from torchdynamo.capture.model import MODELS, plain_new
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
@@ -32,6 +32,10 @@ EMPTY: dict[str, Any] = {}
 
 def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Put an operator into the graph, and give its result."""
+    if vm.watching:
+        answer = overrides.handled(vm, target if op == "call_function" else overrides.method(target), args, kwargs)
+        if answer is not None:
+            return answer
     if vm.devices:
         kwargs = on_device(vm, target, kwargs)
     node_args = tuple([to_node(vm, arg) for arg in args])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import interop, model, numeric, policy
+from torchdynamo.capture import interop, model, numeric, overrides, policy
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.frame import Frame, FunctionParts
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
@@ -40,6 +40,10 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     obj = fn.obj
     if interop.anything_said():
         answer = interop.said_to_us(vm, fn, args, kwargs)
+        if answer is not None:
+            return answer
+    if vm.watching and policy.is_overridable(obj):
+        answer = overrides.handled(vm, obj, args, kwargs)
         if answer is not None:
             return answer
     row = model.FUNCTIONS.get(id(obj))
@@ -77,6 +81,8 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         return interop.call_compiled(vm, fn, args, kwargs)
     if kind is types.MethodType:
         return call(vm, constant(vm, obj.__func__), [constant(vm, obj.__self__), *args], kwargs)
+    if kind is types.MethodWrapperType and type(obj.__self__) is types.GetSetDescriptorType:
+        return overrides.access(vm, obj, args)
     row = model.MODELS.get((kind, "__call__"))
     if row is not None and kind is not types.BuiltinFunctionType:
         return row(vm, fn, *args, **kwargs)
@@ -115,6 +121,10 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
     owner, name = obj.__objclass__, obj.__name__
     if not args:
         raise vm.error(TypeError, f"unbound method {owner.__name__}.{name}() needs an argument")
+    if vm.watching and policy.is_tensor_method(obj):
+        answer = overrides.handled(vm, obj, args, kwargs)
+        if answer is not None:
+            return answer
     slot = model.find_slot(owner, name)
     if slot[0] == "model":
         return apply(vm, slot[1], obj, args, kwargs)
@@ -234,7 +244,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             raise Break("unsupported type", type=cls.__name__)
         source = Source("attr", Source("class_attr", class_source(cls), "__new__"), "__func__")
         obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
-    if obj.__class__ is Object and issubclass(obj.pytype, cls):
+    if (obj.__class__ is Object or vm.watching) and issubclass(obj.pytype, cls):
         found = guarded_lookup(vm, cls, "__init__")
         init = model.find_slot(cls, "__init__")
         if init[0] == "model":

@@ -19,7 +19,7 @@ from torchdynamo import marks
 from torchdynamo.capture import model, policy
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Value, boolean
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Value, boolean
 from torchdynamo.capture.wrap import wrap
 from torchdynamo.hook.install import Compiled
 
@@ -117,8 +117,19 @@ def what_it_wraps(free: str) -> Verdict:
     return row
 
 
+def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`ModIndex.apply`: an index of tensors, whose backward is told to Inductor in words of its own."""
+    table, indices = args[-2:]
+    if torch.is_grad_enabled() and (table.__class__ is not Graphed or table.fake.requires_grad):
+        raise Break("autograd function", name="ModIndex")
+    return vm.emit("call_function", torch.ops.aten.index.Tensor, [table, indices], kwargs)
+
+
+INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"  # a mode under which indices stay tensors
+FOLLOWED = frozenset({(INDEXING, "__torch_function__")})
 # Functions of torch._dynamo that programs call, by qualified name.
 BY_NAME: dict[tuple[str, str], Verdict] = {
+    (INDEXING, "apply"): index_by_tensors,
     ("torch._dynamo.external_utils", "is_compiling"): constant_true,
     ("torch._dynamo.decorators", "graph_break"): graph_break,
     ("torch._dynamo.compiled_autograd", "_disable"): no_context,
@@ -166,7 +177,7 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
     if fn.__code__ is LAZILY_DISABLED:
         return disabled
     module = fn.__module__ or ""
-    if module.startswith("torch._dynamo"):
+    if module.startswith("torch._dynamo") and (module, fn.__name__) not in FOLLOWED:
         return BY_NAME.get((module, fn.__name__), disabled)
     return None  # what torch.compile was told to keep whole is followed: a graph holds operators
 

@@ -21,6 +21,7 @@ from torchdynamo.capture import (
     lookup,
     model,
     operators,
+    overrides,
     scalars,
     symbols,
 )
@@ -107,6 +108,10 @@ class Machine(Trace):
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.entry_state: dict[Any, tuple[Any, ...]] = {}
         self.exit_state: dict[Any, tuple[Any, ...]] = {}
+        self.watching = False  # whether operators may be overridden by modes or subclasses (overrides.py)
+        self.watching_modes = False
+        self.modes: list[Value] = []  # of `__torch_function__`, opened by the frame
+        self.modes_off = self.subclasses_off = 0  # blocks in which they are not asked
         self.grad_mode_unknown = False  # what is followed runs later, wherever somebody asks for gradients
 
     run = interpreter.run
@@ -188,6 +193,8 @@ class Machine(Trace):
                 return None
             return Known(found, Source("class_attr", wrapping.class_source(cls), name))
         if obj.__class__ is Graphed or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
+            if self.watching and overrides.is_written(cls, name):
+                return None
             found = lookup.class_lookup(cls, name)
             return Known(found) if type(found) in lookup.PLAIN_METHODS else None
         return None

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import model, picking, symbols
+from torchdynamo.capture import model, overrides, picking, symbols
 from torchdynamo.capture.lookup import class_lookup, guarded_slot
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.scalars import seen_by
@@ -248,6 +248,9 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
     if key.__class__ is Symbol and box.__class__ is not Graphed:
         key = symbols.settled(vm, key)
     if box.__class__ is Graphed:
+        answer = overrides.handled(vm, operator.getitem, [box, key]) if vm.watching else None
+        if answer is not None:
+            return answer
         view, rest = picking.picked(vm, box, key)
         return view if rest is None else vm.emit("call_function", operator.getitem, [view, rest], {})
     if key.__class__ is Graphed and box.__class__ is not Object:

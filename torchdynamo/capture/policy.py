@@ -88,6 +88,11 @@ def is_graph_function(fn: types.FunctionType) -> bool:
     return id(fn) in overridable()
 
 
+def is_overridable(fn: Any) -> bool:
+    """Whether a call of this asks `__torch_function__`."""
+    return id(fn) in overridable()
+
+
 def is_torch_operator(fn: Any) -> bool:
     """A C function of torch that makes or takes tensors."""
     if isinstance(fn, OPERATOR_TYPES):

@@ -12,6 +12,7 @@ import torch
 from torchdynamo.capture import model, numeric, sizes, varying
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.subclasses import overrides, watch
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Value
 
 if TYPE_CHECKING:
@@ -132,8 +133,15 @@ def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
 @model.enters(torch.Tensor)
 def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
     """A tensor becomes an input of the graph; one placeholder for each distinct tensor."""
-    if type(obj) not in (torch.Tensor, torch.nn.Parameter) and type(obj).__torch_function__ is not DISABLED:
-        raise Break("unsupported type", type=type(obj).__name__)
+    if overrides(type(obj)):
+        watch(vm, type(obj))
+        with torch._C.DisableTorchFunctionSubclass():
+            return enter_plainly(vm, obj, source)
+    return enter_plainly(vm, obj, source)
+
+
+def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """The same, where nothing that is asked of the tensor is overridden."""
     if obj.layout is not torch.strided or obj.device.type == "meta" or torch._is_functional_tensor(obj):
         raise Break("unsupported type", type=f"{obj.layout} tensor")
     for graphed in vm.inputs:
@@ -144,9 +152,6 @@ def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
     value = vm.tensor_input(obj, source, static=is_static(source))
     vm.input_objects[value.node] = obj
     return value
-
-
-DISABLED = torch.nn.Parameter.__torch_function__
 
 
 def is_static(source: Source) -> bool:

@@ -15,9 +15,11 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.frame import Globals
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
+from torchdynamo.capture.overrides import as_class
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.codegen import rebuild
 
@@ -99,7 +101,13 @@ class Emitter:
             self.source(value.source)
             return
         index = self.outputs.setdefault(value.node, len(self.outputs))
+        if not overrides(value.pytype):
+            self.op("LOAD_FAST", f"__out{index}")
+            return
+        self.function(as_class)
         self.op("LOAD_FAST", f"__out{index}")
+        self.const(value.pytype)
+        self.op("CALL", (2, ()))
 
     def source(self, source: Source) -> None:
         """Push what was at a source at entry: a local by itself, anything else through the tuple of bound objects."""

@@ -13,9 +13,11 @@ import torch
 import torch.autograd
 
 from torchdynamo.capture.model import function, models
+from torchdynamo.capture.overrides import of_class
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, TRUE, Graphed, Known, Value
+from torchdynamo.capture.subclasses import overrides, read
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -51,7 +53,7 @@ def is_leaf(vm: Machine, self: Graphed) -> Value:
     """Sizes and the like are compared for every input; this is only for those that are asked."""
     real = vm.input_objects.get(self.node)
     if real is not None and self.source is not None:
-        vm.guard(Source("attr", self.source, "is_leaf"), "EQUALS_MATCH", real.is_leaf)
+        vm.guard(Source("attr", self.source, "is_leaf"), "EQUALS_MATCH", read(real, "is_leaf"))
     return Known(self.fake.is_leaf)
 
 
@@ -64,9 +66,11 @@ def grad_fn(vm: Machine, self: Graphed) -> Value:
 
 
 @function(BASE.__dict__["_make_subclass"].__func__)
-def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = TRUE) -> Value:
+def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = FALSE) -> Value:
     """`nn.Parameter(tensor)`, where its Python ends."""
     made = vm.known(cls, "class")
+    if overrides(made) and data.__class__ is Graphed and vm.known(wanted, "require_grad") is False:
+        return of_class(vm, vm.emit("call_method", "detach", [data], {}), made)
     if made is not torch.nn.Parameter or data.__class__ is not Graphed:
         raise Break("unsupported type", type=made.__name__)
     return vm.emit("call_function", torch.nn.Parameter, [data, wanted], {})

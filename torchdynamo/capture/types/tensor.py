@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, model, readings, symbols
+from torchdynamo.capture import lookup, model, overrides, readings, symbols
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source, instance_attr
+from torchdynamo.capture.subclasses import read
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
 
@@ -101,6 +102,10 @@ STATE = {
 @models(torch.Tensor, "__getattr__")
 def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     """A method, a piece of metadata, a view like `.T`, or what the user stored on the tensor."""
+    if vm.watching:
+        answer = overrides.attribute(vm, obj, name)
+        if answer is not None:
+            return answer
     found = lookup.class_lookup(obj.pytype, name)
     if type(found) in lookup.PLAIN_METHODS:
         return vm.bound_method(obj, Known(found), name)
@@ -122,7 +127,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     if name == "grad":
         real = vm.input_objects.get(obj.node)
         if real is not None and obj.source is not None:
-            return wrap(vm, real.grad, Source("attr", obj.source, "grad"))
+            return wrap(vm, read(real, "grad"), Source("attr", obj.source, "grad"))
     if name in STATE or name == "__dict__":
         raise Break("unsupported attribute", name=name, type="Tensor")
     if name == "shape":
@@ -133,7 +138,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     if type(value) in CONSTANTS:
         if name in FOLLOWING or obj.source is None:
             return Known(value)
-        if getattr(vm.input_objects[obj.node], name) == value:
+        if read(vm.input_objects[obj.node], name) == value:
             vm.guard(Source("attr", obj.source, name), "EQUALS_MATCH", value)
             return Known(value)
     raise Break("unsupported attribute", name=name, type="Tensor")
@@ -142,6 +147,8 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
 @models(torch.Tensor, "__setattr__")
 def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
     """What the user stores on a tensor is stored when the graph has run; ABSENT deletes."""
+    if vm.watching and value is not ABSENT and overrides.write(vm, obj, name, value):
+        return
     row = model.MODELS.get((BASE, "=" + name))
     if row is not None and value is not ABSENT:
         row(vm, obj, value)
@@ -179,7 +186,7 @@ def place(name: str) -> model.Model:
     def row(vm: Machine, self: Value) -> Value:
         for value in vm.inputs:
             if value.source is not None:
-                fact = getattr(vm.input_objects[value.node], name)()
+                fact = read(vm.input_objects[value.node], name)()
                 vm.guard(Source("method", value.source, name), "EQUALS_MATCH", fact)
         return read(vm, self)
 

@@ -1,0 +1,240 @@
+"""`__torch_function__`: modes that the frame opens, and subclasses of Tensor, see what they see without us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+import torchdynamo
+from torchdynamo.errors import Unsupported
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+class Log(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append((func.__name__, types, len(args), sorted(kwargs or {})))
+        return func(*args, **(kwargs or {}))
+
+
+class Doubling(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func in (torch.Tensor.add, torch.add) else result
+
+
+class Tagged(torch.Tensor):
+    """Passes everything on."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Scaled(torch.Tensor):
+    """Multiplies otherwise, and has methods of its own."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.Tensor.mul, torch.mul):
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {})) * 10
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+    def twice(self) -> Any:
+        return self + self
+
+    @property
+    def half(self) -> Any:
+        return self / 2
+
+
+class Finer(Tagged):
+    """A subclass of a subclass, which its base does not know."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.sub:
+            return [each.__name__ for each in types]
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Fixed(torch.Tensor):
+    """Made by its own constructor; knows a number."""
+
+    def __new__(cls, data: Any, number: int) -> Any:
+        return torch.Tensor._make_subclass(cls, data)
+
+    def __init__(self, data: Any, number: int) -> None:
+        self.number = number
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.add:
+            return args[0].number
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Case(NamedTuple):
+    """A function of one tensor, which is of this class."""
+
+    fn: Callable[..., Any]
+    cls: type
+
+
+CASES: list[Case] = []
+
+
+def case(cls: type = torch.Tensor) -> Callable[..., Any]:
+    def register(fn: Any) -> Any:
+        CASES.append(Case(fn, cls))
+        return fn
+
+    return register
+
+
+@case()
+def what_a_mode_sees(x: Any) -> Any:
+    with Log() as log:
+        y = x + 1
+        made = torch.ones(2) * 3, torch.tensor([1.0, 2.0]), torch.cat([x, x]), -x, x.sum(dim=0)
+        facts = x.shape[0], x.size(1), x.sum().dtype, len(x), x.is_contiguous(), x.device
+        views = torch.sin(y).T, y[0], torch.nn.functional.softmax(y, -1), x.to(torch.float64)
+        y[0] = 2
+    return y, made, facts, views, log.seen
+
+
+@case()
+def modes_in_modes(x: Any) -> Any:
+    with Doubling():
+        y = x + 1
+        with Log() as log:
+            z = torch.add(x, x)
+    return y, z, x + 1, log.seen
+
+
+@case()
+def a_switch_in_a_mode(x: Any) -> Any:
+    with Doubling():
+        with torch._C.DisableTorchFunction():
+            y = x + 1
+        with torch._C.DisableTorchFunctionSubclass():
+            return y, x + 1
+
+
+@case()
+def there_and_back(x: Any) -> Any:
+    return (x.as_subclass(Tagged) + 1).as_subclass(torch.Tensor)
+
+
+@case()
+def what_it_becomes(x: Any) -> Any:
+    t = x.as_subclass(Tagged)
+    return t + 1, t.max(0), torch.split(t, 1), t.shape, type(t * 2) is Tagged, isinstance(t, Scaled), t.T, [t.sum()]
+
+
+@case()
+def methods_of_its_own(x: Any) -> Any:
+    t = x.as_subclass(Scaled)
+    t.note = 3
+    return t * 2, x * t, t.twice(), t.half, t.note, torch.stack([x, t])
+
+
+@case(Scaled)
+def as_an_argument(t: Any) -> Any:
+    return t * 2, t + 1, t.twice(), t.shape, t
+
+
+@case()
+def two_classes(x: Any) -> Any:
+    return x.as_subclass(Tagged) - x.as_subclass(Finer), x - x.as_subclass(Tagged)
+
+
+@case()
+def a_constructor(x: Any) -> Any:
+    made = Fixed(x, 7)
+    return made + 1, made * 2, type(made).__name__, made.number
+
+
+def plainly(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return type(value), value.as_subclass(torch.Tensor).tolist()
+    return value
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fn.__name__)
+def test_agrees_with_eager(case: Case, backend: str) -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(case.fn, backend=backend, fullgraph=True)
+    for _ in range(2):
+        wanted, got = case.fn(X.clone().as_subclass(case.cls)), compiled(X.clone().as_subclass(case.cls))
+        assert [plainly(each) for each in tree_leaves(wanted)] == [plainly(each) for each in tree_leaves(got)]
+
+
+@pytest.mark.parametrize("cls", [Tagged, Scaled])
+def test_gradients(cls: Any) -> None:
+    def fn(x: Any) -> Any:
+        return (x.as_subclass(cls) * 3).sum().as_subclass(torch.Tensor)
+
+    grads = []
+    for each in (fn, torchdynamo.compile(fn, backend="aot_eager", fullgraph=True)):
+        x = X.clone().requires_grad_()
+        each(x).backward()
+        grads.append(x.grad.tolist())  # type: ignore[union-attr]
+    assert grads[0] == grads[1]
+
+
+def test_a_break_inside_of_a_mode() -> None:
+    def fn(x: Any) -> Any:
+        with Log() as log:
+            y = x + 1
+            torchdynamo.graph_break()
+            z = y * 2
+        return z + 1, log.seen
+
+    wanted, got = fn(X), torchdynamo.compile(fn, backend="eager")(X)
+    assert torch.equal(got[0], wanted[0]) and got[1] == wanted[1]
+    assert torch._C._len_torch_function_stack() == 0
+
+
+class Odd(torch.Tensor):
+    """Takes the place of an operator without being asked through `__torch_function__`."""
+
+    def __add__(self, other: Any) -> Any:  # type: ignore[override]
+        return "added"
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_subclass_with_operators_of_its_own_ends_the_graph() -> None:
+    def fn(x: Any) -> Any:
+        return x.as_subclass(Odd) + 1, x + 1
+
+    with pytest.raises(Unsupported, match="Odd"):
+        torchdynamo.compile(fn, backend="eager", fullgraph=True)(X)
+    assert torchdynamo.compile(fn, backend="eager")(X)[0] == "added"
+
+
+def test_another_method_is_noticed() -> None:
+    class Changing(Tagged):
+        pass
+
+    def fn(x: Any) -> Any:
+        return x.as_subclass(Changing) + 1
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    compiled(X)
+    Changing.__torch_function__ = classmethod(lambda *args, **kwargs: "replaced")  # type: ignore[method-assign]
+    assert compiled(X) == "replaced"

@@ -1,0 +1,146 @@
+"""The stack of modes, the switches that leave `__torch_function__` out, and becoming a subclass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.overrides
+
+from torchdynamo.capture import overrides
+from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.machine import Machine
+
+C = torch._C
+
+
+@function(C._push_on_torch_function_stack)
+def push(vm: Machine, mode: Value) -> Value:
+    """Open from here on; what a break leaves open is opened for real after the graph."""
+    if not vm.watching_modes:
+        vm.later.append(lambda emit: leave_open(emit, vm))
+    vm.modes.append(mode)
+    vm.watching = vm.watching_modes = True
+    return NONE
+
+
+def leave_open(emit: Any, vm: Machine) -> None:
+    for mode in vm.modes:
+        emit.function(C._push_on_torch_function_stack)
+        emit.value(mode)
+        emit.op("CALL", (1, ()))
+        emit.op("POP")
+
+
+@function(C._pop_torch_function_stack)
+def pop(vm: Machine) -> Value:
+    if not vm.modes:  # it was open when the frame began
+        raise Break("unknown context manager", type="TorchFunctionMode")
+    return vm.modes.pop()
+
+
+@function(C._get_function_stack_at)
+def stack_at(vm: Machine, index: Value) -> Value:
+    return vm.modes[vm.known(index, "index")]
+
+
+@function(C._len_torch_function_stack)
+def stack_length(vm: Machine) -> Value:
+    return Known(C._len_torch_function_stack() + len(vm.modes))
+
+
+@function(C._is_torch_function_mode_enabled)
+def mode_enabled(vm: Machine) -> Value:
+    return boolean(C._is_torch_function_mode_enabled() or bool(vm.modes and not vm.modes_off))
+
+
+# -- leaving it out ---------------------------------------------------------------------------------------------------
+def switch(cls: Any, modes: bool) -> None:
+    """A block in which subclasses, and perhaps modes, are not asked."""
+
+    def new(vm: Machine, made: Known) -> Value:
+        return vm.new(made.obj)
+
+    def step(by: int) -> Callable[..., Value]:
+        def row(vm: Machine, self: Object, *error: Value) -> Value:
+            if vm.entity(self).source is not None:
+                raise Break("unknown context manager", type=cls.__name__)
+            vm.subclasses_off += by
+            vm.modes_off += by * modes
+            return NONE if by > 0 else FALSE
+
+        return row
+
+    @rebuilds(cls)
+    def rebuild(emit: Emitter, entity: Entity) -> None:
+        """A break inside would have to enter it again."""
+        raise Restart(entity.born - 1)
+
+    models(cls, "__new__")(new)
+    models(cls, "__enter__")(step(1))
+    models(cls, "__exit__")(step(-1))
+
+
+switch(C.DisableTorchFunctionSubclass, False)
+switch(C.DisableTorchFunction, True)
+
+NOWRAP = frozenset(torch.overrides.get_default_nowrap_functions())
+NOTHING = Known(())
+
+
+@function(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
+def default(vm: Machine, cls: Known, func: Known, types: Value, args: Value = NOTHING, kwargs: Value = NONE) -> Value:
+    """What a subclass inherits: torch's own result, as an instance of the subclass."""
+    if not all(issubclass(cls.obj, vm.known(each, "class")) for each in vm.iterate(types)):
+        return Known(NotImplemented)
+    named = {} if kwargs is NONE else {vm.known(key, "name"): value for key, value in vm.dict_items(kwargs)}
+    vm.subclasses_off += 1
+    try:
+        result = vm.call(func, list(vm.iterate(args)), named)
+    finally:
+        vm.subclasses_off -= 1
+    return result if func.obj in NOWRAP else converted(vm, result, cls.obj)
+
+
+def converted(vm: Machine, value: Value, cls: type) -> Value:
+    """A result, and what is in a result of several."""
+    if cls is torch.Tensor:
+        return value
+    if isinstance(value, Graphed) and not issubclass(value.pytype, cls):
+        return overrides.of_class(vm, value, cls)
+    if isinstance(value, Object) and issubclass(value.pytype, (list, tuple)):
+        items = vm.make_tuple([converted(vm, item, cls) for item in vm.iterate(value)])
+        return vm.call(Known(value.pytype), [items], {})
+    return value
+
+
+def has_override(several: bool) -> Callable[..., Value]:
+    """Whether a call of torch's would be overridden."""
+
+    def row(vm: Machine, *args: Value) -> Value:
+        if not vm.watching:
+            return FALSE
+        values = list(vm.iterate(args[0])) if several else list(args)
+        found = any(overrides.overriding(vm, each) for each in overrides.tensors(vm, values))
+        return boolean(found or bool(vm.modes and not vm.modes_off))
+
+    return row
+
+
+function(C._has_torch_function)(has_override(True))
+function(C._has_torch_function_unary, C._has_torch_function_variadic)(has_override(False))
+
+
+# -- classes ----------------------------------------------------------------------------------------------------------
+@models(C.TensorBase, "as_subclass")
+def as_subclass(vm: Machine, self: Graphed, cls: Value) -> Value:
+    made = vm.known(cls, "class")
+    if not issubclass(made, torch.Tensor) or issubclass(made, torch.nn.Parameter):
+        raise Break("unsupported type", type=made.__name__)
+    return overrides.of_class(vm, self, made)
