@@ -87,7 +87,9 @@ def delattr_(vm: Machine, obj: Value, name: str) -> None:
         raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
     guarded_lookup(vm, obj.pytype, "__delattr__")
     own = model.find_slot(obj.pytype, "__delattr__")
-    if own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+    if own[0] == "model":
+        own[1](vm, obj, Known(name))
+    elif own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
         vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})
     else:
         generic_setattr(vm, obj, name, ABSENT)

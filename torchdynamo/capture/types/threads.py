@@ -1,4 +1,4 @@
-"""threading: what an object holds for each thread, and locks."""
+"""threading: locks."""
 
 from __future__ import annotations
 
@@ -11,20 +11,10 @@ from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
-
-
-@models(threading.local, "__getattribute__")
-def local_getattr(vm: Machine, self: Object, name: str) -> Value:
-    raise Break("unsupported attribute", name=name, type=self.pytype.__name__)
-
-
-@models(threading.local, "__setattr__")
-def local_setattr(vm: Machine, self: Object, name: Known, value: Value) -> Value:
-    raise Break("unsupported attribute write", name=name.obj, type=self.pytype.__name__)
 
 
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())

@@ -240,6 +240,13 @@ int td_guards_init(PyObject *module)
     Py_DECREF(collections);
     if (td_deque_type == NULL)
         return -1;
+    PyObject *thread = PyImport_ImportModule("_thread");
+    if (thread == NULL)
+        return -1;
+    td_local_type = (PyTypeObject *)PyObject_GetAttrString(thread, "_local");
+    Py_DECREF(thread);
+    if (td_local_type == NULL)
+        return -1;
     static const char *const parts[3] = {"start", "stop", "step"};
     for (int i = 0; i < 3; i++)
         if ((td_range_parts[i] = PyUnicode_InternFromString(parts[i])) == NULL)

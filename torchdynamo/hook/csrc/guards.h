@@ -172,6 +172,7 @@ PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);
 PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp); /* what a method written in C says */
 
 extern PyTypeObject *td_deque_type;
+extern PyTypeObject *td_local_type; /* threading.local */
 extern PyObject *td_range_parts[3]; /* start, stop, step */
 
 #endif

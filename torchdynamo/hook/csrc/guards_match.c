@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 PyTypeObject *td_deque_type = NULL;
+PyTypeObject *td_local_type = NULL;
 PyObject *td_range_parts[3];
 
 /* ---- Constants --------------------------------------------------------------------------------------------------- */
@@ -278,6 +279,11 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
         int was_on = td_gc_pause();
         *temp = td_tensor_attr(obj, name);
         td_gc_resume(was_on);
+        return *temp;
+    }
+    if (Py_IS_TYPE(obj, td_local_type)) { /* each thread has a dict of its own there, and nothing of the user's runs */
+        if ((*temp = PyObject_GetAttr(obj, name)) == NULL)
+            PyErr_Clear();
         return *temp;
     }
     PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);

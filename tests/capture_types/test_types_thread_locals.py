@@ -1,0 +1,124 @@
+"""threading.local: what each thread holds is read, written and guarded by itself."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+import torchdynamo
+from torchdynamo import _native
+
+X = torch.arange(4.0)
+STATE = threading.local()
+
+
+class Prepared(threading.local):
+    def __init__(self):
+        self.scale = 2
+
+
+PREPARED = Prepared()
+
+
+def reads(x):
+    return x * getattr(STATE, "scale", 1), hasattr(STATE, "other")
+
+
+def counts(x):
+    before = getattr(STATE, "depth", 0)
+    STATE.depth = before + 1
+    try:
+        return x + STATE.depth
+    finally:
+        STATE.depth = before
+
+
+def writes(x):
+    STATE.scale = x.dim() + 2
+    STATE.seen = x + 1
+    if hasattr(STATE, "old"):
+        del STATE.old
+    try:
+        del STATE.old
+    except AttributeError as error:
+        text = str(error)
+    return x * STATE.scale, text
+
+
+def makes(x):
+    state = threading.local()
+    state.a = [1]
+    state.a.append(2)
+    return x + len(state.a), state
+
+
+def of_a_subclass(x):
+    return x * PREPARED.scale
+
+
+def in_a_thread(fn: Any, *args: Any) -> Any:
+    found = []
+    thread = threading.Thread(target=lambda: found.append(fn(*args)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def clear() -> None:
+    for name in list(STATE.__dict__):
+        delattr(STATE, name)
+
+
+def test_reads() -> None:
+    torchdynamo.reset()
+    clear()
+    compiled = torchdynamo.compile(reads, backend="eager", fullgraph=True)
+    for scale in (None, 2, 3, 2):
+        if scale is not None:
+            STATE.scale = scale
+        assert torch.equal(compiled(X)[0], reads(X)[0])
+        assert torch.equal(in_a_thread(compiled, X)[0], X)
+    STATE.other = 1
+    assert compiled(X)[1] is True
+    before = len(_native.cache_entries(reads.__code__))
+    compiled(X), in_a_thread(compiled, X)
+    assert len(_native.cache_entries(reads.__code__)) == before
+
+
+def test_writes() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(writes, backend="eager", fullgraph=True)
+    for _ in range(3):
+        held = []
+        for fn in (writes, compiled):
+            clear()
+            STATE.old = 1
+            result = fn(X)
+            held.append((result, dict(STATE.__dict__)))
+        assert str(held[0]) == str(held[1])
+
+
+def test_restored() -> None:
+    torchdynamo.reset()
+    clear()
+    compiled = torchdynamo.compile(counts, backend="eager", fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(X), X + 1)
+        assert STATE.depth == 0
+
+
+def test_made() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(makes, backend="eager", fullgraph=True)
+    for _ in range(2):
+        result, state = compiled(X)
+        assert torch.equal(result, X + 2) and state.a == [1, 2]
+
+
+def test_subclasses() -> None:
+    """Their `__init__` runs once in each thread: that is Python's."""
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(of_a_subclass, backend="eager")
+    assert torch.equal(compiled(X), X * 2) and torch.equal(in_a_thread(compiled, X), X * 2)

@@ -1,0 +1,103 @@
+"""threading.local: an object with other attributes in each thread. Those of the thread that runs the frame count."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.descriptors import describe
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.lookup import class_lookup
+from torchdynamo.capture.model import Emitter, models, rebuilds, replays
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
+from torchdynamo.capture.wrap import wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.machine import Machine
+
+LOCAL = threading.local
+
+
+def written(vm: Machine, self: Object, name: str) -> dict[str, Value]:
+    """What the frame wrote, ABSENT where it deleted. A subclass may run its `__init__` in each thread."""
+    entity = vm.entity(self)
+    if self.pytype is not LOCAL or name.startswith("__"):
+        raise Break("unsupported attribute", name=name, type=self.pytype.__name__)
+    if entity.items is None:
+        entity.items = {}
+    found: dict[str, Value] = entity.items
+    return found
+
+
+def read(vm: Machine, self: Object, name: str) -> Value | None:
+    own = written(vm, self, name)
+    entity = vm.entity(self)
+    if name in own or entity.source is None:
+        value = own.get(name)
+        return None if value is ABSENT else value
+    held = entity.real.__dict__
+    source = Source("attr", entity.source, "__dict__")
+    if name in held:
+        return wrap(vm, held[name], Source("key", source, name))
+    vm.guard(source, "NO_KEY", name)
+    return None
+
+
+@models(LOCAL, "__new__")
+def new(vm: Machine, cls: Known) -> Value:
+    if cls.obj is not LOCAL:
+        raise Break("unsupported type", type=cls.obj.__name__)
+    return vm.new(LOCAL, {})
+
+
+@models(LOCAL, "__init__")
+def init(vm: Machine, self: Object) -> Value:
+    return NONE
+
+
+@models(LOCAL, "__getattribute__")
+def getattribute(vm: Machine, self: Object, name: str) -> Value:
+    value = read(vm, self, name)
+    if value is not None:
+        return value
+    found = class_lookup(LOCAL, name)
+    if found is not MISSING:
+        return describe(vm, self, LOCAL, name, found)
+    raise vm.error(AttributeError, f"'_thread._local' object has no attribute {name!r}")
+
+
+@models(LOCAL, "__setattr__")
+def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
+    written(vm, self, name.obj)[name.obj] = value
+    vm.entity(self).touched = True
+    return NONE
+
+
+@models(LOCAL, "__delattr__")
+def delattribute(vm: Machine, self: Object, name: Known) -> Value:
+    if read(vm, self, name.obj) is None:
+        raise vm.error(AttributeError, f"'_thread._local' object has no attribute {name.obj!r}")
+    return setattribute(vm, self, name, ABSENT)
+
+
+@rebuilds(LOCAL)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    emit.function(LOCAL)
+    emit.op("CALL", (0, ()))
+    emit.keep(entity)  # before its contents, which may lead back to it
+    emit.fields(entity.items or {})
+
+
+@replays(LOCAL)
+def replay(emit: Emitter, entity: Entity) -> None:
+    for name, value in entity.items.items():
+        if value is not ABSENT:
+            emit.value(value)
+            emit.local(entity)
+            emit.op("STORE_ATTR", name)
+        elif name in entity.real.__dict__:
+            emit.local(entity)
+            emit.op("DELETE_ATTR", name)
