@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import class_writes, model, module_writes
 from torchdynamo.capture.attributes import read_instance
@@ -60,6 +60,10 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
             vm.call(Known(method, Source("class_attr", class_source(kind), "__set__")), [descriptor, obj, value], {})
             return
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    if is_field(found) and not is_writable(found):
+        if any(issubclass(found.__objclass__, cls) for cls in READONLY):
+            raise vm.error(AttributeError, "readonly attribute")
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
     entity = vm.entity(obj)
     if kind is not types.MemberDescriptorType and not cls.__dictoffset__:
         raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
@@ -71,6 +75,23 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         entity.attrs.pop(name, None)
         return
     entity.attrs[name] = value
+
+
+# Classes of C whose fields can be written, but those: of others it cannot be told.
+READONLY: dict[type, frozenset[str]] = {
+    types.FunctionType: frozenset({"__closure__", "__globals__", "__builtins__"}),
+    BaseException: frozenset({"message", "exceptions"}),
+}
+
+
+def is_field(found: Any) -> bool:
+    """Whether what a class has by a name is a field of C, not a slot of the user's."""
+    return type(found) is types.MemberDescriptorType and "__slots__" not in vars(found.__objclass__)
+
+
+def is_writable(field: types.MemberDescriptorType) -> bool:
+    """Whether the field is known to be one that can be written: Python asks the field, which does not tell."""
+    return any(issubclass(field.__objclass__, cls) and field.__name__ not in no for cls, no in READONLY.items())
 
 
 def existed(entity: Entity, name: str) -> bool:

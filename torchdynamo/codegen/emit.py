@@ -80,8 +80,6 @@ class Emitter:
             self.computed(value)
         elif value.__class__ is Opaque:
             self.source(value.source)
-        elif value is ABSENT:
-            self.op("NULL")
         else:
             raise Restart(-1)
 

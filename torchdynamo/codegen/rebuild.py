@@ -5,9 +5,10 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture.attribute_writes import is_field, is_writable
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
-from torchdynamo.capture.lookup import written_in_python
+from torchdynamo.capture.lookup import class_lookup, written_in_python
 from torchdynamo.capture.model import find_slot
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Object
@@ -35,6 +36,9 @@ def instance(emit: Emitter, entity: Entity) -> None:
 def attributes(emit: Emitter, entity: Entity) -> None:
     """The attributes of the object on top, which stays there."""
     for name, value in entity.attrs.items():
+        found = class_lookup(entity.pytype, name)
+        if is_field(found) and not is_writable(found):
+            continue  # it was made with it
         if value is not ABSENT and not name.startswith("<") and value is not entity.loaded.get(name):
             emit.function(object.__setattr__)
             emit.local(entity)

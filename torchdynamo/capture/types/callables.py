@@ -248,10 +248,15 @@ def init_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) ->
 @rebuilds(functools.partial)
 def rebuild_partial(emit: Emitter, entity: Entity) -> None:
     emit.function(_make_partial)
-    for name in ("func", "args", "keywords"):
+    emit.const(entity.pytype)
+    for name in PARTS_OF_PARTIAL:
         emit.value(entity.attrs[name])
-    emit.op("CALL", (3, ()))
+    emit.op("CALL", (4, ()))
+    emit.fields({name: value for name, value in entity.attrs.items() if name not in PARTS_OF_PARTIAL})
 
 
-def _make_partial(fn: Any, args: Any, keywords: Any) -> Any:
-    return functools.partial(fn, *args, **keywords)
+PARTS_OF_PARTIAL = ("func", "args", "keywords")
+
+
+def _make_partial(cls: type[functools.partial[Any]], fn: Any, args: Any, keywords: Any) -> Any:
+    return functools.partial.__new__(cls, fn, *args, **keywords)

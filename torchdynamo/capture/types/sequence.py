@@ -88,11 +88,12 @@ def getitem(vm: Machine, self: Value, key: Value) -> Value:
     items = items_of(vm, self)
     base = list if issubclass(self.pytype, list) else tuple
     if isinstance(index, slice):
-        return (
-            vm.new(list, items[index])
-            if base is list
-            else vm.make_tuple([read(vm, items, i) for i in range(len(items))[index]])
-        )
+        if base is list:
+            return vm.new(list, items[index])
+        wanted = range(len(items))[index]
+        if self.pytype is tuple and wanted == range(len(items)):
+            return self
+        return vm.make_tuple([read(vm, items, i) for i in wanted])
     try:
         position = range(len(items))[operator.index(index)]
     except IndexError:
@@ -122,8 +123,13 @@ def concatenate(vm: Machine, self: Value, other: Value) -> Value:
     base = list if issubclass(self.pytype, list) else tuple
     if not issubclass(other.pytype, base):
         return Known(NotImplemented)
-    both = [*iterate(vm, self), *iterate(vm, other)]
-    return vm.new(list, both) if base is list else vm.make_tuple(both)
+    mine, theirs = list(iterate(vm, self)), list(iterate(vm, other))
+    if base is list:
+        return vm.new(list, [*mine, *theirs])
+    for one, rest in ((other, mine), (self, theirs)):
+        if not rest and one.pytype is tuple:
+            return one
+    return vm.make_tuple([*mine, *theirs])
 
 
 @models(list, "__mul__", "__rmul__")
@@ -132,6 +138,8 @@ def repeat(vm: Machine, self: Value, count: Value) -> Value:
     times = vm.known(plainly(vm, count), "count")
     if not isinstance(times, int):
         return Known(NotImplemented)
+    if times == 1 and self.pytype is tuple:
+        return self
     repeated = list(iterate(vm, self)) * times
     return vm.new(list, repeated) if issubclass(self.pytype, list) else vm.make_tuple(repeated)
 
@@ -355,6 +363,8 @@ def list_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value
 
 @models(tuple, "__new__")
 def tuple_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
+    if cls.obj is tuple and items is not None and items.pytype is tuple:
+        return items
     values = [] if items is None else list(vm.iterate(items))
     if cls.obj is tuple:
         return vm.make_tuple(values)
