@@ -285,3 +285,45 @@ def bases_that_isinstance_rests_on() -> Mutation:
     return Mutation(
         lambda x: x + 1 if isinstance(child, Kind) else x * 2, one, lambda stack: setattr(Child, "__bases__", (Kind,))
     )
+
+
+def saying(name: str, value: Any, was: Any) -> Row:
+    """A row: what a class says of itself, asked of the class and through an instance."""
+
+    def made() -> Mutation:
+        cls = type("Said", (), {"__doc__": "said", "__module__": __name__})
+        thing = cls()
+
+        def fn(x: Any) -> Any:
+            return x * (2 if getattr(cls, name) == was else 3) + (getattr(type(thing), name) == was)
+
+        return Mutation(fn, one, lambda stack: setattr(cls, name, value))
+
+    made.__name__ = f"class_says{name.rstrip('_')}"
+    return mutation(made)
+
+
+saying("__name__", "Other", "Said")
+saying("__qualname__", "Other", "Said")
+saying("__module__", "other", __name__)
+saying("__doc__", "other", "said")
+
+
+@mutation
+def bases_that_are_read() -> Mutation:
+    class Low:
+        pass
+
+    class Kind:
+        pass
+
+    class Child(Low):
+        pass
+
+    class Grandchild(Child):
+        pass
+
+    def fn(x: Any) -> Any:
+        return x * len(Child.__bases__[0].__name__) + len([base for base in Grandchild.__mro__ if base is Low])
+
+    return Mutation(fn, one, lambda stack: setattr(Child, "__bases__", (Kind,)))

@@ -185,6 +185,25 @@ def is_written(found: Any) -> bool:
     return type(found) is types.FunctionType or type(class_lookup(type(found), "__get__")) is types.FunctionType
 
 
+def class_fact(vm: Machine, cls: type, name: str) -> Value:
+    """What the class says of itself: its name, its bases. Of a class that can be changed that is guarded."""
+    guarded_lookup(vm, cls, name)  # which tells of what lies in the class's own dictionary
+    try:
+        fact = getattr(cls, name)
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
+    if cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE:
+        source = Source("attr", class_source(cls), name)
+        if isinstance(fact, str):
+            vm.guard(source, "EQUALS_MATCH", fact)
+        elif isinstance(fact, tuple):
+            vm.guard(source, "LENGTH", len(fact))
+            for index, item in enumerate(fact):
+                vm.guard(Source("item", source, index), "FUNCTION_MATCH", item)
+    return constant(vm, fact)
+
+
+HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # bits of a class's __flags__
 PLAIN_DICT = type.__dict__["__dict__"]
 
 
@@ -198,7 +217,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
             return own
         if type(above) is property:
             return vm.call(Known(above.fget, property_source(meta, name)), [Known(cls)], {})
-        return constant(vm, getattr(cls, name))
+        return class_fact(vm, cls, name)
     if vm.class_written:
         written = class_writes.written(vm, cls, name)
         if written is not None:
