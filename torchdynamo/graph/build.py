@@ -20,6 +20,7 @@ import torch.fx
 
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
+from torchdynamo.graph.branches import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.entrants import Entrants
 from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
@@ -247,13 +248,31 @@ class GraphBuilder:
         """Results get a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
         held = []
         for there, (body, takes, gives) in ways:
-            name = f"backward_{len(self._bodies)}"
-            self._bodies[name] = body
-            node = self.graph.create_node("get_attr", name)
-            node.meta = {"example_value": body, "stack_trace": describe(position)}
+            node = self.hold("backward", body, position)
             held.append((there, node, takes, gives))
         formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
         return self.call("call_function", with_backward, ((*plan, formats, tuple(held)), *groups), {}, position)
+
+    def hold(self, hint: str, body: torch.fx.GraphModule, position: Position | None) -> Node:
+        """The node that stands for a body."""
+        name = f"{hint}_{len(self._bodies)}"
+        self._bodies[name] = body
+        node = self.graph.create_node("get_attr", name)
+        node.meta = {"example_value": body, "stack_trace": describe(position)}
+        return node
+
+    def root(self) -> torch.nn.Module:
+        """What holds the bodies."""
+        made = torch.nn.Module()
+        for name, body in self._bodies.items():
+            setattr(made, name, body)
+        return made
+
+    def choose(
+        self, condition: Node, sides: Sequence[tuple[list[Node], list[Node]]], position: Position | None
+    ) -> tuple[Node, Any]:
+        """One of two stretches at the end of the graph, as a condition says: see `branches`."""
+        return choose(self, condition, sides, position)
 
     def is_enclosing(self) -> bool:
         """Whether some of the graph is, or will be, the body of an operator."""
@@ -327,9 +346,7 @@ class GraphBuilder:
             if node in remaining:
                 (previous.append if previous is not None else next(iter(self.graph.nodes)).prepend)(node)
                 previous = node
-        root = torch.nn.Module()
-        for name, body in self._bodies.items():
-            setattr(root, name, body)
+        root = self.root()
         enclose(root, self.graph, self._stretches)
         gm = torch.fx.GraphModule(root, self.graph)
         note_sizes(gm, self.numbers, self._layouts)
