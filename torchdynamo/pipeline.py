@@ -197,7 +197,7 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fac
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
-    stop, why, passed = -1, None, False
+    stop, why, passed, schedules = -1, None, False, True
     checking = not goes_both_ways.get(code)
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
     while True:
@@ -208,7 +208,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         )
         builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         builder.numbers.never = compiler.dynamic is False
-        builder.numbers.passed = passed
+        builder.numbers.passed, builder.numbers.schedules = passed, schedules
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
             with torch_compat.treating_sizes_alike():
@@ -220,8 +220,8 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             return Followed(captured, codegen.draft(captured), builder, why)
         except Break as end:
             asked = {source for source in varying if may_be_constant(source, roots, compiler.fullgraph)}
-            if end.reason in ASKS_FOR_VALUES and asked:
-                varying -= asked
+            if end.reason in ASKS_FOR_VALUES and (asked or builder.numbers.scheduled):
+                varying, schedules = varying - asked, False
                 continue
             if end.reason in ASKS_FOR_VALUES and compiler.fullgraph and not passed:
                 why, passed = why or Why(end.reason, end.fields, end.where), True

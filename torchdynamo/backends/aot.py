@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
-from torchdynamo.backends.preserve import leaves_inputs_alone, writes_past_autograd
+from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
-from torchdynamo.graph.mutation import makes_leaves
 from torchdynamo.hook.install import Compiled
 
 Compiler: TypeAlias = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any] | None]
@@ -32,12 +31,12 @@ def aot_autograd(
     `bw_compiler` is `fw_compiler` unless given. `partition_fn` splits the joint graph: AOTAutograd's default saves
     what the backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that say
     them in simpler ones; a function that returns the map is called when it is first needed. A compiler that returns
-    None has its graph run as it is. Declines graphs that make leaves.
+    None has its graph run as it is. Declines graphs that make leaves, and fused updates.
     """
 
     @leaves_inputs_alone
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
-        if makes_leaves(gm) or writes_past_autograd(gm, example_inputs):
+        if is_for_eager(gm, example_inputs):
             return None
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._functorch.partitioners import default_partition

@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from torchdynamo.graph.modes import Modes
-from torchdynamo.graph.mutation import effects_of, reads_data
+from torchdynamo.graph.mutation import effects_of, makes_leaves, reads_data, updates_in_one_kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,6 +75,11 @@ def mutated_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
 def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tensor]:
     """The tensors among these arguments."""
     return [args[i] for i in positions if isinstance(args[i], torch.Tensor)]
+
+
+def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Whether a graph does what no trace of its operators says, or says better: it is to run as it is."""
+    return makes_leaves(gm) or writes_past_autograd(gm, example_inputs) or updates_in_one_kernel(gm)
 
 
 def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:

@@ -72,6 +72,8 @@ CODE = (
     *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
     *(types.ClassMethodDescriptorType, *OPERATOR_TYPES),
 )
+# An optimizer's update of all parameters in one kernel.
+FUSED_UPDATES = tuple(getattr(torch, f"_fused_{name}_") for name in ("adam", "adamw", "sgd", "adagrad"))
 # The one function of torch's that graphs call with a body to run: what torch puts around it is for torch.compile.
 CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
 

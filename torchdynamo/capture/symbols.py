@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.capture import policy
+from torchdynamo.capture import counters, policy
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
 
@@ -64,7 +64,8 @@ def at_entry(vm: Machine, value: Value) -> Value:
 
 def truth(vm: Machine, value: Symbol) -> bool:
     """`bool(value)`, where it must be known."""
-    return vm.builder.numbers.decide(value.fake)
+    known = counters.decide(vm, value) if policy.in_optimizer(vm.frames) else None
+    return vm.builder.numbers.decide(value.fake) if known is None else known
 
 
 def follows(vm: Machine, value: Value) -> bool:

@@ -26,6 +26,8 @@ class Numbers(Protocol):
     never: bool
     entries: dict[Any, tuple[Source, int]]
     named: Collection[str]
+    schedules: bool  # what a scheduler changes is not the same in every call
+    scheduled: bool  # there was such a number
     passed: bool
 
     def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> Any: ...

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 
+def is_scheduled(vm: Machine, source: Source) -> bool:
+    """Whether this is a learning rate that a scheduler changes: it has kept the first one beside it."""
+    numbers = vm.builder.numbers
+    if source.how != "key" or source.arg != "lr" or source.base is None or numbers.never or not numbers.schedules:
+        return False
+    found = "initial_lr" in source.base.load(vm.roots)
+    numbers.scheduled |= found
+    return found
+
+
 def boxed(number: float) -> torch.Tensor:
     """The tensor a float travels in."""
     return torch.tensor(number, dtype=torch.float64, device="cpu")

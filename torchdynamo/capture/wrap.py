@@ -56,7 +56,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     if cls in CONSTANTS:
         if cls is int and sizes.varies(vm, obj, source):
             return sizes.enter_int(vm, obj, source)
-        if cls is float and source in vm.builder.numbers.varying:
+        if cls is float and (source in vm.builder.numbers.varying or varying.is_scheduled(vm, source)):
             return varying.enter_float(vm, obj, source)
         vm.guard(source, "EQUALS_MATCH", obj)
         return Known(obj, source)

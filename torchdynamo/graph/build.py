@@ -295,6 +295,7 @@ class GraphBuilder:
             self.record.write(fake_args[:1])
         if torch_compat.is_symbolic(fake_args):
             target = torch_compat.takes_symbols(target)
+            torch_compat.forget_contents(tensors_in(fake_args))
         trying.now = True
         try:
             with self.fake_mode, torch_compat.asking_rules_in_python() if self.numbers else _AS_IS:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch.fx
 
+from torchdynamo.capture.policy import FUSED_UPDATES
 from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, is_layered
 
 _KEY = "torchdynamo_effects"
@@ -53,6 +54,11 @@ def makes_leaves(gm: torch.fx.GraphModule) -> bool:
         node.target in LEAF_MAKERS and not is_layered((node.meta.get("example_value"), node.args))
         for node in gm.graph.nodes
     )
+
+
+def updates_in_one_kernel(gm: torch.fx.GraphModule) -> bool:
+    """Whether this is a fused update of an optimizer: it is compiled already, and not all have rules for tracing."""
+    return any(node.target in FUSED_UPDATES for node in gm.graph.nodes)
 
 
 def reads_data(gm: torch.fx.GraphModule) -> bool:

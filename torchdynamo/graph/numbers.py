@@ -39,6 +39,7 @@ class Numbers:
         self.always = self.never = False  # all sizes may vary; none may
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
         self.named: Collection[str] = ()  # sources that the user has named as varying
+        self.schedules, self.scheduled = True, False  # what a scheduler changes varies; there was such a number
 
     @cached_property
     def env(self) -> ShapeEnv:

@@ -249,6 +249,13 @@ def takes_symbols(fn: Any) -> Any:
     return tensor
 
 
+def forget_contents(fakes: Iterable[Any]) -> None:
+    """Of stand-ins made of constants torch knows the contents, and computes with them: with symbols it cannot."""
+    for fake in fakes:
+        if getattr(fake, "constant", None) is not None:
+            fake.constant = None
+
+
 def is_symbolic(value: Any) -> bool:
     """Whether there are symbolic numbers among these."""
     if isinstance(value, (tuple, list)):

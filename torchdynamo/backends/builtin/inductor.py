@@ -8,9 +8,8 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
-from torchdynamo.backends.preserve import leaves_inputs_alone, writes_past_autograd
+from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
-from torchdynamo.graph.mutation import makes_leaves
 
 
 @register_backend
@@ -22,11 +21,11 @@ def inductor(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any] | None:
-    """Compile with Inductor. `mode` and `options` as torch.compile takes them. Declines graphs that make leaves."""
+    """Compile with Inductor. `mode` and `options` as torch.compile takes them. Declines what `is_for_eager`."""
     from torch._inductor.compile_fx import compile_fx
 
     patches = settings(mode, options)
-    if makes_leaves(gm) or writes_past_autograd(gm, example_inputs):
+    if is_for_eager(gm, example_inputs):
         return None
     with handoff(gm, example_inputs) as ready:
         compiled: Any = compile_fx(ready.module, ready.inputs, config_patches=patches or None)

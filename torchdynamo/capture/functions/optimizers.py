@@ -9,7 +9,8 @@ from torch.optim.optimizer import Optimizer, _get_value
 
 from torchdynamo.capture import symbols
 from torchdynamo.capture.model import function, polyfill
-from torchdynamo.capture.value import NONE, Graphed, Value
+from torchdynamo.capture.policy import FUSED_UPDATES
+from torchdynamo.capture.value import NONE, Graphed, Symbol, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -31,6 +32,23 @@ def healthy(vm: Machine, self: Value) -> Value:
 for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
     if hasattr(Optimizer, _name):
         function(getattr(Optimizer, _name))(healthy)
+
+
+def fused(fn: Any) -> None:
+    """An update in one kernel: where the learning rate comes in a tensor, it takes the tensor."""
+
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        rate = kwargs.get("lr", NONE)
+        if isinstance(rate, Symbol) and rate.node.target is torch.Tensor.item:
+            (box,) = rate.node.all_input_nodes
+            kwargs["lr"] = Graphed(box, box.meta["example_value"], torch.Tensor)
+        return vm.emit("call_function", fn, list(args), kwargs)
+
+    function(fn)(row)
+
+
+for _fn in FUSED_UPDATES:
+    fused(_fn)
 
 
 @polyfill(torch._C._group_tensors_by_device_and_dtype)

@@ -1,7 +1,8 @@
 """Facts about numbers that vary: conditions over integers and tensors' sizes, as small programs.
 
 The argument is (sources, programs). A program is a tuple of (operation, operand) in postfix order: `load` pushes the
-number at a source, `int` and `float` push their operand, the rest take what they need off the stack.
+number at a source, `int` and `float` push their operand, the rest take what they need off the stack. What a tensor of
+one number holds is a float; all other sources hold integers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "mul": (2, operator.mul),
     "floordiv": (2, operator.floordiv),
     "mod": (2, operator.mod),
-    "pow": (2, operator.pow),
+    "pow": (2, lambda a, b: power(a, b)),
     "min": (2, min),
     "max": (2, max),
     "eq": (2, operator.eq),
@@ -48,13 +49,21 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 }
 NUMBERS = {name: index for index, name in enumerate(OPERATIONS)}
 MEASURES = {"size": 1, "stride": 2}
+CONTENTS = 3
+
+
+def power(a: Any, b: Any) -> Any:
+    """A power that is surely a real number."""
+    if type(a) is type(b) is int or (a > 0 and type(a) is float):
+        return a**b
+    raise Outside
 
 
 class Outside(ArithmeticError):
     """A number that 64 bits do not hold."""
 
 
-def run(program: Program, numbers: list[int]) -> Any:
+def run(program: Program, numbers: list[Any]) -> Any:
     """The program's answer."""
     stack: list[Any] = []
     for name, operand in program:
@@ -72,12 +81,24 @@ def run(program: Program, numbers: list[int]) -> Any:
     return answer
 
 
-def numbers_at(sources: tuple[Source, ...], roots: Roots) -> list[int]:
+def numbers_at(sources: tuple[Source, ...], roots: Roots) -> list[Any]:
     """What is there now."""
     found = [read(source, roots) for source in sources]
-    if not all(type(number) is int and -LIMIT <= number < LIMIT for number in found):
+    if not all(fits(source, number) for source, number in zip(sources, found, strict=True)):
         raise Outside
     return found
+
+
+def fits(source: Source, number: Any) -> bool:
+    """Whether it is a number of the kind that is expected there."""
+    if is_contents(source):
+        return type(number) is float
+    return type(number) is int and -LIMIT <= number < LIMIT
+
+
+def is_contents(source: Source) -> bool:
+    """What a tensor of one number holds."""
+    return source.how == "method" and source.arg == "item"
 
 
 def holds_one(program: Program, sources: tuple[Source, ...], roots: Roots) -> bool:
@@ -99,7 +120,9 @@ def lower(guard: Guard, node_of: NodeOf) -> Check:
 
 
 def place(source: Source, node_of: NodeOf) -> tuple[int, int, int]:
-    """How the native program finds a number: an int object, or a tensor's size or stride."""
+    """How the native program finds a number: an int object, a float object, or a tensor's size or stride."""
+    if is_contents(source):
+        return CONTENTS, node_of(source), 0
     kind = MEASURES.get(source.how, 0)
     if kind and source.base is not None:
         return kind, node_of(source.base), source.arg

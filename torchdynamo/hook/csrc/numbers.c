@@ -59,7 +59,7 @@ static int read_inputs(TdNumbers *numbers, PyObject *inputs, int n_nodes)
         Input *input = &numbers->inputs[i];
         if (!TD_PARSE(PyTuple_GET_ITEM(inputs, i), "iin", &input->kind, &input->node, &input->dim))
             return -1;
-        if (input->kind < 0 || input->kind > 2 || input->node < 0 || input->node >= n_nodes)
+        if (input->kind < 0 || input->kind > 3 || input->node < 0 || input->node >= n_nodes)
             return fault("no such number");
     }
     return 0;
@@ -224,9 +224,13 @@ static int binary(Op op, Value a, Value b, Value *answer)
             return 0;
         *answer = of_int(op == OP_MOD ? rest : quotient);
         return 1;
-    case OP_POW:
+    case OP_POW: /* of a float, where Python's is the C library's too */
+        if (floats) {
+            *answer = of_float(a.is_float && a.d > 0.0 ? pow(a.d, as_float(b)) : NAN);
+            return isfinite(answer->d);
+        }
         *answer = of_int(0);
-        return !floats && power(a.i, b.i, &answer->i);
+        return power(a.i, b.i, &answer->i);
     case OP_TRUEDIV: /* of larger integers Python rounds once, this twice */
         if (as_float(b) == 0.0 || (!a.is_float && !exact(a.i)) || (!b.is_float && !exact(b.i)))
             return 0;
@@ -240,14 +244,14 @@ static int binary(Op op, Value a, Value b, Value *answer)
     }
 }
 
-static int run(const Instruction *at, const Instruction *end, const int64_t *inputs, Value *stack)
+static int run(const Instruction *at, const Instruction *end, const Value *inputs, Value *stack)
 {
     Value *top = stack; /* one above the uppermost */
     for (; at < end; at++) {
         int wanted = takes(at->op);
         Value *first = top - wanted, answer;
         if (at->op == OP_LOAD)
-            answer = of_int(inputs[at->number]);
+            answer = inputs[at->number];
         else if (at->op == OP_INT)
             answer = of_int(at->number);
         else if (at->op == OP_FLOAT)
@@ -262,29 +266,37 @@ static int run(const Instruction *at, const Instruction *end, const int64_t *inp
     return truth(stack[0]);
 }
 
-static int read_int(PyObject *obj, int64_t *answer)
+enum { AN_INT, A_SIZE, A_STRIDE, A_FLOAT };
+
+static int read_number(const Input *input, PyObject *obj, Value *answer)
 {
-    int overflow;
+    int overflow = 0;
+    if (input->kind == A_FLOAT) {
+        *answer = of_float(PyFloat_CheckExact(obj) ? PyFloat_AS_DOUBLE(obj) : 0.0);
+        return PyFloat_CheckExact(obj);
+    }
+    *answer = of_int(0);
+    if (input->kind != AN_INT)
+        return td_measure(obj, input->kind, input->dim, &answer->i);
     if (!PyLong_CheckExact(obj))
         return 0;
-    *answer = PyLong_AsLongLongAndOverflow(obj, &overflow);
+    answer->i = PyLong_AsLongLongAndOverflow(obj, &overflow);
     return !overflow;
 }
 
 int td_numbers_hold(const TdNumbers *numbers, PyObject *const *values)
 {
     enum { ROOM = 32 };
-    int64_t small_inputs[ROOM], *inputs = small_inputs;
+    Value small_inputs[ROOM], *inputs = small_inputs;
     Value small_stack[ROOM], *stack = small_stack;
     if (numbers->n_inputs > ROOM)
-        inputs = PyMem_Malloc(numbers->n_inputs * sizeof(int64_t));
+        inputs = PyMem_Malloc(numbers->n_inputs * sizeof(Value));
     if (numbers->depth > ROOM)
         stack = PyMem_Malloc(numbers->depth * sizeof(Value));
     int holds = inputs != NULL && stack != NULL;
     for (Py_ssize_t i = 0; holds && i < numbers->n_inputs; i++) {
         const Input *input = &numbers->inputs[i];
-        PyObject *obj = values[input->node];
-        holds = input->kind == 0 ? read_int(obj, &inputs[i]) : td_measure(obj, input->kind, input->dim, &inputs[i]);
+        holds = read_number(input, values[input->node], &inputs[i]);
     }
     for (Py_ssize_t i = 0; holds && i < numbers->n_programs; i++)
         holds = run(numbers->code + numbers->starts[i], numbers->code + numbers->starts[i + 1], inputs, stack);
