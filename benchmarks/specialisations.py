@@ -5,8 +5,8 @@ same with one version.
     python benchmarks/specialisations.py --count 8
 
 Microseconds per call, the better of five rounds. The graph computes nothing. `hit` calls the versions in random order
-and `same` one of them over and over; a `miss` is a call that fits no version, in run mode, so that none is made: what it
-costs over the same function of which nothing is known.
+and `same` one of them over and over; a `miss` is a call that fits no version, in run mode, so that none is made: what
+it costs over the same function of which nothing is known.
 """
 
 from __future__ import annotations
