@@ -111,15 +111,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=64)
     count = parser.parse_args().count
     torch.set_num_threads(1)
-    print(
-        f"{'versions':10}{'hit 1':>9}{'hit ' + str(count):>9}{'ratio':>7}{'same':>9}{'miss 1':>9}{'miss ' + str(count):>9}{'ratio':>7}"
-    )
+    titles = ("hit 1", f"hit {count}", "ratio", "same", "miss 1", f"miss {count}")
+    print(f"{'versions':10}" + "".join(f"{title:>9}" for title in titles))
     with torch.no_grad():
         for name in CASES:
             (hit1, _, miss1), (hit, same, miss) = measure(name, 1), measure(name, count)
-            print(
-                f"{name:10}{hit1:9.2f}{hit:9.2f}{hit / hit1:7.2f}{same:9.2f}{miss1:9.2f}{miss:9.2f}{miss / miss1:7.2f}"
-            )
+            figures = (hit1, hit, hit / hit1, same, miss1, miss)
+            print(f"{name:10}" + "".join(f"{figure:9.2f}" for figure in figures))
 
 
 if __name__ == "__main__":

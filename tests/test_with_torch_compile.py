@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch.nn.attention.flex_attention import flex_attention
 
 import torchdynamo
+from torchdynamo.cache import turns
 
 
 class Counting:
@@ -260,3 +265,65 @@ def test_threads(x):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def all_finish(works):
+    """Run them in threads at once; none may hang or fail."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        for future in [pool.submit(work) for work in works]:
+            future.result(timeout=100)
+
+
+def locking(gm, example_inputs):
+    """A backend that takes torch.compile's lock, as Inductor does."""
+    with compile_lock:
+        time.sleep(0.001)
+        return gm.forward
+
+
+def test_first_calls_in_many_threads(x):
+    """32 threads compile for the first time, half of them by torch.compile, under its lock."""
+    torchdynamo.reset()
+    start = threading.Barrier(32)
+
+    def work(number):
+        space = {}
+        exec(f"def fn(x):\n    return (x * {number}).sum() + {number}", space)
+        compile_ = torch.compile if number % 2 else torchdynamo.compile
+        compiled = compile_(space["fn"], backend="eager" if number % 2 else locking)
+        start.wait()
+        for _ in range(5):
+            assert torch.equal(compiled(x), space["fn"](x))
+
+    all_finish([partial(work, number) for number in range(32)])
+
+
+def test_locks_taken_crosswise(x, monkeypatch):
+    """One thread compiles by us and waits for torch.compile's lock; who has that waits for us to be done compiling."""
+    monkeypatch.setattr(turns, "PATIENCE", 0.5)
+    torchdynamo.reset()
+    ours_inside, theirs_inside = threading.Event(), threading.Event()
+
+    def our_backend(gm, example_inputs):
+        ours_inside.set()
+        assert theirs_inside.wait(60)
+        with compile_lock:
+            return gm.forward
+
+    other = torchdynamo.compile(lambda x: x * 3, backend="eager")
+
+    def their_backend(gm, example_inputs):
+        theirs_inside.set()
+        assert ours_inside.wait(60)
+        assert torch.equal(other(x), x * 3)
+        return gm.forward
+
+    ours = torchdynamo.compile(lambda x: x * 2, backend=our_backend)
+    theirs = torch.compile(lambda x: x * 5, backend=their_backend)
+
+    def expect(fn, by):
+        for _ in range(3):
+            assert torch.equal(fn(x), x * by)
+
+    all_finish([lambda: expect(ours, 2), lambda: expect(theirs, 5)])
+    expect(other, 3)
