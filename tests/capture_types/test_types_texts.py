@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -43,10 +44,88 @@ def iterated(x):
     return x + 1, type(iter("abc")), type(iter("äbc")), list(iter("äb"))
 
 
-PROGRAMS = [substitutes, finds, fails, iterated]
+def made_of_bytes(x):
+    made = bytearray(b"abc"), bytearray(3), bytearray("ä", "utf8"), bytearray([1, 2]), bytearray(at for at in range(3))
+    return x + len(made), made, bytearray.fromhex("0aff"), bytes(made[0]), made[0].hex(), made[0].decode(), repr(made)
+
+
+def bytes_changed(x):
+    box = bytearray(b"hello world")
+    same = box
+    box.append(33)
+    box[0] = 72
+    box += b"zz"
+    box.extend(at for at in (1, 2))
+    del box[1]
+    box[1:3] = b"__"
+    box.reverse()
+    box *= 2
+    found = box.find(b"w"), b"l" in box, 33 in box, box == bytes(box), box != b"", box < b"z", len(box), list(box)[:3]
+    parts = box.split(b"o"), box[2:5], box + b"1", b"1" + box, box.upper(), box.pop(), box.replace(b"o", b"0")
+    for item in box[:2]:
+        x = x + item
+    return (
+        x,
+        box,
+        same is box,
+        found,
+        parts,
+        copy.deepcopy(box) is box,
+        b"".join([box, b"q"]),
+        int.from_bytes(box[:2]),
+    )
+
+
+def bytes_fail(x):
+    said = []
+    for change in (lambda box: box.append(300), lambda box: box[9], lambda box: box.remove(9), lambda box: {box: 1}):
+        try:
+            change(bytearray(b"ab"))
+        except (ValueError, IndexError, TypeError) as error:
+            said.append((type(error), str(error)))
+    return x + 1, said
+
+
+def views_of_bytes(x):
+    view, box = memoryview(b"abcdef"), bytearray(b"abcdef")
+    over = memoryview(box)
+    over[1:3] = b"XY"
+    over[0] = 65
+    with over[2:] as part:
+        parts = part.tolist(), bytes(part), part[0], len(part), part.nbytes
+    facts = view.format, view.itemsize, view.shape, view.readonly, over.readonly, view.obj, view.ndim
+    return (
+        x + view[0],
+        box,
+        parts,
+        facts,
+        bytes(view[::2]),
+        view == b"abcdef",
+        next(iter(view[:2])),
+        over.obj is box,
+    )
+
+
+def bytes_given(x, box, keep):
+    box.append(7)
+    memoryview(box)[0] = 1
+    keep["box"] = box
+    return x + len(box), keep["box"][0]
+
+
+PROGRAMS = [substitutes, finds, fails, iterated, made_of_bytes, bytes_changed, bytes_fail, views_of_bytes]
 
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_as_eager(fn: Any) -> None:
     torchdynamo.reset()
     check(fn, (X,))
+
+
+def test_bytes_that_were_there() -> None:
+    torchdynamo.reset()
+    check(bytes_given, (X, bytearray(b"abc"), {}))
+    compiled = torchdynamo.compile(bytes_given, backend="eager", fullgraph=True)
+    for text in (b"abc", b"abd", b"a"):
+        box = bytearray(text)
+        assert torch.equal(compiled(X, box, {})[0], X + len(text) + 1) and box == b"\x01" + text[1:] + b"\x07"

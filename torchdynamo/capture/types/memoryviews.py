@@ -1,0 +1,91 @@
+"""memoryview of bytes, and of a bytearray that is followed: a real one stands beside it. It stays in the graph."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.arguments import COPIES
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.model import Model, iterates, models
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.types.bytearrays import contents, for_real
+from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@models(memoryview, "__new__")
+def new(vm: Machine, cls: Known, owner: Value) -> Value:
+    """The note is whose bytes it shows."""
+    if owner.__class__ is Object and owner.pytype is memoryview:
+        return shown(vm, memoryview(view(vm, owner)), vm.entity(owner).note)
+    if owner.__class__ is Object and owner.pytype is bytearray:
+        return shown(vm, memoryview(contents(vm, owner)), owner)
+    if owner.pytype is bytes:
+        return shown(vm, memoryview(vm.known(owner, "bytes")), owner)
+    raise Break("unsupported type", type=f"memoryview of {owner.pytype.__name__}")
+
+
+def shown(vm: Machine, real: memoryview, owner: Value) -> Object:
+    return vm.new(memoryview, real, owner)
+
+
+def view(vm: Machine, self: Value) -> memoryview:
+    entity = vm.entity(vm.as_object(self))
+    if entity.real is not MISSING:
+        raise Break("unsupported type", type="memoryview")
+    found: memoryview = entity.items
+    return found
+
+
+COPIES[memoryview] = lambda vm, value: view(vm, value)
+
+
+def method(name: str) -> Model:
+    fn = getattr(memoryview, name)
+
+    def row(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+        real, owner = view(vm, self), vm.entity(self).note
+        box = contents(vm, owner) if owner.pytype is bytearray else b""
+        before = bytes(box)
+        result: Any = for_real(vm, fn, real, args, kwargs)
+        if owner.__class__ is Object:
+            vm.entity(owner).touched |= before != box
+        if result is real:
+            return self
+        return shown(vm, result, owner) if type(result) is memoryview else constant(vm, result)
+
+    return row
+
+
+@models(memoryview, "__init__")
+def init(vm: Machine, self: Object, *args: Value) -> Value:
+    return NONE
+
+
+OTHERWISE = ("__new__", "__init__", "__iter__", "__getattribute__", "__buffer__", "__release_buffer__", "__hash__")
+for _name, _found in vars(memoryview).items():
+    if type(_found) in (types.MethodDescriptorType, types.WrapperDescriptorType) and _name not in OTHERWISE:
+        models(memoryview, _name)(method(_name))
+
+
+def field(name: str) -> Model:
+    def row(vm: Machine, self: Object) -> Value:
+        owner: Value = vm.entity(self).note
+        return owner if name == "obj" else constant(vm, getattr(view(vm, self), name))
+
+    return row
+
+
+for _name, _found in vars(memoryview).items():
+    if type(_found) is types.GetSetDescriptorType:
+        models(memoryview, "." + _name)(field(_name))
+
+
+@iterates(memoryview)
+def iterate(vm: Machine, self: Object) -> Iterator[Value]:
+    return (constant(vm, item) for item in view(vm, self))
