@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from typing import Any
 
@@ -106,6 +107,18 @@ def views_of_bytes(x):
     )
 
 
+def not_read_as_json(x):
+    try:
+        return json.loads("[1,")
+    except json.JSONDecodeError as error:
+        return x + error.pos, error.msg, error.doc, str(error)
+
+
+def test_what_is_no_json() -> None:
+    torchdynamo.reset()
+    assert str(torchdynamo.compile(not_read_as_json, backend="eager")(X)) == str(not_read_as_json(X))
+
+
 def bytes_given(x, box, keep):
     box.append(7)
     memoryview(box)[0] = 1
@@ -113,7 +126,55 @@ def bytes_given(x, box, keep):
     return x + len(box), keep["box"][0]
 
 
-PROGRAMS = [substitutes, finds, fails, iterated, made_of_bytes, bytes_changed, bytes_fail, views_of_bytes]
+class Encoder(json.JSONEncoder):
+    def default(self, thing):
+        return {"kind": type(thing).__name__} if isinstance(thing, set) else super().default(thing)
+
+
+def written_as_json(x):
+    data = {"a": [1, 2.5, None, True, -1e300], "b": {"ä": 'q"\n', 1: 2, None: 3, 1.5: (4,)}, "shape": x.shape, "": {}}
+    plain = json.dumps(data), json.dumps(data, ensure_ascii=False, separators=(",", ":")), json.dumps("text")
+    spread = json.dumps(data["b"], indent=2, skipkeys=True), json.dumps({"b": 1, "a": [{}]}, indent=1, sort_keys=True)
+    own = json.dumps([{1}], cls=Encoder), json.dumps({2}, default=lambda each: sorted(each)), json.dumps(float("inf"))
+    return x + len(plain[0]), plain, spread, own
+
+
+def not_json(x):
+    said, circle = [], []
+    circle.append(circle)
+    for made in (
+        lambda: json.dumps({1}),
+        lambda: json.dumps(float("nan"), allow_nan=False),
+        lambda: json.dumps(circle),
+    ):
+        try:
+            made()
+        except (TypeError, ValueError) as error:
+            said.append(str(error))
+    return x + 1, said
+
+
+def read_as_json(x):
+    data = json.loads('{"a": [1, 2.5, {"b": null}], "c": "\\u00e4", "d": true}')
+    data["a"].append(3)
+    again = json.loads(json.dumps(data)), json.loads("[]"), json.loads(b"[1]"), json.loads(" 1 ")
+    hooked = json.loads('{"a": 1, "b": {"c": 2}}', object_hook=lambda each: sorted(each))
+    return x * data["a"][0], data, again, hooked, json.loads('{"a": 1.5}', parse_float=str)
+
+
+PROGRAMS = [
+    written_as_json,
+    not_json,
+    read_as_json,
+    substitutes,
+    finds,
+    fails,
+    iterated,
+    made_of_bytes,
+    bytes_changed,
+    bytes_fail,
+    views_of_bytes,
+]
 
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
