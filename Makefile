@@ -5,6 +5,7 @@
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
 #   make corpus    185 models of other people's, checked against eager
+#   make sizes     the same models at other batch sizes and lengths, beside torch.compile
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES) and 5,000 random changes (FUZZ_CHANGES), other ones each time
 #   make cpython   CPython's own tests under the hook, each against the same test without
 
@@ -26,7 +27,7 @@ CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus fuzz cpython clean
+.PHONY: setup demo test lint format golden bench corpus sizes fuzz cpython clean
 
 setup: $(VENV)/.built
 
@@ -83,6 +84,9 @@ corpus: $(CORPUS_VENV)/.built
 	mkdir -p $(OUT)
 	cd $(CORPUS) && $(CORPUS_BIN)/python runner.py all --frontend adapters:torchdynamo_compile --out $(RESULTS) --jobs 2
 	cd $(CORPUS) && $(CORPUS_BIN)/python summary.py $(RESULTS) --vs anchor_torch_compile.jsonl
+
+sizes: $(CORPUS_VENV)/.built
+	$(CORPUS_BIN)/python benchmarks/sizes.py --corpus $(CORPUS) --out $(abspath $(OUT))/sizes.jsonl
 
 $(CORPUS_VENV)/.packages:
 	@test -d $(CORPUS) || { echo "no corpus in $(CORPUS): make corpus CORPUS=..."; exit 1; }

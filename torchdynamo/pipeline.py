@@ -31,7 +31,7 @@ from torchdynamo.capture import interop, readings
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.raising import goes_both_ways, is_level
-from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.signals import Attentive, Break, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.undoing import undoes_itself
@@ -197,7 +197,7 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fac
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
-    stop, why, passed, schedules = -1, None, False, True
+    stop, why, passed, schedules, attentive = -1, None, False, True, False
     checking = not goes_both_ways.get(code)
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
     while True:
@@ -209,6 +209,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         builder.numbers.never = compiler.dynamic is False
         builder.numbers.passed, builder.numbers.schedules = passed, schedules
+        builder.numbers.attentive = attentive
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
             with torch_compat.treating_sizes_alike():
@@ -218,7 +219,13 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
                 stop, why, checking = -1, None, False
                 continue
             return Followed(captured, codegen.draft(captured), builder, why)
+        except Attentive:
+            attentive = True
+            continue
         except Break as end:
+            if end.reason == "unsupported operator" and builder.numbers.presumed():
+                attentive = True
+                continue
             asked = {source for source in varying if may_be_constant(source, roots, compiler.fullgraph)}
             if end.reason in ASKS_FOR_VALUES and (asked or builder.numbers.scheduled):
                 varying, schedules = varying - asked, False

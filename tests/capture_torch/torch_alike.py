@@ -59,4 +59,5 @@ class Alike:
         if a.is_leaf:
             self(a.grad, b.grad, f"{where}.grad")
         x, y = a.detach().resolve_conj().contiguous(), b.detach().resolve_conj().contiguous()
-        assert x.flatten().view(torch.uint8).equal(y.flatten().view(torch.uint8)), f"{where}: {a} against {b}"
+        x, y = (each.flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8) for each in (x, y))
+        assert torch.equal(x, y), f"{where}: {a} against {b}"

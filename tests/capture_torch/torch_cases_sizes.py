@@ -64,7 +64,11 @@ torch.tensor([x.shape[0], 1]) | torch.where(x > 0, x, x.shape[0]) | x.clamp(max=
 x.masked_fill(x > 0, 0.0) | torch.broadcast_to(x, (2, *x.shape)) | x.is_contiguous() | x.t().is_contiguous()
 torch.einsum("ij,kj->ik", x, x) | torch.bmm(x[None], x.t()[None]) | torch.outer(x[:, 0], x[:, 1])
 torch.diag(x[:, 0]) | F.scaled_dot_product_attention(x[None], x[None], x[None]) | x.split(2, 1)
-x.view(x.shape) | x.transpose(0, 1).contiguous()
+x.view(x.shape) | x.transpose(0, 1).contiguous() | x.squeeze(0) | x.squeeze() | x[:, :1].squeeze() | x.squeeze((0, 1))
+x[None].squeeze(0) | x[:2] if len(x) > 9 else x | x[-3:] | x[:5] | x + x[:, :1] | x.t() + x[:, 0]
+x.t().reshape(-1) | torch.cat([x[:0], x]) | torch.broadcast_tensors(x, x[:, :1]) | torch.atleast_3d(x) | x.nbytes
+F.linear(x.t()[None].transpose(1, 2), torch.ones(2, 3)) | F.conv1d(x.t()[None], torch.ones(2, 3, 1)) | x.unsqueeze(0)
+torch.inner(x, x) | torch.tensordot(x, x, ([1], [1])) | F.conv2d(x[:, None, None], torch.ones(1, 1, 1, 2))
 """
 # What asks whether a size is 0 or 1: Python, or an operator whose result lies otherwise in memory then.
 DECIDING = (
@@ -78,11 +82,21 @@ DECIDING = (
     "outer",
     "attention",
     "roll",
+    *("squeeze", "reshape(-1)", "conv1d", "inner"),
 )
+
+
+def told_of(result: Any) -> Any:
+    """A result with what is known of its shape, which has to be right as well."""
+    if isinstance(result, torch.Tensor):
+        return result, result.shape, result.dim(), result.numel()
+    return [told_of(item) for item in result] if isinstance(result, (tuple, list)) else result
+
+
 for _text in (text.strip() for line in EXPRESSIONS.splitlines() for text in line.split("|")):
     if _text:
-        _space: dict[str, Any] = {"torch": torch, "F": F, "math": math}
-        exec(compile(f"def expression(x):\n    return {_text}, x + 1", f"<{_text}>", "exec"), _space)
+        _space: dict[str, Any] = {"torch": torch, "F": F, "math": math, "told_of": told_of}
+        exec(compile(f"def expression(x):\n    return told_of({_text}), x + 1", f"<{_text}>", "exec"), _space)
         _space["expression"].__name__ = _text
         CASES.append(SizeCase(_space["expression"], 4 if any(word in _text for word in DECIDING) else 2))
 

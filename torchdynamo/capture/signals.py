@@ -26,6 +26,10 @@ class Raised(Exception):
         self.value = value
 
 
+class Attentive(Exception):
+    """Capture must be done again from the start, with nothing presumed of how tensors lie in memory."""
+
+
 class Stop(Exception):
     """The root frame reached the step at which this capture is to end."""
 

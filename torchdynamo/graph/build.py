@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.fx
 
+from torchdynamo.capture.signals import Attentive
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import quiet, torch_compat
 from torchdynamo.graph.branches import choose
@@ -68,6 +69,7 @@ class GraphBuilder:
         self._numbers = 0  # inputs that are numbers, so far
         self._layouts: dict[str, Layout] = {}  # by placeholder: of inputs whose sizes may vary
         self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
+        self._presumed: set[int] = set()  # memory that operators were told presumptions about
         self._stretches: list[Stretch] = []
         self._bodies: dict[str, torch.fx.GraphModule] = {}
 
@@ -288,7 +290,7 @@ class GraphBuilder:
             known = self.memo.recall(question)
             if known is not MISSING:
                 return known
-        draws = self.record.draws
+        draws, presumed = self.record.draws, self.numbers.presumed()
         self.record.latest.clear()
         fake_args, fake_kwargs = examples(args), examples(kwargs)
         if target is setattr:  # `.data =` puts other memory in the place of this
@@ -298,7 +300,7 @@ class GraphBuilder:
             torch_compat.forget_contents(tensors_in(fake_args))
         trying.now = True
         try:
-            with self.fake_mode, torch_compat.asking_rules_in_python() if self.numbers else _AS_IS:
+            with self.fake_mode, self._with_numbers() if self.numbers else _AS_IS:
                 if op == "call_method":
                     result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)  # type: ignore[arg-type]
                 else:
@@ -309,9 +311,30 @@ class GraphBuilder:
             raise (classify(target, raised) if about is None else UnknownFact(target, self._said(about))) from raised
         finally:
             trying.now = False
+        if self.numbers:
+            self._note_presumed(presumed, (fake_args, result))
         self._check(target, result)
         self.memo.learn(question, result, self.record.draws > draws)
         return result
+
+    @contextlib.contextmanager
+    def _with_numbers(self) -> Iterator[None]:
+        """How operators are tried where sizes have no value."""
+        with (
+            torch_compat.asking_rules_in_python(),
+            torch_compat.presuming(self.numbers.env, not self.numbers.attentive),
+        ):
+            yield
+
+    def _note_presumed(self, before: int, concerned: Any) -> None:
+        """Of these nobody knows for certain which share memory: where one is an input, writing takes attention."""
+        if self.numbers.presumed() > before:
+            varying = filter(torch_compat.has_symbolic_sizes, tensors_in(concerned))
+            memory = {each._cdata for each in map(storage_of, varying) if each is not None}
+            if memory & (self._presumed | {each._cdata for each in self._memory.values() if each is not None}):
+                self._presumed |= memory
+        if self._presumed & self.record.latest:
+            raise Attentive
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """The tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is not."""

@@ -36,6 +36,7 @@ class Numbers:
         self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
         self._granted: dict[int, Any] = {}  # what was found to be taken for granted so far
         self.varying = varying  # where numbers and sizes are that are not the same in every call
+        self.attentive = False  # nothing is presumed of layouts
         self.always = self.never = False  # all sizes may vary; none may
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
         self.named: Collection[str] = ()  # sources that the user has named as varying
@@ -68,6 +69,11 @@ class Numbers:
         """How many numbers nobody knows there are so far."""
         known = self.__dict__.get("env")
         return 0 if known is None else len(known.pending_fresh_unbacked_symbols)
+
+    def presumed(self) -> int:
+        """How often an operator was told that sizes are neither 0 nor 1, without a fact to guard."""
+        known = self.__dict__.get("env")
+        return 0 if known is None else known.presumed
 
     def taken_for_granted(self, drawn: int = 0) -> list[Any]:
         """Facts about unknown numbers that have been assumed, as against decided, since this was last asked.

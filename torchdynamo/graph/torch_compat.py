@@ -30,9 +30,49 @@ ErrorTypes = tuple[type[Exception], ...]
 
 def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
     """An environment for numbers without a value. May they be read from tensors? Be sizes that values decide?"""
+    made: ShapeEnv = shape_env_type()(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
+    return made
+
+
+@cache
+def shape_env_type() -> Any:
+    """The class of such environments.
+
+    Whether a tensor lies in one piece, and whether it is empty, operators ask all the time, and it is otherwise for
+    sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
+    recorded, and `presumed` counts.
+    """
+    from sympy import And, Eq, Gt, Ne, Or  # type: ignore[import-untyped]
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return ShapeEnv(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
+    def about_layout(expr: Any) -> bool:
+        if isinstance(expr, (And, Or)):
+            return all(about_layout(arg) or (isinstance(arg, Gt) and arg.rhs == 0) for arg in expr.args)
+        return isinstance(expr, (Eq, Ne))
+
+    class Environment(ShapeEnv):
+        presuming = False
+        presumed = 0
+
+        def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.presuming and about_layout(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
+                answer = self._maybe_evaluate_static(orig_expr, size_oblivious=True)
+                if answer is not None:
+                    self.presumed += 1
+                    return answer
+            return super().evaluate_expr(orig_expr, *args, **kwargs)
+
+    return Environment
+
+
+@contextlib.contextmanager
+def presuming(env: Any, whether: bool) -> Iterator[None]:
+    """While this is open, operators' questions about layouts are answered as for sizes other than 0 and 1."""
+    before, env.presuming = getattr(env, "presuming", False), whether
+    try:
+        yield
+    finally:
+        env.presuming = before
 
 
 def allow_all(env: ShapeEnv) -> None:
@@ -136,6 +176,7 @@ def fake_mode_type() -> type[FakeTensorMode]:
     undecided = (refused, *data_dependent_errors())
     ruled: Collection[Any] = registered_hop_fake_fns  # of these the base class knows the rule
     # Operators whose rule takes every size for an integer, and so fixes it.
+    squeezing = (torch.ops.aten.squeeze, torch.ops.aten.squeeze_, torch.ops.aten.squeeze_copy)
     integers_only = (torch.ops.aten.constant_pad_nd.default, torch.ops.aten.roll.default)
 
     class FakeMode(FakeTensorMode):
@@ -147,6 +188,12 @@ def fake_mode_type() -> type[FakeTensorMode]:
             kwargs = kwargs or {}
             if isinstance(func, torch._ops.HigherOrderOperator) and func not in ruled:
                 return func.python_key_table[FakeTensorMode](self, *args, **kwargs)
+            if getattr(func, "overloadpacket", None) in squeezing and self.shape_env is not None:
+                with presuming(self.shape_env, False):
+                    decide_what_is_one(*args, **kwargs)
+            if func is torch.ops.aten.convolution.default and self.shape_env is not None:
+                with self.shape_env.suppress_guards():  # which library computes it; what it gives is the same
+                    return super().__torch_dispatch__(func, types, args, kwargs)
             simpler = decomposition_table.get(func) if has_symbolic_sizes(args) else None
             if simpler is None or func._schema.is_mutable:
                 return super().__torch_dispatch__(func, types, args, kwargs)
@@ -168,6 +215,13 @@ def fake_mode_type() -> type[FakeTensorMode]:
                 return super().__torch_dispatch__(func, types, args, kwargs)
 
     return FakeMode
+
+
+def decide_what_is_one(tensor: torch.Tensor, dims: Any = None) -> None:
+    """How many dimensions `squeeze` leaves depends on which sizes are 1: a fact, whatever torch's rule says."""
+    among = range(tensor.dim()) if dims is None else dims if isinstance(dims, (list, tuple)) else [dims]
+    for dim in among:
+        bool(tensor.size(dim) == 1)
 
 
 @contextlib.contextmanager

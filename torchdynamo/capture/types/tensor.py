@@ -132,6 +132,8 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
         raise Break("unsupported attribute", name=name, type="Tensor")
     if name == "shape":
         return vm.call_method(obj, "size")
+    if name == "nbytes":
+        return vm.binary("*", vm.call_method(obj, "numel"), Known(obj.fake.itemsize))
     value = getattr(obj.fake, name)
     if isinstance(value, torch.Tensor):
         return vm.emit("call_function", getattr, [obj, Known(name)], {})

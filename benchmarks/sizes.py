@@ -1,0 +1,297 @@
+"""Other people's models at other sizes: which of them can vary, and what each size costs in compiles.
+
+    python benchmarks/sizes.py --corpus ../shared/corpus --out build/sizes.jsonl        # or `make sizes`
+    python benchmarks/sizes.py --corpus ../shared/corpus --only 'hf/' --count 20
+
+For each case of the corpus: eager runs it with other batches, or with longer and shorter sequences. What
+it takes is run at five sizes, 1 among them where eager takes it, through torchdynamo and torch.compile (backend eager),
+each time compared with eager. A compile is one call of the backend; a model in k graphs may have 2k.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+import torchdynamo
+
+SIZES = 5
+FRONTENDS: dict[str, tuple[Callable[..., Any], Callable[[], None]]] = {
+    "torchdynamo": (torchdynamo.compile, torchdynamo.reset),
+    "torch.compile": (torch.compile, torch.compiler.reset),
+}
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+class Axis(NamedTuple):
+    """What varies: a name, and for each tensor among the inputs the dimensions that go with it."""
+
+    name: str
+    size: int
+    dims: dict[int, tuple[int, ...]]
+
+
+def tensors(inputs: Any, found: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+    """The tensors in the arguments, in order."""
+    found = [] if found is None else found
+    if isinstance(inputs, torch.Tensor):
+        found.append(inputs)
+    elif isinstance(inputs, dict):
+        for value in inputs.values():
+            tensors(value, found)
+    elif isinstance(inputs, (list, tuple)):
+        for value in inputs:
+            tensors(value, found)
+    return found
+
+
+def axes(inputs: Any) -> Iterator[Axis]:
+    """The batch, and each length of the first tensors that others may share."""
+    given = tensors(inputs)
+    ranked = [tensor for tensor in given if tensor.dim() > 0]
+    if not ranked:
+        return
+    batch = ranked[0].shape[0]
+    yield Axis("batch", batch, {i: (0,) for i, t in enumerate(given) if t.dim() > 0 and t.shape[0] == batch})
+    for size in dict.fromkeys(length for tensor in ranked for length in reversed(tensor.shape[1:])):
+        dims = {i: tuple(d for d in range(1, t.dim()) if t.shape[d] == size) for i, t in enumerate(given)}
+        yield Axis("length", size, {i: found for i, found in dims.items() if found})
+
+
+def resized(inputs: Any, axis: Axis, size: int) -> Any:
+    """The same arguments with this size: what they hold is repeated, or cut off."""
+    count = iter(range(1 << 30))
+
+    def other(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            for dim in axis.dims.get(next(count), ()):
+                value = value.index_select(dim, torch.arange(size) % axis.size)
+            return value
+        if isinstance(value, dict):
+            return {key: other(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            return type(value)(other(item) for item in value)
+        return value
+
+    return other(inputs)
+
+
+def candidates(size: int) -> list[int]:
+    """Other sizes, the likeliest first: any, then multiples, as images and windows want them."""
+    odd = [size + 3, 1, size + 1, max(size - 1, 2), 2 * size - 1]
+    even = [2 * size, size // 2, size + size // 2, 4 * size, 3 * size]
+    return [each for each in dict.fromkeys([*odd, *even]) if each not in (0, size)]
+
+
+# -- one case ---------------------------------------------------------------------------------------------------------
+class Counting:
+    """The eager backend, counting."""
+
+    def __init__(self) -> None:
+        self.compiles = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        self.compiles += 1
+        return gm.forward
+
+
+class Subject:
+    """A case of the corpus, to be called at any size."""
+
+    def __init__(self, corpus: Any, name: str) -> None:
+        self.case, self.reseed = corpus.CASES[name], corpus.reseed
+
+    def build(self) -> tuple[Any, Any]:
+        module, args, kwargs = self.case.build()
+        return module, (args, kwargs)
+
+    def call(self, fn: Any, inputs: Any) -> Any:
+        self.reseed(7)
+        with torch.enable_grad() if "grad" in self.case.tags else torch.no_grad():
+            return fn(*inputs[0], **inputs[1])
+
+
+def varying(subject: Subject) -> tuple[Axis, list[int]] | None:
+    """What of the case's sizes eager lets vary, and the sizes to run it at."""
+    module, inputs = subject.build()
+    subject.call(module, inputs)
+    for axis in axes(inputs):
+        sizes = [axis.size]
+        for size in candidates(axis.size):
+            try:
+                subject.call(module, resized(subject.case.inputs_for(module, 0)[1:], axis, size))
+            except Exception:  # whatever a model says to a size it does not take
+                continue
+            sizes.append(size)
+            if len(sizes) == SIZES:
+                return axis, sizes
+    return None
+
+
+def measured(
+    subject: Subject, frontend: str, axis: Axis, sizes: list[int], differ: Callable[..., Any]
+) -> dict[str, Any]:
+    """The compiles after each size, and whether what came out was eager's."""
+    compiling, reset = FRONTENDS[frontend]
+    reset()
+    counting, begin = Counting(), time.perf_counter()
+    eager, module = subject.build()[0], subject.build()[0]
+    compiled = compiling(module, backend=counting)
+    after, wrong = [], []
+    for size in sizes:
+        expected = subject.call(eager, resized(subject.case.inputs_for(eager, 0)[1:], axis, size))
+        got = subject.call(compiled, resized(subject.case.inputs_for(module, 0)[1:], axis, size))
+        why, _ = differ(expected, got)
+        if why is not None:
+            wrong.append(f"{size}: {why}")
+        after.append(counting.compiles)
+    reset()
+    return {"compiles": after, "wrong": wrong, "seconds": round(time.perf_counter() - begin, 2)}
+
+
+def run_case(name: str, save: Callable[[dict[str, Any]], None]) -> None:
+    """Everything about one case, saved as it becomes known."""
+    import corpus  # type: ignore[import-not-found]
+    import runner  # type: ignore[import-not-found]
+
+    torch.set_num_threads(1)
+    subject, row = Subject(corpus, name), {"case": name}
+    found = varying(subject)
+    row["axis"] = found and found[0].name
+    row["sizes"] = found and found[1]
+    save(row)
+    for frontend in FRONTENDS if found else ():
+        try:
+            row[frontend] = measured(subject, frontend, *found, runner.differ)
+        except Exception as error:  # of the front end: the row says so
+            row[frontend] = {"error": f"{type(error).__name__}: {error}"[:400]}
+        save(row)
+
+
+# -- all --------------------------------------------------------------------------------------------------------------
+def child(name: str, path: str) -> None:
+    """In a process of its own."""
+    warnings.filterwarnings("ignore")
+
+    def save(row: dict[str, Any]) -> None:
+        Path(path + ".new").write_text(json.dumps(row, default=str))
+        os.replace(path + ".new", path)
+
+    run_case(name, save)
+
+
+def forked(name: str, path: str) -> int:
+    """Starts the child."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        child(name, path)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def run_all(names: list[str], jobs: int, timeout: float, out: Path) -> list[dict[str, Any]]:
+    """Each case in a fork of this process, which has only imported what most of them need."""
+    rows: list[dict[str, Any]] = []
+    todo, live = collections.deque(enumerate(names)), {}
+    with tempfile.TemporaryDirectory() as folder, out.open("w") as lines:
+        while todo or live:
+            while todo and len(live) < jobs:
+                index, name = todo.popleft()
+                path = f"{folder}/{index}.json"
+                live[forked(name, path)] = name, path, time.monotonic() + timeout
+            time.sleep(0.05)
+            for pid, (name, path, end) in list(live.items()):
+                done, status = os.waitpid(pid, os.WNOHANG)
+                if not done and time.monotonic() > end:
+                    os.kill(pid, signal.SIGKILL)
+                    done, status = os.waitpid(pid, 0)
+                if done:
+                    del live[pid]
+                    row = json.loads(Path(path).read_text()) if Path(path).exists() else {"case": name, "axis": None}
+                    row["status"] = status
+                    rows.append(row)
+                    lines.write(json.dumps(row) + "\n")
+                    lines.flush()
+                    print(told(row), flush=True)
+    return rows
+
+
+def told(row: dict[str, Any]) -> str:
+    """One line about a case."""
+    if not row["axis"]:
+        return f"{row['case']:44s} cannot vary" + (f" (status {row['status']})" if row["status"] else "")
+    text = f"{row['case']:44s} {row['axis']:6s} {row['sizes']}"
+    for frontend in FRONTENDS:
+        found = row.get(frontend, {"error": f"died, status {row['status']}"})
+        text += f"  {frontend} {found.get('compiles') or found.get('error')}"
+        text += f" WRONG {found['wrong']}" if found.get("wrong") else ""
+    return text
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """How many are right, and how many need two compiles at most."""
+    able = [row for row in rows if row["axis"]]
+    yield f"{len(able)} of {len(rows)} cases can vary"
+    for frontend in FRONTENDS:
+        ran = [row[frontend] for row in able if "compiles" in row.get(frontend, {})]
+        right = sum(not found["wrong"] for found in ran)
+        twice = sum(found["compiles"][-1] <= 2 * max(found["compiles"][0], 1) for found in ran)
+        total = sum(found["compiles"][-1] for found in ran)
+        share = 100 * twice / max(len(able), 1)
+        yield (
+            f"{frontend}: {right} equal to eager at every size; {twice} ({share:.0f}%) with at most two compiles a "
+            f"graph; {total} compiles in all; {len(able) - len(ran)} failed"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", default="../shared/corpus", help="the folder of corpus.py and runner.py")
+    parser.add_argument("--out", default="build/sizes.jsonl")
+    parser.add_argument("--only", default="", help="a regular expression for the cases' names")
+    parser.add_argument("--skip", type=int, default=0, help="leave out so many cases at the beginning")
+    parser.add_argument("--count", type=int, default=None, help="run so many cases")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=240)
+    given = parser.parse_args()
+    sys.path.insert(0, str(Path(given.corpus).resolve()))
+    import corpus
+    import runner
+    import tvshim  # type: ignore[import-not-found]
+
+    tvshim.install()
+    for name in runner.PRELOAD:
+        if runner.importlib.util.find_spec(name.partition(".")[0]):
+            runner.importlib.import_module(name)
+    names = [name for name in corpus.CASES if re.search(given.only, name)][given.skip :][: given.count]
+    out = Path(given.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows = run_all(names, given.jobs, given.timeout, out)
+    out.with_suffix(".txt").write_text(
+        "".join(f"{row['case']} {row['axis']} {row['sizes']}\n" for row in rows if row["axis"])
+    )
+    print("\n".join(summary(rows)))
+
+
+if __name__ == "__main__":
+    main()
