@@ -10,6 +10,7 @@ import torch
 
 from torchdynamo.capture import interop, model, numeric, overrides, policy
 from torchdynamo.capture.binding import bind
+from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.scalars import plainly, seen_by
@@ -56,6 +57,9 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if numeric.is_function(obj):
         return numeric.call(vm, obj, args, kwargs)
     if kind is types.FunctionType:
+        again = model.NAMED.get((obj.__module__, obj.__qualname__))
+        if again is not None:
+            return inline(vm, Known(again), args, kwargs)
         verdict = interop.verdict(obj)
         if verdict is not None:
             return verdict(vm, fn, args, kwargs)
@@ -250,10 +254,13 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         if init[0] == "model":
             apply(vm, init[1], cls, [obj, *args], kwargs)
         elif init[1][0] is not object:
-            if type(init[1][1]) is not types.FunctionType:
+            if type(found) is types.WrapperDescriptorType:  # C's own, of which the model of `__new__` knows
                 if maker[0] == "model":
                     return obj
                 raise Break("unsupported type", type=cls.__name__)
+            if type(found) is not types.FunctionType:
+                call(vm, describe(vm, obj, cls, "__init__", found), args, kwargs)
+                return obj
             call(vm, Known(found, Source("class_attr", class_source(cls), "__init__")), [obj, *args], kwargs)
         elif (args or kwargs) and maker[1][0] is object:
             raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")

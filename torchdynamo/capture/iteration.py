@@ -61,7 +61,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
         found = base.__dict__.get("__iter__")
         if found is not None:
             if type(found) is types.FunctionType:
-                return iterate(vm, vm.special(value, "__iter__"))
+                return steps_of(vm, vm.special(value, "__iter__"))
             if model.is_open(base):
                 break
     if any("__iter__" in base.__dict__ for base in cls.__mro__):
@@ -69,6 +69,14 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     if any("__getitem__" in base.__dict__ for base in cls.__mro__):
         return from_getitem(vm, value)
     raise vm.error(TypeError, f"{cls.__name__!r} object is not iterable")
+
+
+def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
+    """What an iterator still gives; what `__iter__` gave has to be one."""
+    if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
+        raise vm.error(TypeError, f"iter() returned non-iterator of type {value.pytype.__name__!r}")
+    found = lookup.class_lookup(value.pytype, "__next__")
+    return from_next(vm, value) if type(found) is types.FunctionType else iterate(vm, value)
 
 
 def known_items(vm: Machine, value: Known) -> Iterator[Value]:

@@ -27,6 +27,7 @@ MODELS: dict[tuple[type, str], Model] = {}
 _modelled: dict[tuple[type, str], Any] = {}  # of classes that can be changed: what the model speaks of
 FUNCTIONS: dict[int, Model] = {}
 POLYFILLS: dict[int, Callable[..., Any]] = {}
+NAMED: dict[tuple[str, str], Callable[..., Any]] = {}  # polyfills of libraries that need not be there
 ENTER: dict[type, Callable[[Machine, Any, Source], Value]] = {}
 ITERATE: dict[type, Callable[[Machine, Any], Iterator[Value]]] = {}
 REBUILD: dict[type, Callable[[Emitter, Entity], None]] = {}
@@ -102,6 +103,17 @@ def polyfill(*objs: Any) -> Callable[[Row], Row]:
         for obj in objs:
             POLYFILLS[id(obj)] = fn
             _kept.append(obj)
+        return fn
+
+    return register
+
+
+def polyfill_named(module: str, *qualnames: str) -> Callable[[Row], Row]:
+    """The same, of Python functions of a library that is not imported for that."""
+
+    def register(fn: Row) -> Row:
+        for qualname in qualnames:
+            NAMED[module, qualname] = fn
         return fn
 
     return register

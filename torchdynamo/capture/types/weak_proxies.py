@@ -1,0 +1,47 @@
+"""weakref.proxy of what the frame made: what it is asked, the object answers, while something is seen to hold that."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.types.weak import is_held, takes_references
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+PROXY = weakref.ProxyType
+
+
+@function(weakref.proxy)
+def proxy(vm: Machine, obj: Value, callback: Value = NONE) -> Value:
+    if callback is not NONE or obj.__class__ is not Object or not vm.entity(obj).fresh or not takes_references(obj):
+        raise Break("unknown call", name="weakref.proxy")
+    return vm.new(PROXY, note=obj)
+
+
+def referent(vm: Machine, self: Object) -> Object:
+    found: Object | None = vm.entity(self).note
+    if found is None or not is_held(vm, found):
+        raise Break("unsupported type", type="weakproxy")
+    return found
+
+
+@models(PROXY, "__getattribute__")
+def getattribute(vm: Machine, self: Object, name: str) -> Value:
+    return vm.getattr(referent(vm, self), name)
+
+
+@models(PROXY, "__setattr__")
+def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
+    vm.setattr(referent(vm, self), name.obj, value)
+    return NONE
+
+
+@rebuilds(PROXY)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    raise Restart(-1)
