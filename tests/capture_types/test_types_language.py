@@ -280,6 +280,8 @@ def operators_of_classes(x, n):
         f"{Plain()} {Plain()!s:>7}",
         n @ 3,
         n == Number(7),
+        n != Number(7),
+        n != Number(8),
         n != 3,
         sorted([3, 1, 2], key=lambda v: -v),
         3 + n == Number(10),

@@ -106,6 +106,7 @@ class Machine(Trace):
         self.path: list[int] = []
         self.devices: list[torch.device] = []  # `with torch.device(...)` the frame is in
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
+        self.unseen: dict[int, Source] = {}  # tensors that are no inputs: where each was found
         self.entry_state: dict[Any, tuple[Any, ...]] = {}
         self.exit_state: dict[Any, tuple[Any, ...]] = {}
         self.watching = False  # whether operators may be overridden by modes or subclasses (overrides.py)
@@ -277,6 +278,8 @@ class Machine(Trace):
             return value.obj
         if value.__class__ is Graphed:
             return Ref(self.identity(value))
+        if isinstance(value, Opaque) and value.pytype in (torch.Tensor, torch.nn.Parameter):
+            return Ref(self.unseen_identity(value))
         if value.__class__ is Symbol:
             return self.known(value, "key")
         if value.__class__ is Object:
@@ -315,6 +318,15 @@ class Machine(Trace):
         source = wrapping.source_of(self, value)
         if source is not None:
             self.told_apart.setdefault(value.pytype, {})[source] = None
+        return id(real)
+
+    def unseen_identity(self, value: Opaque) -> int:
+        """The same of a tensor that cannot be in a graph: no other way to it has been looked at, or that is guarded."""
+        real = value.source.load(self.roots)
+        first = self.unseen.setdefault(id(real), value.source)
+        if first is not value.source:
+            self.guard(value.source, "SAME_OBJECT", first)
+        self.told_apart.setdefault(value.pytype, {})[first] = None
         return id(real)
 
     # -- functions, cells, globals --------------------------------------------------------------------------------

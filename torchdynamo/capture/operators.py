@@ -78,7 +78,9 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     found = slot[1][1]
     if type(found) is types.FunctionType:
         return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
-    if slot[1][0] is object and (obj.__class__ is not Known or name in ("__eq__", "__ne__")):
+    if slot[1][0] is object and name == "__ne__":
+        return opposite(vm, special(vm, obj, "__eq__", *args))
+    if slot[1][0] is object and (obj.__class__ is not Known or name == "__eq__"):
         return None
     if obj.__class__ is Known:
         if cls in PURE_TYPES and name != "__mod__" and any(is_foreign(arg) for arg in args):
@@ -91,6 +93,11 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     if plain is not None and all(vm.concrete(arg) is not None for arg in args):
         return vm.run_pure(found, [obj, *args], {})
     raise Break("unsupported method", name=name, type=cls.__name__)
+
+
+def opposite(vm: Machine, equal: Value | None) -> Value | None:
+    """What `object.__ne__` makes of what the class says of equality."""
+    return equal if equal is None or is_not_implemented(equal) else unary(vm, "not", equal)
 
 
 def is_foreign(value: Value) -> bool:

@@ -30,7 +30,12 @@ class Entrants:
         self._untold: list[tuple[torch.Tensor, torch.Tensor]] = []  # made here, which torch has not heard of
 
     def stand_in(self, mode: FakeTensorMode, tensor: torch.Tensor, origin: torch_compat.TorchSource) -> torch.Tensor:
-        """The stand-in of a tensor."""
+        """The stand-in of a tensor, which has nothing to do with layers of torch.func that may be open."""
+        with torch._C._DisableFuncTorch():
+            return self.made(mode, tensor, origin)
+
+    def made(self, mode: FakeTensorMode, tensor: torch.Tensor, origin: torch_compat.TorchSource) -> torch.Tensor:
+        """The same, where none is."""
         memory = storage_of(tensor)
         apart = memory is not None and memory._cdata not in self._memory
         kind: Any = None
@@ -47,8 +52,7 @@ class Entrants:
         for each, made in self._untold:
             torch_compat.introduce(mode, each, made)
         self._untold.clear()
-        with torch._C._DisableFuncTorch():
-            fake = mode.from_tensor(tensor, static_shapes=True, source=origin, trace=False)
+        fake = mode.from_tensor(tensor, static_shapes=True, source=origin, trace=False)
         if kind is not None and kind not in self._patterns:
             self._patterns[kind] = pattern_of(fake, self.likenesses, shared=False)
         return fake

@@ -1,0 +1,96 @@
+"""torch.func, forward-mode and over models: one graph, and eager's numbers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    stack_module_state,
+    vjp,
+    vmap,
+)
+from torch_alike import Alike
+
+import torchdynamo
+from torchdynamo import _native
+
+X = torch.arange(6.0).reshape(2, 3) / 3
+MODEL = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+PARAMETERS = dict(MODEL.named_parameters())
+ENSEMBLE = [nn.Linear(3, 2) for _ in range(3)]
+STACKED = stack_module_state(ENSEMBLE)  # type: ignore[arg-type]
+BASE = copy.deepcopy(ENSEMBLE[0]).to("meta")
+
+
+def cube(a: Any) -> Any:
+    return (a**3).sum()
+
+
+def through_model(a: Any) -> Any:
+    return functional_call(MODEL, PARAMETERS, (a,))
+
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    "jvp": lambda x: jvp(torch.sin, (x,), (x,)),
+    "jvp, aux": lambda x: jvp(lambda a: (a.sin(), a.cos()), (x,), (x,), has_aux=True),
+    "jvp of two, of which one is not used": lambda x: jvp(lambda a, b: a * 2, (x, x), (x, x)),
+    "jvp of what does not depend": lambda x: jvp(lambda a: torch.ones(2), (x,), (x,)),
+    "vjp": lambda x: vjp(torch.sin, x)[1](x),
+    "jacfwd": lambda x: jacfwd(torch.sin)(x[0]),
+    "jacrev": lambda x: jacrev(lambda a: a**2)(x[0]),
+    "jacfwd of one of two": lambda x: jacfwd(lambda a, b: a * b, argnums=1)(x[0], x[1]),
+    "hessian": lambda x: hessian(cube)(x[0]),
+    "forward over reverse": lambda x: jvp(grad(cube), (x,), (x,)),
+    "reverse over forward": lambda x: jacrev(jacfwd(cube))(x[0]),
+    "forward over forward": lambda x: jacfwd(jacfwd(cube))(x[0]),
+    "value too": lambda x: grad_and_value(cube)(x),
+    "each sample": lambda x: vmap(grad(lambda p, a: functional_call(MODEL, p, (a,)).sum()), (None, 0))(PARAMETERS, x),
+    "an ensemble": lambda x: vmap(lambda p, b, a: functional_call(BASE, (p, b), (a,)), (0, 0, None))(*STACKED, x),
+    "jacrev of a model": lambda x: jacrev(through_model)(x[0]),
+    "hessian of a model": lambda x: hessian(lambda a: through_model(a).sum())(x[0]),
+    "a model whose parameters are met inside": lambda x: vmap(
+        lambda a: torch.trace(hessian(lambda q: MODEL(q).sum())(a))
+    )(x),
+    "random": lambda x: vmap(lambda a: a + torch.randn(3), randomness="different")(x),
+    "chunks": lambda x: vmap(lambda a: a.sum(), chunk_size=1)(x),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_eager(name: str, backend: str) -> None:
+    torchdynamo.reset()
+    fn = CASES[name]
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    for _ in range(2):
+        torch.manual_seed(0)
+        wanted = fn(X)
+        torch.manual_seed(0)
+        Alike()(wanted, compiled(X))
+    assert len(_native.cache_entries(fn.__code__)) == 1
+
+
+def test_a_break_inside_leaves_no_level_open() -> None:
+    def fn(x: Any) -> Any:
+        def inner(a: Any) -> Any:
+            torchdynamo.graph_break()
+            return a.sin()
+
+        return jvp(inner, (x,), (x,))
+
+    Alike()(fn(X), torchdynamo.compile(fn, backend="eager")(X))
+    assert torch._C._functorch.peek_interpreter_stack() is None
+    with torch.autograd.forward_ad.dual_level() as level:
+        assert level == 0
