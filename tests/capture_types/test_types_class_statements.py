@@ -382,9 +382,30 @@ def wrong_layout(x):
         return x + 1, str(error)
 
 
+def caught(fn, kind):
+    try:
+        torchdynamo.graph_break()
+        fn([1])
+    except kind:
+        return "caught"
+
+
+def method_of_c_passed(x):
+    """A method in C that is bound to the class leads to it as well."""
+
+    class Stopped(Exception):
+        pass
+
+    class Stops(dict):
+        def __init__(self):
+            raise Stopped
+
+    return x + 1, caught(Stops.fromkeys, Stopped)
+
+
 IN_PARTS = [
     *(instance_returned, class_returned, method_returned, member_returned, stored, hooked, by_metaclass),
-    *(holds_a_tensor, wrong_layout),
+    *(holds_a_tensor, wrong_layout, method_of_c_passed),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +25,12 @@ from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Sy
 from torchdynamo.codegen import rebuild
 
 BOUND = "__bound"
+OWN_WORLDS = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.CodeType,
+)  # what they lead to was there before the frame
 
 
 class Emitter:
@@ -50,13 +57,17 @@ class Emitter:
         self.op("LOAD_CONST", obj)
 
     def stays_inside(self, obj: Any) -> None:
-        """A class that the frame made is one of the capture's: what needs it is left to Python."""
+        """A class that the frame made is one of the capture's: what leads to it (a method of C's) is left to Python."""
         inside = self.capture.machine.inside
-        step = inside.get(id(obj), inside.get(id(type(obj))))
-        if step is not None:
-            raise Restart(step - 1)
-        for part in obj if isinstance(obj, (tuple, frozenset)) else ():
-            self.stays_inside(part)
+        waiting, seen = [obj], set()
+        while waiting:
+            each = waiting.pop()
+            step = inside.get(id(each), inside.get(id(type(each))))
+            if step is not None:
+                raise Restart(step - 1)
+            seen.add(id(each))
+            if not isinstance(each, OWN_WORLDS):
+                waiting += [part for part in gc.get_referents(each) if id(part) not in seen]
 
     def function(self, fn: Any) -> None:
         self.callee(lambda: self.const(fn))
