@@ -13,7 +13,7 @@ import time
 import traceback
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -53,14 +53,15 @@ from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.graph.rerun import can_begin_again, stages
 from torchdynamo.guards.aliases import alias_guards, written_apart
-from torchdynamo.guards.explain import Guards
+from torchdynamo.guards.explain import Failure, Guards, first_failure
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames
 from torchdynamo.reasons import message, unsupported_text
-from torchdynamo.report import debug, explain
+from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.limit import limit_text
+from torchdynamo.report.recompiles import NumberInput, number_inputs
 
 _owner_ids = itertools.count(1)
 _graph_numbers = itertools.count(0)
@@ -268,6 +269,7 @@ def end_column(place: Position) -> int | None:
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
     """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
+    failed = what_failed(code, compiler, roots)
     with torch_compat.nobody_saves():
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
@@ -275,6 +277,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         _native.skip_code(code, found.reason)
         return None
     captured, draft, builder, why = found
+    builder.numbers.closed()
     if why is not None and is_worthless(captured):
         tell(code, compiler, None, why, [], started)
         _native.skip_code(code, why.reason)
@@ -297,9 +300,15 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     if settling is not None:
         settling.entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
         return settling.entry
-    tell(code, compiler, gm, why, guards, started)
+    varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
+    again = "" if failed is None else recompile_text(code, failed, varying, guards)
+    if again:
+        recompiles.say(again)
+    tell(code, compiler, gm, why, guards, started, varying, again)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)
+        if again:
+            print(again)
     return _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
 
 
@@ -313,7 +322,30 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
         return None
 
 
-def tell(code: CodeType, compiler: Compiler, gm: Any, why: Why | None, guards: list[Guard], started: float) -> None:
+def what_failed(code: CodeType, compiler: Compiler, roots: Roots) -> Failure | None:
+    """What of the newest version does not hold for this call, if anybody wants to know."""
+    if not (recompiles.wanted() or explain.watched() or config.debug):
+        return None
+    known = entries_of(code, compiler.owner_id)
+    return first_failure(known[-1].guards, roots) if known else None
+
+
+def recompile_text(code: CodeType, failed: Failure, varying: list[NumberInput], guards: list[Guard]) -> str:
+    """Why a function is compiled once more."""
+    users = resume.origin(code)
+    return recompiles.told(f"{users.code.co_name} ({users.code.co_filename}:{users.line})", failed, varying, guards)
+
+
+def tell(
+    code: CodeType,
+    compiler: Compiler,
+    gm: Any,
+    why: Why | None,
+    guards: list[Guard],
+    started: float,
+    numbers: Sequence[NumberInput] = (),
+    again: str = "",
+) -> None:
     """Report the frame to whoever collects events."""
     if explain.watched():
         place = why.position if why else None
@@ -330,6 +362,8 @@ def tell(code: CodeType, compiler: Compiler, gm: Any, why: Why | None, guards: l
                 guards=guards,
                 seconds=time.perf_counter() - started,
                 backend=compiler.backend_name,
+                numbers=numbers,
+                again=again,
             )
         )
 

@@ -319,7 +319,7 @@ def unsupported_text(
         f'  File "{filename}", line {"?" if line is None else line}, in {function}',
     ]
     if source_line.strip():
-        lines += _quote(source_line, column, end_column)
+        lines += quote(source_line, column, end_column)
     lines += [
         "",
         f"Why: {message(reason, **fields)}",
@@ -329,7 +329,7 @@ def unsupported_text(
     return "\n".join(lines)
 
 
-def _quote(source_line: str, column: int | None, end_column: int | None) -> list[str]:
+def quote(source_line: str, column: int | None, end_column: int | None) -> list[str]:
     """The user's line, and carets under the part that is meant.
 
     That is all of it where columns are unknown, and all from `column` where the expression goes on beyond the line.

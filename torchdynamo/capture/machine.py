@@ -86,6 +86,7 @@ class Machine(Trace):
 
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
         super().__init__(builder, roots)
+        builder.numbers.where = self.position
         self.handled_at_entry = sys.exc_info()[1]
         # What classes say, looked up once in a capture
         self.class_attrs: dict[tuple[type, str], Any] = {}

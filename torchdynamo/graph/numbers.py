@@ -36,6 +36,7 @@ class Numbers:
         self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
         self._granted: dict[int, Any] = {}  # what was found to be taken for granted so far
         self.varying = varying  # where numbers and sizes are that are not the same in every call
+        self.where: Any = None  # called for the line of the program that is being followed
         self.attentive = False  # nothing is presumed of layouts
         self.always = self.never = False  # all sizes may vary; none may
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
@@ -45,7 +46,26 @@ class Numbers:
     @cached_property
     def env(self) -> ShapeEnv:
         """What torch knows about them."""
-        return torch_compat.make_shape_env(self.scalars, self.shapes)
+        made = torch_compat.make_shape_env(self.scalars, self.shapes)
+        made.where = self.where  # type: ignore[attr-defined]
+        return made
+
+    def closed(self) -> None:
+        """The program has been followed: what is asked from now on, no line of it asks."""
+        if "env" in self.__dict__:
+            self.env.where = None  # type: ignore[attr-defined]
+
+    def places(self) -> dict[Any, Any]:
+        """By fact: the line of the program that asked for it."""
+        return self.env.places if "env" in self.__dict__ else {}  # type: ignore[attr-defined]
+
+    def bounds(self, number: Any) -> tuple[int | None, int | None]:
+        """Between what an input lies; None where there is no bound."""
+        if number.node.expr.is_number:
+            return int(number.node.expr), int(number.node.expr)
+        known = self.env.var_to_range[number.node.expr]
+        least = int(known.lower) if known.lower.is_Integer and int(known.lower) > -(1 << 63) else None
+        return least, int(known.upper) if known.upper.is_Integer and int(known.upper) < (1 << 63) - 1 else None
 
     def at_entry(
         self, value: int, source: Source, least: int | None = None, most: int | None = None, blind: bool = False

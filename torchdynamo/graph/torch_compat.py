@@ -53,6 +53,11 @@ def shape_env_type() -> Any:
     class Environment(ShapeEnv):
         presuming = False
         presumed = 0
+        where: Callable[[], Any] | None = None  # the line of the program that is being followed
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.places: dict[Any, Any] = {}  # by fact: the line that asked for it
 
         def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
             if self.presuming and about_layout(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
@@ -60,7 +65,12 @@ def shape_env_type() -> Any:
                 if answer is not None:
                     self.presumed += 1
                     return answer
-            return super().evaluate_expr(orig_expr, *args, **kwargs)
+            before = len(self.guards)
+            try:
+                return super().evaluate_expr(orig_expr, *args, **kwargs)
+            finally:
+                if self.where is not None:
+                    self.places.update((guard.expr, self.where()) for guard in self.guards[before:])
 
     return Environment
 

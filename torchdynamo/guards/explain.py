@@ -10,6 +10,9 @@ from torchdynamo.capture.source import Guard, Roots
 from torchdynamo.guards.kind import MISSING, Change, read
 from torchdynamo.guards.kinds import KINDS
 
+# Of these the fact says itself what it is about.
+WITHOUT_PLACE = {"GLOBAL_STATE": "torch's state", "NUMBERS": ""}
+
 
 class Failure(NamedTuple):
     """A guard that does not hold for a frame, and how the facts changed."""
@@ -19,9 +22,10 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         place, change = self.guard.position, self.change
-        what = "torch's state" if self.guard.kind == "GLOBAL_STATE" else f"{self.guard.source}"
+        what = WITHOUT_PLACE.get(self.guard.kind, f"{self.guard.source}")
+        what = f"{what}{change.part}: " if what or change.part else ""
         line = f", needed by {place.filename}:{place.line}" if place is not None else ""
-        return f"{what}{change.part}: {change.old} -> {change.new} ({self.guard.kind}{line})"
+        return f"{what}{change.old} -> {change.new} ({self.guard.kind}{line})"
 
 
 def first_failure(guards: Iterable[Guard], roots: Roots) -> Failure | None:

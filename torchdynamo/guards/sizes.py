@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torchdynamo.capture.source import Guard, Source
+from torchdynamo.capture.source import Guard, Position, Source
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.sizes import Layout
 from torchdynamo.guards.kinds.numbers import LIMIT, Program
@@ -49,19 +49,23 @@ class Unsaid(Exception):
 
 
 def number_guards(numbers: Numbers, layouts: dict[Source, Layout]) -> list[Guard]:
-    """All that must hold of the numbers at entry, in one guard; none if nothing has to."""
-    writer = Writer(numbers)
+    """All that must hold of the numbers at entry: a guard for each line that asks, and one for what no line asks."""
+    places = numbers.places()
+    writers: dict[Position | None, Writer] = {}
     for expr in conditions(numbers):
-        writer.require(expr)
+        writers.setdefault(places.get(expr), Writer(numbers)).require(expr)
+    writer = writers.setdefault(None, Writer(numbers))
     for source, _ in numbers.entries.values():
         if source.how not in ("size", "stride"):
             writer.require_room(source)
     for source, layout in layouts.items():
         for dim, stride in enumerate(layout.stride):
             writer.require_stride(source, layout, dim, stride)
-    if not writer.programs:
-        return []
-    return [Guard(Source("globals"), "NUMBERS", (tuple(writer.sources), tuple(writer.programs)))]
+    return [
+        Guard(Source("globals"), "NUMBERS", (tuple(writer.sources), tuple(writer.programs)), place)
+        for place, writer in writers.items()
+        if writer.programs
+    ]
 
 
 def conditions(numbers: Numbers) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from rich.text import Text
 from torchdynamo import reasons
 from torchdynamo.capture.source import Guard
 from torchdynamo.report.debug import place
+from torchdynamo.report.recompiles import Decision, NumberInput, decisions
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class CompileEvent:
     backend: str = ""
     reason: str | None = None  # id of a row in reasons.py
     reason_text: str = ""
+    numbers: Sequence[NumberInput] = ()  # inputs of the graph that may be others in the next call
+    again: str = ""  # why the function is compiled once more, if it was before
 
 
 _watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", default=())
@@ -114,6 +117,21 @@ class Explanation:
         return [guard for event in self.compiled for guard in event.guards]
 
     @property
+    def symbols(self) -> list[NumberInput]:
+        """The sizes and numbers that may be others in the next call."""
+        return [number for event in self.compiled for number in event.numbers]
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What lines of the program decide by them: for another answer, the function is compiled again."""
+        return decisions(self.guards)
+
+    @property
+    def recompiles(self) -> list[str]:
+        """Why functions were compiled again."""
+        return [event.again for event in self.compiled if event.again]
+
+    @property
     def seconds(self) -> float:
         return sum(event.seconds for event in self.events)
 
@@ -129,6 +147,12 @@ class Explanation:
             parts += [Text("\nBreaks"), *(_told(event) for event in self.breaks)]
         if self.skips:
             parts += [Text("\nLeft to Python"), *(_told(event) for event in self.skips)]
+        if self.symbols:
+            parts += [Text("\nSymbols"), Padding(self._symbol_table(), (0, 2))]
+        if self.decisions:
+            parts += [Text("\nDecided by symbols"), *(Padding(Text(str(each)), (0, 2)) for each in self.decisions)]
+        if self.recompiles:
+            parts += [Text("\nCompiled again"), *(Padding(Text(each), (0, 2)) for each in self.recompiles)]
         if self.guards:
             parts += [Text("\nGuards"), Padding(self._guard_table(), (0, 2))]
         return Group(*parts)
@@ -145,6 +169,13 @@ class Explanation:
             place = _place(event.filename, event.line)
             counts = (str(event.ops), str(len(event.guards)), f"{event.seconds:.3f}")
             table.add_row(str(index), event.function, place, *counts, event.backend)
+        return table
+
+    def _symbol_table(self) -> Table:
+        table = _table("", "symbol", "is", "bounds")
+        for index, event in enumerate(self.compiled):
+            for number in event.numbers:
+                table.add_row(str(index), number.name, str(number.source), number.bounds)
         return table
 
     def _guard_table(self) -> Table:

@@ -8,6 +8,7 @@ from types import CodeType
 from torchdynamo.capture.source import Guard, Roots
 from torchdynamo.codegen import resume
 from torchdynamo.guards.explain import first_failure
+from torchdynamo.report.recompiles import remedy
 
 
 def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int) -> str:
@@ -17,6 +18,5 @@ def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int
     users = resume.origin(code)
     return (
         f"{users.code.co_name} ({users.code.co_filename}:{users.line}) was compiled {limit} times, which is "
-        f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{what} Pass what varies as a tensor, "
-        f"or raise the limit."
+        f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{what} {remedy(failure)}"
     )

@@ -1,0 +1,82 @@
+"""What is said when a function is compiled once more: what changed, what varies now, and which line decides."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+from torchdynamo.errors import CacheLimitWarning
+
+
+def branching(x: Any, k: Any) -> Any:
+    if x.shape[0] > 6:
+        x = x + 1
+    return x * k
+
+
+def each_row(x: Any) -> Any:
+    return [x + i for i in range(x.shape[0])]
+
+
+def ones(*lengths: int) -> list[Any]:
+    return [torch.ones(length, 2) for length in lengths]
+
+
+def test_explain_lists_symbols_and_the_lines_that_decide() -> None:
+    report = torchdynamo.explain(branching, dynamic=True)(torch.ones(5, 2), 3)
+    assert [(number.name, str(number.source), number.bounds) for number in report.symbols] == [
+        ("s0", "x.size(0)", "0 to 6"),
+        ("s1", "x.size(1)", "at least 0"),
+        ("s2", "k", "any"),
+    ]
+    (decision,) = report.decisions
+    line = branching.__code__.co_firstlineno + 1
+    assert decision.fact == "x.size(0) <= 6" and decision.position.line == line
+    lines = [text.strip() for text in str(report).splitlines()]
+    at = lines.index("Decided by symbols")
+    assert lines[at + 2 : at + 4] == ["if x.shape[0] > 6:", "^^^^^^^^^^^^^^"]
+
+
+def test_recompiles_are_explained(caplog: pytest.LogCaptureFixture) -> None:
+    compiled = torchdynamo.compile(branching, backend="eager")
+    with caplog.at_level(logging.INFO, "torchdynamo.recompiles"):
+        for x, k in zip(ones(5, 7, 3, 4), (1, 1, 1, 2)):
+            compiled(x, k)
+    size, side, number = [record.getMessage() for record in caplog.records]
+    assert "x.size(): (5, 2) -> (7, 2)" in size
+    assert "what varies from now on: x.size(0) (s0, at least 7)" in size
+    assert "is compiled again: x.size(0) > 6 -> x.size(0) = 3" in side
+    assert "    if x.shape[0] > 6:\n" in side and "^^^^^^^^^^^^^^" in side
+    assert "k: 1 -> 2" in number and "k (s1, any)" in number
+
+
+def test_a_number_that_must_stay_fixed_says_which_line_asks(caplog: pytest.LogCaptureFixture) -> None:
+    compiled = torchdynamo.compile(each_row, backend="eager")
+    with caplog.at_level(logging.INFO, "torchdynamo.recompiles"):
+        for x in ones(2, 3):
+            compiled(x)
+    (record,) = caplog.records
+    assert "decides: x.size(0) == 3" in record.getMessage() and "range(x.shape[0])" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("fn", "calls", "remedy"),
+    [
+        (lambda x: x + 1, [(x,) for x in ones(*range(2, 6))], "torchdynamo.mark_dynamic(x, 0)"),
+        (lambda x, k: x + k, [(torch.ones(2), k) for k in range(2, 6)], 'dynamic_sources = "k"'),
+        (each_row, [(x,) for x in ones(*range(2, 6))], "makes a version of each answer"),
+    ],
+)
+def test_the_limit_names_what_would_help(fn: Any, calls: list[Any], remedy: str) -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager", dynamic=None if fn is each_row else False)
+    with torchdynamo.config.patch(cache_size_limit=2):
+        for args in calls[:2]:
+            compiled(*args)
+        with pytest.warns(CacheLimitWarning, match=re.escape(remedy)):
+            compiled(*calls[2])

@@ -1,0 +1,125 @@
+"""Why a function is compiled once more: what changed, what varies from now on, and what stays fixed by which line."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from torchdynamo.capture.source import Guard, Position, Source
+from torchdynamo.guards.explain import Failure
+from torchdynamo.guards.kinds.numbers import tell
+from torchdynamo.reasons import quote
+
+logger = logging.getLogger("torchdynamo.recompiles")
+MOST = (1 << 63) - 1
+
+
+class NumberInput(NamedTuple):
+    """A number that may be another in the next call: its name in the graph, where it is found, between what it lies."""
+
+    name: str
+    source: Source
+    least: int | None
+    most: int | None
+
+    @property
+    def bounds(self) -> str:
+        if self.least is None and self.most is None:
+            return "any"
+        if self.most is None:
+            return f"at least {self.least}"
+        return f"at most {self.most}" if self.least is None else f"{self.least} to {self.most}"
+
+
+class Decision(NamedTuple):
+    """What a line of the user's decided by numbers that vary."""
+
+    fact: str
+    position: Position
+
+    def __str__(self) -> str:
+        place = f"{self.position.filename}:{self.position.line}"
+        return "\n".join([f"{place} decides: {self.fact}", *pointed_at(self.position)])
+
+
+def pointed_at(place: Position) -> list[str]:
+    """The line, with carets."""
+    line = linecache.getline(place.filename, place.line) if place.line else ""
+    end = place.end_column if place.end_line == place.line else None
+    return quote(line, place.column, end) if line.strip() else []
+
+
+def decisions(guards: Iterable[Guard]) -> list[Decision]:
+    """The facts about numbers that lines of the program have asked for."""
+    return [
+        Decision(tell(program, guard.arg[0]), guard.position)
+        for guard in guards
+        if guard.kind == "NUMBERS" and guard.position is not None
+        for program in guard.arg[1]
+    ]
+
+
+def told(where: str, failure: Failure | None, numbers: Sequence[NumberInput], guards: Iterable[Guard]) -> str:
+    """The message: old and new, and what the next version takes for given."""
+    decided = decisions(guards)
+    lines = [f"{where} is compiled again: {failure or 'another version does not fit'}"]
+    if failure is not None and failure.guard.kind == "NUMBERS" and failure.guard.position is not None:
+        lines += pointed_at(failure.guard.position)
+    if numbers:
+        lines.append("what varies from now on: " + ", ".join(f"{n.source} ({n.name}, {n.bounds})" for n in numbers))
+    elif failure is not None and not decided:
+        lines.append(f"{failure.guard.source} stays fixed: {why_fixed(failure)}")
+    lines += [line for decision in decided for line in str(decision).splitlines()]
+    return "\n    ".join(lines)
+
+
+def why_fixed(failure: Failure) -> str:
+    """Why a fact that changed is a fact again in the next version."""
+    if failure.guard.kind == "TENSOR_MATCH":
+        return "only sizes and strides can vary, and not those of parameters or under dynamic=False"
+    if failure.guard.kind == "EQUALS_MATCH":
+        return "only integers and floats can vary, and not where the program needs their value"
+    return f"{failure.guard.kind} is about what an object is"
+
+
+def remedy(failure: Failure | None) -> str:
+    """What to write so that a function is not compiled for each value."""
+    if failure is None:
+        return "Pass what varies as a tensor, or raise the limit."
+    guard, change = failure.guard, failure.change
+    if guard.kind == "NUMBERS" and guard.position is not None:
+        place = f"{guard.position.filename}:{guard.position.line}"
+        return f"{place} makes a version of each answer: compute it with tensors, or raise the limit."
+    if guard.kind == "TENSOR_MATCH" and change.part in SIZES:
+        before, now = ast.literal_eval(change.old), ast.literal_eval(change.new)
+        dims = [dim for dim, (old, new) in enumerate(zip(before, now)) if old != new]
+        marks = dims[0] if len(dims) == 1 else dims
+        return f"torchdynamo.mark_dynamic({guard.source}, {marks}) makes that a symbol from the first compile on."
+    if guard.kind == "EQUALS_MATCH" and type(guard.arg) in (int, float):
+        return f'torchdynamo.config.dynamic_sources = "{guard.source}" makes it a symbol from the first compile on.'
+    return "Pass what varies as a tensor, or raise the limit."
+
+
+SIZES = frozenset({".size()", ".stride()"})
+
+
+def wanted() -> bool:
+    """Whether anybody reads such messages."""
+    return logger.isEnabledFor(logging.INFO)
+
+
+def say(text: str) -> None:
+    logger.info("%s", text)
+
+
+def number_inputs(values: Iterable[Any], ranges: Any) -> list[NumberInput]:
+    """The inputs of a graph that are numbers, with what is known of them."""
+    found = []
+    for value in values:
+        least, most = ranges(value.fake)
+        if least is None or least != most:
+            found.append(NumberInput(value.node.name, value.source, least, most))
+    return found
