@@ -1,12 +1,12 @@
 """What a training step costs: eager, torch.compile and torchdynamo, side by side in one run.
 
-    python benchmarks/training.py                      # ResNet-18 and a transformer encoder on the CPU
-    python benchmarks/training.py --models gpt2        # GPT-2 124M, bfloat16, fused AdamW, on a GPU
+    python benchmarks/training.py                                  # ResNet-18 and a transformer encoder
+    python benchmarks/training.py --models gpt2-naive gpt2-sdpa    # GPT-2 124M, bfloat16, fused AdamW: for a GPU
     python benchmarks/training.py --csv training.csv
 
-Each measurement is a process of its own, for its own peak memory and its own first call; those of a model take turns,
-so that a machine which slows down slows all of them. CPU peaks are the process's resident set beyond what it was before
-the first step; CUDA's are the allocator's.
+Each measurement is a process of its own, with empty caches, for its own first call and its own memory; those of a model
+take turns, so that a machine which slows down slows all of them. The peak is the allocator's, in a step after the first
+few: all that is alive, parameters and the optimizer's state too. `ratio` is how much faster than eager.
 """
 
 from __future__ import annotations
@@ -14,132 +14,95 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import resource
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 from torch.nn import functional as F
+from training_models import GPT2, Encoder, resnet18
 
 FRONTENDS = ("eager", "torch.compile", "torchdynamo")
 COLUMNS = ("model", "frontend", "ms", "ratio", "first_s", "peak_mib", "loss")
-Step = Callable[[], torch.Tensor]
+MIB = 2**20
 
 
-# -- models -----------------------------------------------------------------------------------------------------------
-class Residual(nn.Module):
-    """Two convolutions and a way round them."""
+class Training(NamedTuple):
+    """What is measured: a model, its optimizer, and how a loss comes about."""
 
-    def __init__(self, before: int, after: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(after)
-        self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(after)
-        self.short = nn.Identity()
-        if stride != 1 or before != after:
-            self.short = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
-
-    def forward(self, x):
-        out = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return F.relu(out + self.short(x))
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    loss: Callable[[], torch.Tensor]
 
 
-def resnet18() -> nn.Module:
-    """He et al.'s smallest."""
-    stages = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]
-    blocks = [block for a, b, s in stages for block in (Residual(a, b, s), Residual(b, b, 1))]
-    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+# -- the models, at full size or tiny ---------------------------------------------------------------------------------
+def train_resnet(device: str, tiny: bool) -> Training:
+    model = resnet18().to(device)
+    batch, size = (2, 32) if tiny else (8, 128)
+    x, y = torch.randn(batch, 3, size, size, device=device), torch.randint(0, 1000, (batch,), device=device)
+    return Training(model, torch.optim.SGD(model.parameters(), 0.01, 0.9), lambda: F.cross_entropy(model(x), y))
 
 
-class Attention(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+def train_encoder(device: str, tiny: bool, again: bool = False) -> Training:
+    layers, width, length = (2, 32, 16) if tiny else (6, 256, 64)
+    model = Encoder(layers, width, again).to(device)
+    x = torch.randn(8, length, width, device=device)
+    return Training(model, torch.optim.AdamW(model.parameters()), lambda: (model(x) - x).pow(2).mean())
 
 
-class Block(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
-        self.norm2, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-
-class GPT2(nn.Module):
-    """GPT-2 in its smallest size, 124M parameters; input and output embeddings are one."""
-
-    def __init__(self, vocabulary: int = 50304, length: int = 1024, width: int = 768, layers: int = 12) -> None:
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, 12) for _ in range(layers))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-        self.head.weight = self.tokens.weight
-        for p in self.parameters():
-            if p.dim() > 1:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, ids):
-        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-def encoder() -> nn.Module:
-    """Six layers of PyTorch's own encoder."""
-    layer = nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, batch_first=True)
-    return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
-
-
-# -- one step of each -------------------------------------------------------------------------------------------------
-def resnet_step(wrap: Any) -> Step:
-    model = resnet18()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    x, y = torch.randn(8, 3, 128, 128), torch.randint(0, 1000, (8,))
-    return stepping(wrap, optimizer, lambda: F.cross_entropy(model(x), y))
-
-
-def encoder_step(wrap: Any) -> Step:
-    model = encoder()
-    optimizer = torch.optim.AdamW(model.parameters())
-    x = torch.randn(8, 64, 256)
-    return stepping(wrap, optimizer, lambda: (model(x) - x).pow(2).mean())
-
-
-def gpt2_step(wrap: Any) -> Step:
-    model = GPT2().cuda()
+def train_gpt2(device: str, tiny: bool, naive: bool) -> Training:
+    batch, length = (2, 32) if tiny else (12, 1024)
+    small = {"vocabulary": 128, "length": length, "width": 64, "heads": 4, "layers": 2} if tiny else {}
+    model = GPT2(naive, **small).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, weight_decay=0.1, fused=True)
-    ids = torch.randint(0, 50257, (12, 1025), device="cuda")
+    ids = torch.randint(0, 128 if tiny else 50257, (batch, length + 1), device=device)
 
     def loss() -> torch.Tensor:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             logits = model(ids[:, :-1])
             return F.cross_entropy(logits.view(-1, logits.shape[-1]), ids[:, 1:].reshape(-1))
 
-    return stepping(wrap, optimizer, loss, wrap_step=False)
+    return Training(model, optimizer, loss)
 
 
-def stepping(wrap: Any, optimizer: Any, loss_of: Step, wrap_step: bool = True) -> Step:
+class Row(NamedTuple):
+    """How to make a training, how many steps are timed, in how many processes."""
+
+    make: Callable[[str, bool], Training]
+    steps: int
+    rounds: int
+
+
+MODELS: dict[str, Row] = {
+    "resnet18": Row(train_resnet, 10, 2),
+    "encoder": Row(train_encoder, 20, 2),
+    "encoder-checkpoint": Row(lambda device, tiny: train_encoder(device, tiny, again=True), 20, 2),
+    "gpt2-naive": Row(lambda device, tiny: train_gpt2(device, tiny, naive=True), 30, 1),
+    "gpt2-sdpa": Row(lambda device, tiny: train_gpt2(device, tiny, naive=False), 30, 1),
+}
+
+
+# -- measuring, in a process of its own -------------------------------------------------------------------------------
+def wrapper(frontend: str, backend: str) -> Any:
+    if frontend == "eager":
+        return lambda fn: fn
+    if frontend == "torch.compile":
+        return lambda fn: torch.compile(fn, backend=backend)
+    import torchdynamo
+
+    return torchdynamo.optimize(backend)
+
+
+def stepping(training: Training, wrap: Any) -> Callable[[], torch.Tensor]:
     """Forward, backward, update; a fused update is one kernel already."""
-    forward = wrap(loss_of)
-    update = wrap(lambda: optimizer.step()) if wrap_step else optimizer.step
+    optimizer = training.optimizer
+    forward = wrap(training.loss)
+    update = optimizer.step if optimizer.defaults.get("fused") else wrap(lambda: optimizer.step())
 
     def step() -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -151,74 +114,77 @@ def stepping(wrap: Any, optimizer: Any, loss_of: Step, wrap_step: bool = True) -
     return step
 
 
-MODELS: dict[str, tuple[Callable[[Any], Step], int]] = {
-    "resnet18": (resnet_step, 10),
-    "encoder": (encoder_step, 20),
-    "gpt2": (gpt2_step, 30),
-}
+def held(training: Training) -> Iterator[torch.Tensor]:
+    """What a training keeps from step to step."""
+    yield from training.model.parameters()
+    yield from training.model.buffers()
+    for state in training.optimizer.state.values():
+        yield from (value for value in state.values() if isinstance(value, torch.Tensor))
 
 
-# -- measuring --------------------------------------------------------------------------------------------------------
-def wrapper(frontend: str) -> Any:
-    if frontend == "eager":
-        return lambda fn: fn
-    if frontend == "torch.compile":
-        return torch.compile
-    import torchdynamo
+def peak_on_cpu(training: Training, step: Callable[[], object]) -> float:
+    """What is held, and the most that comes on top of it in a step, as the allocator tells the profiler.
 
-    return torchdynamo.optimize("inductor")
-
-
-def resident() -> float:
-    """The most memory the process has had, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def measure(model: str, frontend: str, threads: int) -> dict[str, Any]:
-    """In this process: the first step, then some more, each timed."""
-    make, count = MODELS[model]
-    torch.manual_seed(0)
-    torch.set_num_threads(threads)
-    if model == "gpt2":
-        torch.set_float32_matmul_precision("high")
-    step = make(wrapper(frontend))
-    on_gpu = model == "gpt2"
-    wait = torch.cuda.synchronize if on_gpu else lambda: None
-    before = resident()
-    started = time.perf_counter()
-    step()
-    wait()
-    first = time.perf_counter() - started
-    for _ in range(3):
+    Gradients are let go of before: the profiler does not see the end of what it has not seen begin.
+    """
+    training.optimizer.zero_grad(set_to_none=True)
+    kept = sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in held(training)}.values())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step()
-    wait()
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    times = []
-    for _ in range(count):
+    events = [each for each in profile.profiler.kineto_results.events() if each.name() == "[memory]"]
+    most = now = 0
+    for each in sorted(events, key=lambda event: event.start_ns()):
+        now += each.nbytes()
+        most = max(most, now)
+    return float(kept + most)
+
+
+def measure(name: str, frontend: str, options: argparse.Namespace) -> dict[str, Any]:
+    """In this process: the first step, then some more, each timed."""
+    row, device = MODELS[name], options.device
+    torch.manual_seed(0)
+    torch.set_num_threads(options.threads)
+    torch.set_float32_matmul_precision("high")
+    training = row.make(device, options.tiny)
+    step = stepping(training, wrapper(frontend, options.backend))
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+    def timed() -> tuple[float, torch.Tensor]:
         started = time.perf_counter()
         loss = step()
         wait()
-        times.append((time.perf_counter() - started) * 1000)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else resident() - before
-    return {"ms": statistics.median(times), "first_s": first, "peak_mib": peak, "loss": loss.item()}
+        return time.perf_counter() - started, loss
+
+    first, _ = timed()
+    for _ in range(3):
+        timed()
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    found = [timed() for _ in range(row.steps)]
+    peak = torch.cuda.max_memory_allocated() if device == "cuda" else peak_on_cpu(training, step)
+    milliseconds = statistics.median(seconds for seconds, _ in found) * 1000
+    return {"ms": milliseconds, "first_s": first, "peak_mib": peak / MIB, "loss": found[-1][1].item()}
 
 
-def in_a_process(model: str, frontend: str, threads: int) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--one", model, frontend, "--threads", str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+# -- comparing --------------------------------------------------------------------------------------------------------
+def in_a_process(model: str, frontend: str, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--one", model, frontend, "--threads", str(options.threads)]
+    command += ["--device", options.device, "--backend", options.backend, *(["--tiny"] if options.tiny else [])]
+    with tempfile.TemporaryDirectory() as caches:
+        places = {"TORCHINDUCTOR_CACHE_DIR": caches, "TRITON_CACHE_DIR": os.path.join(caches, "triton")}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **places})
     if done.returncode:
         sys.exit(f"{model} with {frontend} failed:\n{done.stderr[-3000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def compare(model: str, frontends: list[str], rounds: int, threads: int) -> list[dict[str, Any]]:
-    """One row for each front end: the best of its rounds, with the first call and memory of the first."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in frontends}
-    for _ in range(rounds):
-        for name in frontends:
-            found[name].append(in_a_process(model, name, threads))
+def compare(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row for each front end: the best time of its rounds, with the first call and memory of the first."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in options.frontends}
+    for _ in range(options.rounds or MODELS[model].rounds):
+        for name in options.frontends:
+            found[name].append(in_a_process(model, name, options))
     best = {name: min(each["ms"] for each in runs) for name, runs in found.items()}
     base = best.get("eager", next(iter(best.values())))
     return [
@@ -227,25 +193,36 @@ def compare(model: str, frontends: list[str], rounds: int, threads: int) -> list
     ]
 
 
+def written(value: Any) -> Any:
+    return f"{value:.3f}" if isinstance(value, float) else value
+
+
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--models", nargs="+", choices=MODELS, default=["resnet18", "encoder"])
-    options.add_argument("--frontends", nargs="+", choices=FRONTENDS, default=list(FRONTENDS))
-    options.add_argument("--rounds", type=int, default=2)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--csv", help="write the table here too")
-    options.add_argument("--one", nargs=2, metavar=("MODEL", "FRONTEND"), help=argparse.SUPPRESS)
-    chosen = options.parse_args()
-    if chosen.one:
-        print(json.dumps(measure(*chosen.one, chosen.threads)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["resnet18", "encoder"])
+    parser.add_argument("--frontends", nargs="+", choices=FRONTENDS, default=list(FRONTENDS))
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="cuda for GPT-2 where there is one, else cpu")
+    parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--rounds", type=int, help="processes for each measurement")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tiny", action="store_true", help="sizes that only show that it works")
+    parser.add_argument("--csv", help="write the table here too")
+    parser.add_argument("--one", nargs=2, metavar=("MODEL", "FRONTEND"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one, options)))
         return
+    if options.device is None:
+        on_gpu = torch.cuda.is_available() and all(name.startswith("gpt2") for name in options.models)
+        options.device = "cuda" if on_gpu else "cpu"
     rows = []
-    for model in chosen.models:
-        for row in compare(model, chosen.frontends, chosen.rounds, chosen.threads):
-            rows.append({name: f"{row[name]:.3f}" if isinstance(row[name], float) else row[name] for name in COLUMNS})
-            print("".join(f"{rows[-1][name]:>14}" for name in COLUMNS), flush=True)
-    if chosen.csv:
-        with open(chosen.csv, "w", newline="") as file:
+    print("".join(f"{name:>20}" for name in COLUMNS), flush=True)
+    for model in options.models:
+        for row in compare(model, options):
+            rows.append({name: written(row[name]) for name in COLUMNS})
+            print("".join(f"{rows[-1][name]:>20}" for name in COLUMNS), flush=True)
+    if options.csv:
+        with open(options.csv, "w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             writer.writerows(rows)

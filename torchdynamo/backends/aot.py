@@ -14,6 +14,7 @@ import torch.fx
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
+from torchdynamo.graph import torch_compat
 from torchdynamo.hook.install import Compiled
 
 Compiler: TypeAlias = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any] | None]
@@ -71,17 +72,24 @@ def boxed(compiler: Compiler) -> Callable[..., Any]:
     """
 
     def boxing(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        as_it_is = gm.forward
         function = compiler(gm, example_inputs)
         if function is None:
-            function = as_it_is
-        if getattr(function, "_boxed_call", False):
-            return function
-        quiet: Any = Compiled(_Boxed(function), None)
-        quiet._boxed_call = True
-        return quiet
+            function = as_it_is(gm, example_inputs)
+        return function if getattr(function, "_boxed_call", False) else uncaptured(_Boxed(function))
 
     return boxing
+
+
+def as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The compiler that leaves a graph to run operator by operator. Inputs go as soon as nothing needs them."""
+    return uncaptured(torch_compat.take_inputs_in_a_list(gm))
+
+
+def uncaptured(function: Callable[[list[Any]], Any]) -> Any:
+    """A function of a list of inputs, that frames are not captured in."""
+    quiet: Any = Compiled(function, None)
+    quiet._boxed_call = True
+    return quiet
 
 
 class _Boxed:

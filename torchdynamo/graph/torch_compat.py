@@ -526,6 +526,15 @@ def has_fakes(values: Iterable[Any]) -> bool:
     return any(isinstance(value, fake) for value in values)
 
 
+def take_inputs_in_a_list(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """The graph as a function of one list, which it empties: what is not needed any more goes while it runs."""
+    from torch.fx.graph import _BoxedCodeGen
+
+    gm.graph.set_codegen(_BoxedCodeGen())
+    gm.recompile()
+    return gm.forward
+
+
 def mark_graph(gm: torch.fx.GraphModule) -> None:
     """Tell AOTAutograd and Inductor that the graph's placeholders say where they come from and which are static."""
     gm.meta["dynamo_compile_id"] = None

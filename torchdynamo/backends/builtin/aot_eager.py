@@ -5,18 +5,11 @@ What differs between eager and these is AOTAutograd's doing; what differs betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch.fx
-
-from torchdynamo.backends.aot import aot_autograd, min_cut
+from torchdynamo.backends.aot import aot_autograd, as_it_is, min_cut
 from torchdynamo.backends.registry import register_backend
-
-
-def _as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    forward: Callable[..., Any] = gm.forward
-    return forward
 
 
 def _inductors_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -25,8 +18,8 @@ def _inductors_decompositions() -> dict[Any, Callable[..., Any]]:
     return select_decomp_table()
 
 
-register_backend(aot_autograd(_as_it_is), name="aot_eager")
+register_backend(aot_autograd(as_it_is), name="aot_eager")
 register_backend(
-    aot_autograd(_as_it_is, partition_fn=min_cut, decompositions=_inductors_decompositions),
+    aot_autograd(as_it_is, partition_fn=min_cut, decompositions=_inductors_decompositions),
     name="aot_eager_decomp_partition",
 )
