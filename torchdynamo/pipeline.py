@@ -31,7 +31,7 @@ from torchdynamo.capture import interop, readings
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.raising import goes_both_ways, is_level
-from torchdynamo.capture.signals import Attentive, Break, Restart
+from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.undoing import undoes_itself
@@ -141,6 +141,8 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
                 made = build_entry(code, roots, compiler, started)
                 publish(code, made)
             return made
+    except NotYet:
+        return None
     except TorchDynamoWarning:
         raise  # a warning that the user's filters made an error
     except Exception as error:

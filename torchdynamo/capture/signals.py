@@ -41,3 +41,7 @@ class Restart(Exception):
         super().__init__(step)
         self.step = step
         self.what = what
+
+
+class NotYet(Exception):
+    """The program sets something up that cannot be followed: this call runs eagerly, the next is captured."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture import model, numeric, sizes, varying
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, NotYet
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.subclasses import overrides, watch
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Value
@@ -152,6 +152,12 @@ def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
     value = vm.tensor_input(obj, source, static=is_static(source))
     vm.input_objects[value.node] = obj
     return value
+
+
+@model.enters(torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)
+def enter_uninitialized(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """A lazy module's parameter gets its shape, and its class, in the first call."""
+    raise NotYet
 
 
 def is_static(source: Source) -> bool:
