@@ -7,6 +7,7 @@
 #   make corpus    185 models of other people's, checked against eager
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES) and 5,000 random changes (FUZZ_CHANGES), other ones each time
+#   make lines     how long the files of capture/ are
 #   make cpython   CPython's own tests under the hook, each against the same test without
 
 PYTHON ?= python3.11
@@ -27,7 +28,7 @@ CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes fuzz cpython clean
+.PHONY: setup demo test lint format golden bench corpus sizes fuzz cpython lines clean
 
 setup: $(VENV)/.built
 
@@ -74,6 +75,9 @@ fuzz: $(VENV)/.built
 
 cpython: $(VENV)/.built
 	$(BIN)/python tests/cpython.py
+
+lines:
+	@$(PYTHON) tests/lines.py
 
 bench: $(VENV)/.demo
 	@test -d $(MEASURE) || { echo "no measuring scripts in $(MEASURE): make bench MEASURE=..."; exit 1; }

@@ -146,8 +146,6 @@ ITERATOR_TYPES: dict[type, type] = {
     set: type(iter(set())),
     frozenset: type(iter(set())),
     bytes: type(iter(b"")),
-    bytearray: type(iter(bytearray())),
-    memoryview: type(iter(memoryview(b""))),
     collections.deque: type(iter(collections.deque())),
     collections.OrderedDict: type(iter(collections.OrderedDict())),
     **{type(view): type(iter(view)) for view in VIEWS},

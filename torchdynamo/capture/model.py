@@ -108,6 +108,19 @@ def polyfill(*objs: Any) -> Callable[[Row], Row]:
     return register
 
 
+def run_for_real(*objs: Any) -> None:
+    """Register functions without effects, whose results their arguments decide: of constants they are run at once."""
+    for obj in objs:
+        function(obj)(_run(obj))
+
+
+def _run(obj: Any) -> Model:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        return vm.run_pure(obj, list(args), dict(kwargs))
+
+    return row
+
+
 def polyfill_named(module: str, *qualnames: str) -> Callable[[Row], Row]:
     """The same, of Python functions of a library that is not imported for that."""
 

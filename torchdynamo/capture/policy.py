@@ -53,7 +53,7 @@ PURE_BUILTINS = frozenset(
         sum,
     )
 )
-PURE_MODULES = frozenset({"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string", "_json"})
+PURE_MODULES = frozenset({"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string"})
 # Of those modules, what changes its first argument.
 WRITERS = frozenset(
     {"setitem", "delitem", "insort", "insort_left", "insort_right", "iconcat"}

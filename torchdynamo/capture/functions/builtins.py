@@ -14,7 +14,7 @@ import torch
 from torchdynamo.capture import lookup, symbols
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import find_slot, function
+from torchdynamo.capture.model import find_slot, function, run_for_real
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
@@ -341,15 +341,7 @@ def bool_(vm: Machine, obj: Value = FALSE) -> Value:
     return boolean(vm.truth(obj))
 
 
-def constructor(cls: type) -> None:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        return vm.run_pure(cls, list(args), dict(kwargs))
-
-    function(cls)(row)
-
-
-for _constant in (range, torch.device, torch.finfo, torch.iinfo):
-    constructor(_constant)
+run_for_real(range, torch.device, torch.finfo, torch.iinfo)
 
 
 @function(slice)

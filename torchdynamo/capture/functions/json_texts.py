@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+import json.decoder
 import json.encoder
 import json.scanner
 import math
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.model import enters, models, polyfill
+from torchdynamo.capture.model import enters, models, polyfill, run_for_real
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import Known, Value
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 make_iterencode: Any = json.encoder._make_iterencode  # type: ignore[attr-defined]
 encoders = [each for each in [getattr(json.encoder, "c_make_encoder", None)] if each is not None]  # where C has one
 scanners = [each for each in [getattr(json.scanner, "c_make_scanner", None)] if each is not None]
+
+
+run_for_real(json.encoder.encode_basestring, json.encoder.encode_basestring_ascii, json.decoder.scanstring)  # type: ignore[attr-defined]
 
 
 def refusal() -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import collections
 import functools
 import heapq
-import math
 
 from torchdynamo.capture.model import polyfill
 
@@ -45,11 +44,3 @@ def nlargest(n, iterable, key=None):
 @polyfill(heapq.nsmallest)
 def nsmallest(n, iterable, key=None):
     return sorted(iterable, key=key)[: max(n, 0)]
-
-
-@polyfill(math.prod)
-def prod(iterable, /, *, start=1):
-    total = start
-    for item in iterable:
-        total = total * item
-    return total

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import enters, function, models, polyfill
+from torchdynamo.capture.model import enters, models, polyfill, run_for_real
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import constant
@@ -23,15 +23,7 @@ def enter_pattern(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
-def run_for_real(fn: Any) -> None:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        return vm.run_pure(fn, list(args), dict(kwargs))
-
-    function(fn)(row)
-
-
-for _fn in (re.compile, re.match, re.fullmatch, re.search, re.split, re.findall, re.escape):
-    run_for_real(_fn)
+run_for_real(re.compile, re.match, re.fullmatch, re.search, re.split, re.findall, re.escape)
 
 
 @models(re.Pattern, "finditer")

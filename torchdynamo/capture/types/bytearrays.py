@@ -10,6 +10,7 @@ from torchdynamo.capture.arguments import COPIES
 from torchdynamo.capture.model import Emitter, Model, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.types.iterators import iterated_by
 from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import constant
 
@@ -106,6 +107,9 @@ def iterate(vm: Machine, self: Object) -> Iterator[Value]:
     while at < len(box):
         yield Known(box[at])
         at += 1
+
+
+iterated_by(bytearray, type(iter(bytearray())))
 
 
 @rebuilds(bytearray)

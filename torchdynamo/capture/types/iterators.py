@@ -53,6 +53,14 @@ def iterable(base: type) -> None:
     models(base, "__iter__")(row)
 
 
+def iterated_by(base: Any, iterator: type) -> None:
+    """A container in C and its iterator, for files of other types."""
+    ITERATOR_TYPES[base] = iterator
+    models(iterator, "__next__")(next_)
+    models(iterator, "__iter__")(itself)
+    iterable(base)
+
+
 for _base in (list, tuple, dict, set, collections.deque, *VIEWS.values(), str, bytes, range, frozenset):
     iterable(_base)
 

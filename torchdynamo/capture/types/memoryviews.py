@@ -11,6 +11,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import Model, iterates, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.bytearrays import contents, for_real
+from torchdynamo.capture.types.iterators import iterated_by
 from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import constant
 
@@ -89,3 +90,6 @@ for _name, _found in vars(memoryview).items():
 @iterates(memoryview)
 def iterate(vm: Machine, self: Object) -> Iterator[Value]:
     return (constant(vm, item) for item in view(vm, self))
+
+
+iterated_by(memoryview, type(iter(memoryview(b""))))
