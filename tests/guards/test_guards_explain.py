@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -14,6 +15,7 @@ from torchdynamo.capture.source import Guard, Pinned, Position, Source, free, gl
 from torchdynamo.capture.value import ABSENT
 from torchdynamo.eval_frame import cache_entries
 from torchdynamo.guards.explain import first_failure
+from torchdynamo.report.explain import collecting
 
 LINE = Position("model.py", 7, function="forward")
 LIMIT = 3
@@ -163,7 +165,41 @@ def test_guards_of_an_entry_print_with_what_each_costs() -> None:
     for _ in range(3):
         compiled(torch.ones(2))
     lines = str(cache_entries(priced)[0].guards).splitlines()
-    assert any(line.startswith("x TENSOR_MATCH  [each call]") for line in lines)
-    assert any(line.startswith("module.weight TENSOR_MATCH  [metadata]") for line in lines)
+    assert any(line.startswith("x TENSOR_MATCH torch.float32 cpu [2]  [each call]") for line in lines)
+    assert any(line.startswith("module.weight TENSOR_MATCH torch.float32 cpu [2, 2]  [metadata]") for line in lines)
+    assert any(
+        line.startswith("Linear CLASS_ATTR .forward: function Linear.forward  [with its owner]") for line in lines
+    )
     assert any("[1 word]" in line and "test_guards_explain.py" in line for line in lines)
     assert any("[with its owner]" in line for line in lines)
+
+
+class Stack(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+def test_a_function_that_is_compiled_again_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    """The path, the old value and the new, and the line, in the log and to whoever collects."""
+    torchdynamo.reset()
+    model = Stack()
+    compiled = torchdynamo.compile(model, backend="eager")
+    x = torch.ones(2)
+    with caplog.at_level(logging.INFO, "torchdynamo.recompiles"), collecting() as events:
+        compiled(x)
+        assert not caplog.records
+        model.layers[3].weight.requires_grad_(False)
+        compiled(x)
+        compiled(x)
+    (record,) = caplog.records
+    said = "self.layers[3].weight.requires_grad: True -> False (TENSOR_MATCH, needed by "
+    assert said in record.getMessage()
+    assert re.search(r"forward \(.*test_guards_explain.py:\d+\) is compiled again", record.getMessage())
+    assert re.search(r"needed by .*linear\.py:\d+\)", record.getMessage())
+    assert [said in event.again for event in events] == [False, True]

@@ -55,8 +55,9 @@ class Guards(list[Guard]):
 
 
 def line(guard: Guard, cost: int) -> str:
-    """`self.layers[3].weight TENSOR_MATCH  [metadata]  model.py:12`."""
-    what = "torch's state" if guard.kind == "GLOBAL_STATE" else str(guard.source)
+    """`self.layers[3].weight TENSOR_MATCH torch.float32 cpu [4, 4]  [metadata]  model.py:12`."""
+    subject = WITHOUT_PLACE.get(guard.kind, str(guard.source))
+    what = f"{subject} {guard.kind} {KINDS[guard.kind].told(guard.arg)}".strip()
     paid = COSTS.get(cost) or f"{cost} word{'s' if cost > 1 else ''}"
     place = f"  {guard.position.filename}:{guard.position.line}" if guard.position is not None else ""
-    return f"{what} {guard.kind}  [{paid}]{place}"
+    return f"{what}  [{paid}]{place}"

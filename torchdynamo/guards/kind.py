@@ -43,6 +43,7 @@ class Kind(NamedTuple):
     lower: Callable[[Guard, NodeOf], Check]
     why: Callable[[Any, Any, Roots], Change] = plain_change  # of a guard that does not hold
     settle: Callable[[Guard, Roots], Guard] = as_is  # reads off what capture left open, lets go of what it may not keep
+    told: Callable[[Any], str] = short  # the argument, for people
 
 
 def by_node(check: str) -> Callable[[Guard, NodeOf], Check]:

@@ -56,5 +56,6 @@ KIND = Kind(
     holds=holds,
     lower=lower,
     why=why,
+    told=lambda arg: f".{arg[0]}: {told(arg[1])}",
     settle=lambda guard, roots: guard._replace(arg=kept(guard.arg)),
 )

@@ -32,4 +32,5 @@ KIND = Kind(
     holds=holds,
     lower=lambda guard, node_of: (node_of(guard.source), "distinct", tuple(map(node_of, guard.arg))),
     why=why,
+    told=lambda arg: ", ".join(map(str, arg)),
 )

@@ -47,5 +47,6 @@ KIND = Kind(
     holds=holds,
     lower=lower,
     why=why,
+    told=lambda arg: placed(arg) if type(arg) is CodeType else short(arg),
     settle=lambda guard, roots: guard._replace(arg=kept(guard.arg)),
 )

@@ -28,5 +28,6 @@ KIND = Kind(
     holds=lambda value, arg, roots: _native.global_state() == arg,
     lower=lambda guard, node_of: (-1, "state", guard.arg),
     why=why,
+    told=lambda arg: "",
     settle=settle,
 )

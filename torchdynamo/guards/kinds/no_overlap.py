@@ -29,4 +29,10 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node_of(guard.source), "apart", (tuple(map(node_of, written)), tuple(map(node_of, others)))
 
 
-KIND = Kind("NO_OVERLAP", holds=holds, lower=lower, why=why)
+KIND = Kind(
+    "NO_OVERLAP",
+    holds=holds,
+    lower=lower,
+    why=why,
+    told=lambda arg: ", ".join(str(source) for group in arg for source in group),
+)

@@ -174,4 +174,10 @@ def tell(program: Program, sources: tuple[Source, ...]) -> str:
     return stack[0].removeprefix("(").removesuffix(")")
 
 
-KIND = Kind("NUMBERS", holds=holds, lower=lower, why=why)
+KIND = Kind(
+    "NUMBERS",
+    holds=holds,
+    lower=lower,
+    why=why,
+    told=lambda arg: " and ".join(tell(program, arg[0]) for program in arg[1]),
+)

@@ -31,5 +31,9 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
 
 
 KIND = Kind(
-    "UNBOUND", holds=holds, lower=lower, why=lambda value, arg, roots: Change("", "without a value", short(value))
+    "UNBOUND",
+    holds=holds,
+    lower=lower,
+    why=lambda value, arg, roots: Change("", "without a value", short(value)),
+    told=lambda arg: "",
 )
