@@ -94,6 +94,15 @@ def either(x: Any) -> Any:
     return x + 1
 
 
+@row((X, 2 * X), (X, NAN))
+def all_or_any_of_several(x: Any, y: Any) -> Any:
+    if not all((each > 0).all() for each in (x, y)):
+        raise ValueError("positive")
+    if any([torch.isinf(x).any(), torch.isinf(y).any()]):
+        raise ValueError("infinite")
+    return x + y
+
+
 @row((X,), (NAN,))
 def random_numbers(x: Any) -> Any:
     noise = torch.rand(3)

@@ -38,18 +38,43 @@ class Check(NamedTuple):
 
 def truth_to_go_on(vm: Machine, frame: Frame, value: Value, condition: str, target: int) -> bool | None:
     """The truth of a tensor or an unknown number with which the frame does not raise; None if that is not for us."""
-    if not vm.may_begin_again or condition not in ("true", "false") or not decides(vm, value):
+    truth = not_raising(vm, frame, frame.pc, condition, target)
+    return truth if truth is not None and expect(vm, value, truth) else None
+
+
+def not_raising(vm: Machine, frame: Frame, at: int, condition: str, target: int) -> bool | None:
+    """The truth with which a branch does not raise, if it does so with the other."""
+    if not vm.may_begin_again or condition not in ("true", "false"):
         return None
-    jump, straight = only_raises(frame.code, target), only_raises(frame.code, frame.pc + 1)
+    jump, straight = only_raises(frame.code, target), only_raises(frame.code, at + 1)
     straight = straight or bool(fails_early.get(frame.raw))
     if jump == straight or any(map(is_caught, vm.frames[:-1])):
         return None
-    truth = (condition == "true") != jump
+    return (condition == "true") != jump
+
+
+def result_to_go_on(vm: Machine) -> bool | None:
+    """The same of what the call that the frame is making will give: `if not all(...): raise`."""
+    frame, at, negated = vm.frames[-1], vm.frames[-1].pc + 1, False
+    instructions = frame.code.instructions
+    while instructions[at].op == "UNARY" and instructions[at].arg == "not":
+        at, negated = at + 1, not negated
+    if instructions[at].op != "BRANCH":
+        return None
+    condition, label = instructions[at].arg
+    truth = not_raising(vm, frame, at, condition, frame.code.targets[label])
+    return None if truth is None else truth != negated
+
+
+def expect(vm: Machine, value: Value, truth: bool) -> bool:
+    """Rest the capture on a truth that only running the graph can tell; whether it is one."""
+    if not decides(vm, value):
+        return False
+    assert isinstance(value, (Graphed, Symbol))
     if isinstance(value, Symbol):
         vm.builder.numbers.learn(value.fake if truth else torch.sym_not(value.fake))
-    assert isinstance(value, (Graphed, Symbol))
     vm.checks.append(Check(value, truth, is_level(vm)))
-    return truth
+    return True
 
 
 def decides(vm: Machine, value: Value) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, symbols
+from torchdynamo.capture import lookup, raising, symbols
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function, run_for_real
@@ -255,12 +255,14 @@ def sum_(vm: Machine, items: Value, start: Value = ZERO) -> Value:
 
 @function(any)
 def any_(vm: Machine, items: Value) -> Value:
-    return boolean(any(vm.truth(item) for item in vm.iterate(items)))
+    none = raising.result_to_go_on(vm) is False
+    return boolean(any(not (none and raising.expect(vm, item, False)) and vm.truth(item) for item in vm.iterate(items)))
 
 
 @function(all)
 def all_(vm: Machine, items: Value) -> Value:
-    return boolean(all(vm.truth(item) for item in vm.iterate(items)))
+    every = raising.result_to_go_on(vm) is True
+    return boolean(all((every and raising.expect(vm, item, True)) or vm.truth(item) for item in vm.iterate(items)))
 
 
 def extreme(fn: Any, op: str) -> None:
