@@ -34,6 +34,11 @@ PEEKS: dict[str, Any] = {
     "FOR_ITER": lambda arg: 1,
     "SEND": lambda arg: 2,
 }
+# how many values the others of "however many" push: LOAD_SUPER may push an empty slot, which cannot be handed over
+COUNTED: dict[str, Callable[[Any], int]] = {
+    "UNPACK": lambda arg: int(arg),
+    "UNPACK_EX": lambda arg: int(arg[0] + arg[1] + 1),
+}
 NO_CONTINUATION = frozenset({"RAISE", "RERAISE", "RETURN"})
 
 
@@ -168,11 +173,9 @@ class Exit:
             emit.items.append(other)
             self.after(self.code.targets[arg[1]], depth, 1 if op == "BRANCH_KEEP" else 0)
             return
-        pushes = OPS[op][2]
-        if pushes is None:
+        pushes = COUNTED[op](arg) if op in COUNTED else OPS[op][2]
+        if pushes is None or pushes == MANY:
             raise Restart(-1)
-        if pushes == MANY:
-            pushes = arg if op == "UNPACK" else arg[0] + arg[1] + 1
         emit.items += [Instruction(op, arg, instruction.position), *end]
         popped = operands(instruction) - (PEEKS[op](arg) if op in PEEKS else 0)
         self.after(index + 1, depth, needed - popped + pushes)
