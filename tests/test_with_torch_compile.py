@@ -67,6 +67,16 @@ def steps(x):
     return y * 3
 
 
+def calling(inner):
+    """A function that calls another between operators of its own."""
+
+    def outer(x):
+        y = x + 1
+        return inner(y) - 3
+
+    return outer
+
+
 def twice(fn, *args):
     """Two calls, which give the same."""
     first, second = fn(*args), fn(*args)
@@ -102,11 +112,7 @@ def test_inside(theirs, ours, x, called_before):
     if called_before:
         inner(x)
 
-    def outer(x):
-        y = x + 1
-        return inner(y) - 3
-
-    compiled = torchdynamo.compile(outer, backend=ours)
+    compiled = torchdynamo.compile(calling(inner), backend=ours)
     wanted = (x + 1) * 2 - 3
     for _ in range(3):
         assert torch.equal(compiled(x), wanted)
@@ -142,11 +148,7 @@ def test_around(theirs, ours, x):
     """A function of theirs calls one of ours."""
     inner = torchdynamo.compile(double, backend=ours)
 
-    def outer(x):
-        y = x + 1
-        return inner(y) - 3
-
-    compiled = torch.compile(outer, backend=theirs)
+    compiled = torch.compile(calling(inner), backend=theirs)
     wanted = (x + 1) * 2 - 3
     for _ in range(3):
         assert torch.equal(compiled(x), wanted)

@@ -13,6 +13,7 @@ import torch.utils.checkpoint
 from training import Net, as_it_is, assert_same, batches, compiled, state
 
 import torchdynamo
+from torchdynamo.backends import aot_autograd
 
 F = torch.nn.functional
 Feature = Callable[[Any], Any]
@@ -28,6 +29,21 @@ def feature(fn: Feature) -> Feature:
 def loop(step: Callable[..., Any], model: torch.nn.Module, optimizer: Any = None, count: int = 6) -> Any:
     results = [step(x) for x in batches(count)]
     return results, state(model, optimizer)
+
+
+def training(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Callable[..., Any]:
+    """The step of most of these programs."""
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        if optimizer is not None:
+            optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        if optimizer is not None:
+            optimizer.step()
+        return loss.detach()
+
+    return train_step
 
 
 @feature
@@ -111,12 +127,7 @@ def hooks_on_parameters(compile: Any) -> Any:
     for name, p in model.named_parameters():
         p.register_post_accumulate_grad_hook(lambda p, name=name: seen.append((name, p.grad.clone())))
 
-    def train_step(x: torch.Tensor) -> torch.Tensor:
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        return loss.detach()
-
-    return loop(compile(train_step), model), sorted(seen, key=lambda pair: pair[0])
+    return loop(compile(training(model)), model), sorted(seen, key=lambda pair: pair[0])
 
 
 @feature
@@ -127,12 +138,7 @@ def hooks_on_modules(compile: Any) -> Any:
     model.second.register_forward_hook(lambda m, args, out: out * 3)
     model.second.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
 
-    def train_step(x: torch.Tensor) -> torch.Tensor:
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        return loss.detach()
-
-    return loop(compile(train_step), model), seen
+    return loop(compile(training(model)), model), seen
 
 
 @feature
@@ -147,12 +153,7 @@ def optimizer_in_the_backward(compile: Any) -> Any:
     for p in model.parameters():
         p.register_post_accumulate_grad_hook(update)
 
-    def train_step(x: torch.Tensor) -> torch.Tensor:
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        return loss.detach()
-
-    return loop(compile(train_step), model)
+    return loop(compile(training(model)), model)
 
 
 @feature
@@ -245,14 +246,7 @@ def freezing(compile: Any) -> Any:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     calls = 0
 
-    def train_step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    fast = compile(train_step)
+    fast = compile(training(model, optimizer))
 
     def step(x: torch.Tensor) -> Any:
         nonlocal calls
@@ -503,6 +497,7 @@ def writes_past_autograd(compile: Any) -> Any:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", FEATURES)
 def test_same_as_eager(name: str, backend: str) -> None:
+    torchdynamo.reset()
     torch.manual_seed(5)
     expected = FEATURES[name](as_it_is)
     torch.manual_seed(5)
@@ -527,3 +522,18 @@ def test_nothing_is_kept_for_a_second_derivative() -> None:
     del x
     assert seen() is None
     result.sum().backward()
+
+
+def test_no_backward_is_made_where_nothing_is_differentiated() -> None:
+    """Without grad mode, in inference mode, and where nothing needs gradients: one graph, nothing to split."""
+    graphs, split = [], []
+    backend = aot_autograd(
+        lambda gm, inputs: graphs.append(gm) or gm.forward,
+        partition_fn=lambda *args, **kwargs: split.append(args),
+    )
+    model, frozen, x = Net(), Net().requires_grad_(False), next(batches())
+    for context, net in ((torch.no_grad(), model), (torch.inference_mode(), model), (torch.enable_grad(), frozen)):
+        torchdynamo.reset()
+        with context:
+            assert not compiled(backend)(lambda x, net=net: net(x))(x).requires_grad
+    assert len(graphs) == 3 and not split
