@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import os
 import subprocess
 import sys
 import textwrap
@@ -154,10 +155,10 @@ else:
 
 
 def run(place: Path, text: str, *args: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text), *args], cwd=place, capture_output=True, text=True, timeout=120,
-        env={"PYTHONPATH": f"{Path(torchdynamo.__file__).parents[1]}:{place}", "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
+    path = os.pathsep.join([str(Path(torchdynamo.__file__).parents[1]), str(place), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", textwrap.dedent(text), *args]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -3,7 +3,7 @@
 Some are known: those of a tensor made of constants, and those of small tensors that the program keeps (a flag in a
 buffer, a padding computed in `__init__`), as long as they stay what they are, which is guarded. One that is found to
 change is never taken for known again; nor is what a caller passes, which is there to change: but in a whole graph that
-is better than none.
+is better than none, for the integers (lengths, a grid) that decide how a program goes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def is_kept(vm: Machine, value: Graphed) -> bool:
         return False
     asked = Source("method", value.source, READ)
     changes = any(asked in path(source) for source in vm.builder.numbers.varying)
-    return not changes and (vm.builder.numbers.passed or lasts(vm.roots, value.source, vm.roots.closure))
+    passed = vm.builder.numbers.passed and not real.is_floating_point()
+    return not changes and (passed or lasts(vm.roots, value.source, vm.roots.closure))
 
 
 def is_reading(source: Source) -> bool:

@@ -183,14 +183,14 @@ def metadata(name: str) -> model.Model:
 
 def place(name: str) -> model.Model:
     """Where a tensor lies. No guard compares it, so it is asked of every input: this may be a view of one."""
-    read = metadata(name)
+    ask = metadata(name)
 
     def row(vm: Machine, self: Value) -> Value:
         for value in vm.inputs:
             if value.source is not None:
                 fact = read(vm.input_objects[value.node], name)()
                 vm.guard(Source("method", value.source, name), "EQUALS_MATCH", fact)
-        return read(vm, self)
+        return ask(vm, self)
 
     return row
 
