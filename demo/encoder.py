@@ -1,4 +1,4 @@
-"""The work the demo does: a real sentence encoder, and real sentences in batches of a few fixed shapes."""
+"""The work the demo does: a real sentence encoder, and real sentences in batches of about the same length each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 import transformers
 
-LENGTHS = (24, 64)  # tokens; a batch is padded up to the next of these, so two shapes are compiled
+LONGEST = 128  # tokens; no sentence of the file has so many
 BATCH = 16
 
 
@@ -39,22 +39,15 @@ class SentenceEncoder(torch.nn.Module):
         return torch.nn.functional.normalize(mean, dim=-1)
 
     def batches(self, sentences: list[str]) -> list[Batch]:
-        """Sort by length, cut into batches, fill the last one of each length by repeating its first sentence."""
-        tokens = self.tokenizer(sentences, truncation=True, max_length=LENGTHS[-1])["input_ids"]
+        """Sorted by length and cut into batches, each as long as its longest sentence; the last one is filled up."""
+        tokens = self.tokenizer(sentences, truncation=True, max_length=LONGEST)["input_ids"]
+        order = sorted(range(len(tokens)), key=lambda row: len(tokens[row]))
         made = []
-        shorter = 0
-        for length in LENGTHS:
-            rows = sorted(
-                (row for row, ids in enumerate(tokens) if shorter < len(ids) <= length), key=lambda r: len(tokens[r])
-            )
-            for start in range(0, len(rows), BATCH):
-                chunk = rows[start : start + BATCH]
-                full = [tokens[row] for row in chunk + chunk[:1] * (BATCH - len(chunk))]
-                padded = self.tokenizer.pad(
-                    {"input_ids": full}, padding="max_length", max_length=length, return_tensors="pt"
-                )
-                made.append(Batch(padded["input_ids"], padded["attention_mask"], chunk))
-            shorter = length
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            full = [tokens[row] for row in rows + rows[:1] * (BATCH - len(rows))]
+            padded = self.tokenizer.pad({"input_ids": full}, return_tensors="pt")
+            made.append(Batch(padded["input_ids"], padded["attention_mask"], rows))
         return made
 
 

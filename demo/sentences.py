@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from encoder import BATCH, LENGTHS, Batch, SentenceEncoder, read_sentences
+from encoder import BATCH, Batch, SentenceEncoder, read_sentences
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import torchdynamo
+from torchdynamo.optimizations import BACKENDS
 
 Encoder = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -32,6 +33,7 @@ class Contender:
     compile: Callable[..., Encoder] | None  # (encoder, backend) -> encoder; None is eager
     explain: Callable[..., tuple[int, int, int]] | None  # (encoder, batch) -> graphs, breaks, guards
     run: Encoder = field(init=False)
+    compiles: int = 0
     first: float = 0.0
     rounds: list[float] = field(default_factory=list)
     vectors: torch.Tensor = field(init=False)
@@ -40,11 +42,11 @@ class Contender:
 
 
 def ours(encoder: SentenceEncoder, backend: Any) -> Encoder:
-    return torchdynamo.compile(encoder, backend=backend, dynamic=False)
+    return torchdynamo.compile(encoder, backend=backend)
 
 
 def theirs(encoder: SentenceEncoder, backend: Any) -> Encoder:
-    compiled: Encoder = torch.compile(encoder, backend=backend, dynamic=False)
+    compiled: Encoder = torch.compile(encoder, backend=backend)
     return compiled
 
 
@@ -71,6 +73,17 @@ def no_work(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[...
     """A backend whose result is there already: what is left of a call is the front end's own time."""
     result = gm.forward(*example_inputs)
     return lambda *args: result
+
+
+def counting(contender: Contender) -> Callable[..., Any]:
+    """Inductor, counting what it is given."""
+    inductor = torch._dynamo.lookup_backend("inductor") if contender.name == "torch.compile" else BACKENDS["inductor"]
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        contender.compiles += 1
+        return inductor(gm, example_inputs)
+
+    return backend
 
 
 def overhead(contender: Contender, encoder: SentenceEncoder, batch: Batch) -> float:
@@ -104,21 +117,20 @@ def warm_up_inductor() -> None:
     torch._dynamo.reset()
 
 
-def first_calls(contender: Contender, encoder: SentenceEncoder, one_of_each: list[Batch]) -> None:
-    """Compile for every shape, with no compiled kernels lying about from another run or the other contender."""
+def first_calls(contender: Contender, encoder: SentenceEncoder, batches: list[Batch]) -> None:
+    """Every batch once, with no compiled kernels lying about from another run or the other contender."""
     from torch._inductor.utils import fresh_cache
 
     with fresh_cache():
         begin = time.perf_counter()
-        contender.run = encoder if contender.compile is None else contender.compile(encoder, "inductor")
-        for batch in one_of_each:
+        contender.run = encoder if contender.compile is None else contender.compile(encoder, counting(contender))
+        for batch in batches:
             contender.run(batch.ids, batch.mask)
         contender.first = time.perf_counter() - begin
 
 
 def measure(encoder: SentenceEncoder, sentences: list[str], rounds: int, progress: Progress) -> list[Contender]:
     batches = encoder.batches(sentences)
-    one_of_each = [next(batch for batch in batches if batch.ids.shape[1] == length) for length in LENGTHS]
     entered = contenders()
     compiled = [contender for contender in entered if contender.compile is not None]
 
@@ -129,9 +141,9 @@ def measure(encoder: SentenceEncoder, sentences: list[str], rounds: int, progres
     task = progress.add_task("looking at the captures", total=2 * len(compiled))
     for contender in compiled:
         assert contender.explain is not None
-        contender.found = contender.explain(encoder, one_of_each[0])
+        contender.found = contender.explain(encoder, batches[0])
         progress.advance(task)
-        contender.overhead = overhead(contender, encoder, one_of_each[0])
+        contender.overhead = overhead(contender, encoder, batches[0])
         torchdynamo.reset()
         torch._dynamo.reset()
         progress.advance(task)
@@ -139,7 +151,7 @@ def measure(encoder: SentenceEncoder, sentences: list[str], rounds: int, progres
     task = progress.add_task("first calls", total=len(entered))
     for contender in entered:
         progress.update(task, description=f"first calls: {contender.name}")
-        first_calls(contender, encoder, one_of_each)
+        first_calls(contender, encoder, batches)
         progress.advance(task)
 
     task = progress.add_task("embedding", total=rounds * len(entered) * len(batches))
@@ -153,7 +165,7 @@ def measure(encoder: SentenceEncoder, sentences: list[str], rounds: int, progres
     return entered
 
 
-def table(entered: list[Contender], count: int) -> Table:
+def table(entered: list[Contender], count: int, shapes: int) -> Table:
     eager = entered[0]
     made = Table(title=f"all-MiniLM-L6-v2, {count} sentences, batches of {BATCH}, threads: {torch.get_num_threads()}")
     made.add_column("")
@@ -165,8 +177,9 @@ def table(entered: list[Contender], count: int) -> Table:
 
     row("sentences per second", lambda c: f"{count / statistics.median(c.rounds):.0f}")
     row("against eager", lambda c: f"{statistics.median(eager.rounds) / statistics.median(c.rounds):.2f}x")
-    row(f"first calls, {len(LENGTHS)} shapes (s)", lambda c: f"{c.first:.1f}")
-    for index, label in enumerate(("graphs per shape", "breaks", "guards")):
+    row(f"first calls, {shapes} shapes (s)", lambda c: f"{c.first:.1f}")
+    row("compiles", lambda c: "-" if c.compile is None else str(c.compiles))
+    for index, label in enumerate(("graphs", "breaks", "guards")):
         row(label, lambda c, index=index: "-" if c.found is None else str(c.found[index]))
     row("host overhead per call (µs)", lambda c: "-" if c.overhead is None else f"{c.overhead:.1f}")
     row("largest difference from eager", lambda c: f"{(c.vectors - eager.vectors).abs().max():.1e}")
@@ -205,7 +218,8 @@ def main() -> None:
         progress.update(task, completed=1)
         entered = measure(encoder, sentences, options.rounds, progress)
         found = nearest(entered, encoder, sentences, options.query)
-    console.print(table(entered, len(sentences)))
+    shapes = len({batch.ids.shape for batch in encoder.batches(sentences)})
+    console.print(table(entered, len(sentences), shapes))
     console.print(f"\nNearest to “{options.query}”:", *found, sep="\n  ", markup=False, highlight=False, soft_wrap=True)
     console.print(f"\n{time.perf_counter() - begin:.0f} s in all", highlight=False)
 

@@ -132,3 +132,13 @@ def test_training_at_any_size(backend: str) -> None:
         x, w = torch.randn(length, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True)
         expected = torch.autograd.grad(loss(x, w), (x, w))
         torch.testing.assert_close(torch.autograd.grad(compiled(x, w), (x, w)), expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_sizes_vary_in_inference_mode_too(backend: str) -> None:
+    def work(x: Any) -> Any:
+        return x.view(-1, 3) * 2 + x.shape[0]
+
+    with torch.inference_mode():
+        assert compiles(rows(5, 7, 1, 0), work, backend_name=backend) == 2
+    assert compiles(rows(5, 7, 1), work, backend_name=backend) == 2

@@ -6,6 +6,7 @@ contiguous memory; a stride with a gap stays what it is, unless it has been seen
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,13 +83,16 @@ def can_vary(tensor: torch.Tensor) -> bool:
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not torch._C._functorch.is_functorch_wrapped_tensor(
         tensor
     )
-    return plain and not (tensor.is_inference() or tensor.is_conj() or tensor.is_neg())
+    return plain and not (tensor.is_conj() or tensor.is_neg())
 
 
 def stand_in(mode: FakeTensorMode, tensor: torch.Tensor, shape: Layout) -> torch.Tensor:
     """A tensor of the stand-ins' world like this one, but for its sizes."""
-    with torch.inference_mode(False), torch.enable_grad(), mode:
+    inference = tensor.is_inference()
+    with torch.inference_mode(inference), contextlib.nullcontext() if inference else torch.enable_grad(), mode:
         fake = torch.empty_strided(shape.size, shape.stride, dtype=tensor.dtype, device=tensor.device)
+        if inference:
+            return torch.nn.Parameter(fake, False) if type(tensor) is torch.nn.Parameter else fake
         if type(tensor) is torch.nn.Parameter:
             return torch.nn.Parameter(fake, tensor.requires_grad)
         fake.requires_grad_(tensor.requires_grad)
