@@ -27,7 +27,7 @@ def bind(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: Given) ->
         extra += 1
     rest = bind_keywords(vm, parts, local, kwargs) if kwargs else {}
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        local[names[extra]] = vm.make_dict({Known(name): value for name, value in rest.items()})
+        local[names[extra]] = vm.make_dict((Known(name), value) for name, value in rest.items())
     if len(args) > count and not code.co_flags & inspect.CO_VARARGS:
         raise wrong(vm, parts, too_many(parts, len(args), sum(name in local for name in names[count:total])))
     first = count - parts.defaults

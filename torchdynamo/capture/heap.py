@@ -38,6 +38,7 @@ class Entity:
         "ref",
         "source",
         "touched",
+        "version",
     )
 
     def __init__(self, ref: int, pytype: type, real: Any, source: Source | None, born: int) -> None:
@@ -50,6 +51,7 @@ class Entity:
         self.items: Any = None  # the type's own payload; None until loaded
         self.entry_items: Any = None  # a copy from when it was loaded
         self.touched = False  # the frame wrote to `items`
+        self.version = 0  # how often it changed in a way that ends its iterators
         self.born = born  # the root step it was made in: where to stop if it cannot be rebuilt
         self.note: Any = None  # what the type's model needs to remember of how it was made
 

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 class Steps:
     """The state of an iterator made in the frame: how far it is, and over what."""
 
-    __slots__ = ("count", "inner", "over")
+    __slots__ = ("count", "inner", "over", "version")
 
-    def __init__(self, inner: Iterator[Value], over: Value | None) -> None:
+    def __init__(self, inner: Iterator[Value], over: Value | None, version: int = 0) -> None:
         self.inner = inner
         self.count = 0
         self.over = over
+        self.version = version  # of what it is over, when it was made
 
     def __iter__(self) -> Steps:
         return self
@@ -137,6 +138,8 @@ def iterator(vm: Machine, value: Value) -> Value:
 
 EMPTY: dict[int, int] = {}
 VIEWS = (EMPTY.keys(), EMPTY.values(), EMPTY.items())
+ORDERED: collections.OrderedDict[int, int] = collections.OrderedDict()
+OF_DICTS = {type(view) for view in (*VIEWS, ORDERED.keys(), ORDERED.values(), ORDERED.items())}
 ITERATOR_TYPES: dict[type, type] = {
     list: type(iter([])),
     tuple: type(iter(())),
@@ -157,7 +160,16 @@ def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytyp
     if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
         pytype = type(iter(over.obj))
     cls = pytype or model.for_type(ITERATOR_TYPES, over.pytype if over is not None else list) or type(iter([]))
-    return vm.new(cls, Steps(steps, over))
+    return vm.new(cls, Steps(steps, over, version(vm, over)))
+
+
+def version(vm: Machine, over: Value | None) -> int:
+    """How often what is iterated has changed in a way that ends its iterators; a view is its dict's."""
+    if over.__class__ is not Object:
+        return 0
+    entity = vm.entity(over)
+    shown = entity.note[1] if over.pytype in OF_DICTS else over
+    return vm.entity(shown).version
 
 
 def advance(vm: Machine, value: Value) -> Value | None:

@@ -6,7 +6,7 @@ import importlib
 import sys
 import types
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -232,9 +232,12 @@ class Machine(Trace):
             return Known(tuple(known))
         return self.new(tuple, items)
 
-    def make_dict(self, items: dict[Value, Value]) -> Object:
-        """A dict in this order."""
-        return self.new(dict, {self.hkey(key): (key, value) for key, value in items.items()})
+    def make_dict(self, items: Iterable[tuple[Value, Value]]) -> Object:
+        """A dict, filled in this order."""
+        made = self.new(dict, {})
+        for key, value in items:
+            model.MODELS[dict, "__setitem__"](self, made, key, value)
+        return made
 
     def make_slice(self, *parts: Value) -> Value:
         """`slice(...)`."""
@@ -251,10 +254,10 @@ class Machine(Trace):
         if kind == "list":
             return self.new(list, list(items))
         if kind == "map":
-            return self.make_dict(dict(zip(items[::2], items[1::2])))
+            return self.make_dict(zip(items[::2], items[1::2]))
         if kind == "const_key_map":
             keys = (wrapping.constant(self, key) for key in self.known(items[-1], "keys"))
-            return self.make_dict(dict(zip(keys, items[:-1])))
+            return self.make_dict(zip(keys, items[:-1]))
         if kind == "set":
             made: Object = model.MODELS[set, "<build>"](self, items)
             return made
@@ -523,11 +526,8 @@ class Machine(Trace):
 
     def dict_items(self, value: Value) -> list[tuple[Value, Value]]:
         """The items of any mapping, in order."""
-        if value.__class__ is Object and issubclass(value.pytype, dict):
-            items: list[tuple[Value, Value]] = model.MODELS[dict, "<items>"](self, value)
-            return items
-        keys = list(self.iterate(self.call_method(value, "keys")))
-        return [(key, self.getitem(value, key)) for key in keys]
+        items: list[tuple[Value, Value]] = model.MODELS[dict, "<items>"](self, value)
+        return items
 
     def instance_dict(self, obj: Object) -> Value:
         return model.MODELS[dict, "<of instance>"](self, obj)

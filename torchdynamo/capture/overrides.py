@@ -91,7 +91,7 @@ class StandIns:
         if type(obj) is list:
             return vm.new(list, [self.back(item) for item in obj])
         if type(obj) is dict:
-            return vm.make_dict({vm.constant(key): self.back(item) for key, item in obj.items()})
+            return vm.make_dict((vm.constant(key), self.back(item)) for key, item in obj.items())
         return Known(obj) if callable(obj) else vm.constant(obj)
 
     def theirs(self, classes: Any) -> list[type]:

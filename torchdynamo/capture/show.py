@@ -75,7 +75,7 @@ def contents(capture: Capture, entity: Entity) -> str:
     """The items of a container."""
     items = entity.items
     if isinstance(items, dict):
-        pairs = [item if isinstance(item, tuple) else (None, item) for item in items.values()]
+        pairs = [item if isinstance(item, list) else (None, item) for item in items.values()]
         inside = [
             f"{value_text(capture, k)}: {value_text(capture, v)}" if k else value_text(capture, v) for k, v in pairs
         ]

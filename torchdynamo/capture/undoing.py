@@ -64,7 +64,7 @@ def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator
                 yield Source("contents", entity.source), value
         if entity.touched and isinstance(entity.items, dict):
             for item in entity.items.values():
-                if isinstance(item, tuple) and item[0].__class__ is Known:
+                if isinstance(item, list) and item[0].__class__ is Known:
                     yield Source("key", entity.source, item[0].obj), item[1]
         elif entity.touched and isinstance(entity.items, list):
             for index, item in enumerate(entity.items):

@@ -177,7 +177,7 @@ def constant(vm: Machine, obj: Any) -> Value:
         return vm.new(cls, [constant(vm, item) for item in obj])
     if cls is dict:
         items = {
-            vm.hkey(key): (key, constant(vm, item)) for key, item in ((constant(vm, k), v) for k, v in obj.items())
+            vm.hkey(key): [key, constant(vm, item)] for key, item in ((constant(vm, k), v) for k, v in obj.items())
         }
         return vm.new(dict, items)
     if cls is slice or cls is frozenset or isinstance(obj, (*IDENTITIES, types.FunctionType)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.attribute_writes import is_field, is_writable
 from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.iteration import Steps
+from torchdynamo.capture.iteration import OF_DICTS, Steps
 from torchdynamo.capture.lookup import class_lookup, written_in_python
 from torchdynamo.capture.model import find_slot
 from torchdynamo.capture.signals import Restart
@@ -54,6 +54,8 @@ def iterator(emit: Emitter, entity: Entity) -> None:
     over = steps.over
     if over is None or (steps.count and entity.pytype not in INDEXED) or is_iterator(emit, over):
         raise Restart(entity.born - 1)
+    if steps.version != version_of(emit, over):
+        raise Restart(entity.born - 1)  # changed since, and what the iterator says to that is an error
     backwards = entity.pytype is reversed or "reverse" in entity.pytype.__name__
     asked = find_slot(over.pytype, "__reversed__" if backwards else "__iter__")
     if asked[0] == "python" and type(asked[1][1]) is types.FunctionType:
@@ -67,6 +69,14 @@ def iterator(emit: Emitter, entity: Entity) -> None:
         emit.const(steps.count)
         emit.op("CALL", (1, ()))
         emit.op("POP")
+
+
+def version_of(emit: Emitter, over: Any) -> int:
+    """The version of what is iterated, now."""
+    if over.__class__ is not Object:
+        return 0
+    entity = emit.heap[over]
+    return emit.heap[entity.note[1]].version if over.pytype in OF_DICTS else entity.version
 
 
 def is_iterator(emit: Emitter, value: Any) -> bool:

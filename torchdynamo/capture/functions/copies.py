@@ -64,11 +64,11 @@ def state(vm: Machine, self: Object) -> Value:
     own: Value = vm.instance_dict(self) if has_dict else NONE
     if own is not NONE and not vm.truth(own):
         own = NONE
-    held: dict[Value, Value] = {}
+    held: list[tuple[Value, Value]] = []
     for name in slots(self.pytype):
         value = vm.has_attribute(self, name)
         if value is not None:
-            held[Known(name)] = value
+            held.append((Known(name), value))
     return vm.make_tuple([own, vm.make_dict(held)]) if held else own
 
 

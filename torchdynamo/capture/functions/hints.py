@@ -36,7 +36,7 @@ def get_type_hints(vm: Machine, obj: Value, *spaces: Value, include_extras: Valu
             for text in texts_in(vm.known(note, "annotation")):
                 evaluate(vm, text, home)
     hints = typing.get_type_hints(real, include_extras=vm.truth(include_extras))
-    return vm.make_dict({Known(name): constant(vm, hint) for name, hint in hints.items()})
+    return vm.make_dict((Known(name), constant(vm, hint)) for name, hint in hints.items())
 
 
 def written(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, Globals | None]]:

@@ -69,4 +69,4 @@ def load_from_dict_or_globals(vm: Machine, frame: Frame, inst: Instruction, name
 @op("SETUP_ANNOTATIONS", "--")
 def setup_annotations(vm: Machine, frame: Frame, inst: Instruction) -> None:
     if frame.namespace is not None:
-        frame.namespace.setdefault("__annotations__", vm.make_dict({}))
+        frame.namespace.setdefault("__annotations__", vm.make_dict(()))

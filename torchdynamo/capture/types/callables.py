@@ -100,7 +100,7 @@ def function_annotations(vm: Machine, self: Value) -> Value:
     entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
         flat = list(vm.iterate(entity.note.given["annotations"])) if "annotations" in entity.note.given else []
-        entity.loaded["__annotations__"] = vm.make_dict(dict(zip(flat[::2], flat[1::2])))
+        entity.loaded["__annotations__"] = vm.make_dict(zip(flat[::2], flat[1::2]))
         entity.attrs["__annotations__"] = entity.loaded["__annotations__"]
     return entity.attrs["__annotations__"]
 
@@ -236,7 +236,7 @@ def call_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) ->
 @models(functools.partial, "__new__")
 def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     made = vm.new(cls.obj, func=fn, args=vm.make_tuple(list(args)))
-    vm.entity(made).attrs["keywords"] = vm.make_dict({Known(name): value for name, value in kwargs.items()})
+    vm.entity(made).attrs["keywords"] = vm.make_dict((Known(name), value) for name, value in kwargs.items())
     return made
 
 

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.types.watched import Strict
 from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import wrap
 
@@ -61,6 +63,12 @@ def write(vm: Machine, value: Object) -> list[Value]:
     return items
 
 
+def resize(vm: Machine, value: Object) -> list[Value]:
+    """The items, to be moved, made more or fewer: its iterators cannot go on."""
+    vm.entity(value).version += 1
+    return write(vm, value)
+
+
 def position(vm: Machine, items: list[Value], key: Value) -> int:
     """An index as Python has it."""
     try:
@@ -75,11 +83,15 @@ def position(vm: Machine, items: list[Value], key: Value) -> int:
 def iterate(vm: Machine, value: Object) -> Iterator[Value]:
     """From left to right; changing it meanwhile is an error, as in Python."""
     items = items_of(vm, value)
-    size = len(items)
-    for index in range(size):
-        if len(items) != size:
-            raise vm.error(RuntimeError, "deque mutated during iteration")
-        yield read(vm, items, index)
+    return turns(vm, value, range(len(items)))
+
+
+def turns(vm: Machine, value: Object, order: range) -> Iterator[Value]:
+    items = items_of(vm, value)
+    return Strict(vm, value, order, lambda at: read(vm, items, at), lambda: len(items), MUTATED)
+
+
+MUTATED = "deque mutated during iteration"
 
 
 @models(DEQUE, "__new__")
@@ -106,7 +118,7 @@ def maxlen(vm: Machine, self: Object) -> Value:
 
 @models(DEQUE, "append")
 def append(vm: Machine, self: Object, item: Value) -> Value:
-    most, items = limit(vm, self), write(vm, self)
+    most, items = limit(vm, self), resize(vm, self)
     items.append(item)
     if most is not None and len(items) > most:
         del items[0]
@@ -115,7 +127,7 @@ def append(vm: Machine, self: Object, item: Value) -> Value:
 
 @models(DEQUE, "appendleft")
 def appendleft(vm: Machine, self: Object, item: Value) -> Value:
-    most, items = limit(vm, self), write(vm, self)
+    most, items = limit(vm, self), resize(vm, self)
     items.insert(0, item)
     if most is not None and len(items) > most:
         del items[-1]
@@ -147,6 +159,7 @@ def taker(end: int) -> None:
         items = write(vm, self)
         if not items:
             raise vm.error(IndexError, "pop from an empty deque")
+        resize(vm, self)
         item = read(vm, items, end)
         del items[end]
         return item
@@ -160,7 +173,8 @@ taker(-1)
 
 @models(DEQUE, "clear")
 def clear(vm: Machine, self: Object) -> Value:
-    write(vm, self).clear()
+    if items_of(vm, self):
+        resize(vm, self).clear()
     return NONE
 
 
@@ -173,7 +187,8 @@ def reverse(vm: Machine, self: Object) -> Value:
 @models(DEQUE, "rotate")
 def rotate(vm: Machine, self: Object, steps: Value = ONE) -> Value:
     items, count = write(vm, self), vm.known(steps, "count")
-    if items:
+    if len(items) > 1:
+        resize(vm, self)
         at = -operator.index(count) % len(items)
         items[:] = items[at:] + items[:at]
     return NONE
@@ -204,7 +219,7 @@ def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
 
 @models(DEQUE, "__delitem__")
 def delitem(vm: Machine, self: Object, key: Value) -> Value:
-    items = write(vm, self)
+    items = resize(vm, self)
     del items[position(vm, items, key)]
     return NONE
 
@@ -218,7 +233,7 @@ def contains(vm: Machine, self: Object, item: Value) -> Value:
 def remove(vm: Machine, self: Object, item: Value) -> Value:
     for at, other in enumerate(iterate(vm, self)):
         if same_or_equal(vm, item, other):
-            del write(vm, self)[at]
+            del resize(vm, self)[at]
             return NONE
     raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
 
@@ -237,7 +252,7 @@ def index(vm: Machine, self: Object, item: Value, *bounds: Value) -> Value:
 
 @models(DEQUE, "insert")
 def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
-    most, items = limit(vm, self), write(vm, self)
+    most, items = limit(vm, self), resize(vm, self)
     if most is not None and len(items) >= most:
         raise vm.error(IndexError, "deque already at its maximum size")
     items.insert(vm.known(at, "index"), item)
@@ -268,7 +283,7 @@ def repeat(vm: Machine, self: Object, times: Value) -> Value:
 
 @models(DEQUE, "__imul__")
 def imul(vm: Machine, self: Object, times: Value) -> Value:
-    most, items = limit(vm, self), write(vm, self)
+    most, items = limit(vm, self), resize(vm, self)
     more = list(iterate(vm, self)) * vm.known(times, "count")
     items[:] = more if most is None else more[max(0, len(more) - most) :]
     return self
@@ -289,7 +304,11 @@ def equal(vm: Machine, self: Object, other: Value) -> Value:
 
 @models(DEQUE, "__reversed__")
 def backwards(vm: Machine, self: Object) -> Value:
-    return vm.iterator(vm.new(list, list(iterate(vm, self))[::-1]))
+    order = range(len(items_of(vm, self)))[::-1]
+    return make_iterator(vm, turns(vm, self, order), self, REVERSED)
+
+
+REVERSED: type = type(reversed(DEQUE()))
 
 
 @rebuilds(DEQUE)

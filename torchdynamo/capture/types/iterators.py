@@ -11,11 +11,12 @@ from torchdynamo.capture.iteration import ITERATOR_TYPES, iterate, make_iterator
 from torchdynamo.capture.lookup import guarded_slot
 from torchdynamo.capture.model import ITERATE, function, models
 from torchdynamo.capture.signals import Raised
+from torchdynamo.capture.types.deque import REVERSED as REVERSED_DEQUE
 from torchdynamo.capture.types.generators import stop
-from torchdynamo.capture.types.mapping import keys_of, lookup
+from torchdynamo.capture.types.mapping import turns
 from torchdynamo.capture.types.sequence import items_of, read
-from torchdynamo.capture.types.views import VIEWS
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.types.views import PARTS, VIEWS
+from torchdynamo.capture.value import Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -38,7 +39,7 @@ def itself(vm: Machine, self: Object) -> Value:
     return self
 
 
-for _type in {*ITERATOR_TYPES.values(), REVERSED_LIST, *REVERSED_VIEWS.values(), *MADE_OF_OTHERS}:
+for _type in {*ITERATOR_TYPES.values(), REVERSED_LIST, *REVERSED_VIEWS.values(), REVERSED_DEQUE, *MADE_OF_OTHERS}:
     models(_type, "__next__")(next_)
     models(_type, "__iter__")(itself)
 
@@ -117,18 +118,9 @@ def list_from_end(vm: Machine, self: Object) -> Iterator[Value]:
 def reversible(pytype: type, kind: str) -> None:
     def row(vm: Machine, self: Object) -> Value:
         box = self if pytype is dict else vm.entity(self).note[1]
-        return make_iterator(vm, backwards(vm, box, kind), self, REVERSED_VIEWS[kind])
+        return make_iterator(vm, turns(vm, box, PARTS[kind](vm), backwards=True), self, REVERSED_VIEWS[kind])
 
     models(pytype, "__reversed__")(row)
-
-
-def backwards(vm: Machine, box: Object, kind: str) -> Iterator[Value]:
-    size = vm.known(vm.length(box), "length")
-    for key in list(keys_of(vm, box))[::-1]:
-        if vm.known(vm.length(box), "length") != size:
-            raise vm.error(RuntimeError, "dictionary changed size during iteration")
-        item = lookup(vm, box, key) or NONE
-        yield key if kind == "keys" else item if kind == "values" else vm.make_tuple([key, item])
 
 
 reversible(dict, "keys")

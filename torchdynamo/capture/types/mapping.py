@@ -6,16 +6,18 @@ import collections
 import enum
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture import attributes
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
-from torchdynamo.capture.machine import Ref
+from torchdynamo.capture.lookup import class_lookup, guarded_lookup, guarded_slot, hashed_by_code, instance_dict
+from torchdynamo.capture.machine import Keyed, Ref
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
-from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.operators import same_or_equal
+from torchdynamo.capture.signals import Break, Raised, Restart
 from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.types.watched import Ordered, Watched
 from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
 from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
@@ -23,7 +25,7 @@ from torchdynamo.capture.wrap import CONSTANTS
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-Items = dict[Any, tuple[Value | None, Value]]
+Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
 BY_IDENTITY = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum, weakref.ReferenceType)
 
 
@@ -42,11 +44,12 @@ def items_of(vm: Machine, value: Object) -> Items:
         entity.items = {}
         if entity.real is not MISSING:
             assert entity.source is not None
+            held = {id(key): item for key, item in dict.items(entity.real)}  # no key is hashed: it may be the user's
             for key in ordered_keys(entity.real):
-                item = dict.__getitem__(entity.real, key)
+                item = held[id(key)]
                 hkey, known = entry_key(vm, key)
                 opaque = ABSENT if known is None else Opaque(type(item), Source("key", entity.source, key))
-                entity.items[hkey] = (known, opaque)
+                entity.items[hkey] = [known, opaque]
     items: Items = entity.items
     return items
 
@@ -74,6 +77,7 @@ def sourceable(key: Any) -> bool:
     return type(key) in CONSTANTS or isinstance(key, BY_IDENTITY)
 
 
+NUMBERS = (int, float, bool, type(None))
 MANY = 10_000  # keys that are still compared with at each call
 
 
@@ -85,9 +89,10 @@ def whole(vm: Machine, value: Object) -> Items:
         assert entity.source is not None
         if len(entity.real) > MANY:
             raise Break("too long to follow", name="dict")
-        vm.guard(entity.source, "DICT_KEYS", ordered_keys(entity.real))
-        if any(not sourceable(key) for key in dict.keys(entity.real)):
+        keys = ordered_keys(entity.real)
+        if not all(map(sourceable, keys)):
             raise Break("unsupported key", type="object")
+        vm.guard(entity.source, "DICT_KEYS", keys)  # hashes them
     return items
 
 
@@ -100,9 +105,11 @@ def instance_items(vm: Machine, owner: Object) -> Items:
         own = instance_dict(entity.real) or {}
         vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
         names = dict.fromkeys(own)
+    if any(type(name) is not str for name in names):
+        raise Break("unsupported key", type="object")
     names.update(dict.fromkeys(name for name in entity.attrs if not kept_elsewhere(owner.pytype, name)))
     found = {name: attributes.read_instance(vm, entity, name) for name in names}
-    return {name: (Known(name), value) for name, value in found.items() if value is not None}
+    return {name: [Known(name), value] for name, value in found.items() if value is not None}
 
 
 def kept_elsewhere(cls: type, name: str) -> bool:
@@ -112,27 +119,42 @@ def kept_elsewhere(cls: type, name: str) -> bool:
 
 def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
     """The item under a key, or None."""
+    return found_under(vm, value, key, vm.hkey(key))
+
+
+def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | None:
+    """The same for a key that has been hashed: the user's code is asked as often as Python asks it."""
     entity = vm.entity(value)
-    hkey = vm.hkey(key)
     if entity.note.__class__ is OfInstance:
         if type(hkey) is not str or kept_elsewhere(entity.note.owner.pytype, hkey):
             return None
         return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey)
-    items = items_of(vm, value)
-    found = items.get(hkey)
+    found = items_of(vm, value).get(hkey)
     if found is None:
-        if entity.source is not None and not dict.__contains__(entity.real, hkey):
-            where = source_of_tensor(key)
-            if where is not None:
-                vm.guard(entity.source, "NOT_KEYED", where)
-            elif hkey.__class__ is Weakly:
-                for other, _ in list(whole(vm, value).values()):
-                    vm.hkey(other or NONE)  # looked at, and so told apart
-            elif not sourceable(getattr(key, "obj", ABSENT)):
-                raise Break("unsupported key", type=key.pytype.__name__)
-            else:
-                vm.guard(entity.source, "NO_KEY", hkey)
+        guard_missing(vm, value, key, hkey)
         return None
+    return seen(vm, entity, found, key, hkey)
+
+
+def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
+    """The key is not there. If the frame has not taken it away, it was not there at entry."""
+    entity = vm.entity(value)
+    if entity.source is None or (hkey.__class__ is not Keyed and dict.__contains__(entity.real, hkey)):
+        return
+    where = source_of_tensor(key)
+    if where is not None:
+        vm.guard(entity.source, "NOT_KEYED", where)
+    elif hkey.__class__ is Weakly:
+        for other, _ in list(whole(vm, value).values()):
+            vm.hkey(other or NONE)  # looked at, and so told apart
+    elif not sourceable(getattr(key, "obj", ABSENT)):
+        raise Break("unsupported key", type=key.pytype.__name__)
+    else:
+        vm.guard(entity.source, "NO_KEY", hkey)
+
+
+def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -> Value:
+    """What is under a key, looked at."""
     if hkey.__class__ is Weakly and entity.source is not None and found[0] is not None:
         vm.hkey(found[0])  # looked at: it refers to that object
     if found[1] is ABSENT:
@@ -140,14 +162,11 @@ def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
         if where is None or entity.source is None:
             raise Break("unsupported key", type="object")
         source = Source("keyed", entity.source, where)
-        read = vm.wrap(source.load(vm.roots), source)
-        items[hkey] = (key, read)
-        return read
-    if found[1].__class__ is Opaque:
-        read = vm.look(found[1])
-        items[hkey] = (found[0], read)
-        return read
-    return found[1]
+        found[:] = [key, vm.wrap(source.load(vm.roots), source)]
+    elif found[1].__class__ is Opaque:
+        found[1] = vm.look(found[1])
+    item: Value = found[1]
+    return item
 
 
 def source_of_tensor(key: Value) -> Source | None:
@@ -155,49 +174,136 @@ def source_of_tensor(key: Value) -> Source | None:
     return key.source if isinstance(key, Graphed) else None
 
 
-def store(vm: Machine, value: Object, key: Value, item: Value) -> None:
+def to_write(vm: Machine, value: Object) -> Items:
+    """The items, to be changed: what there was at entry is known as a whole then."""
     entity = vm.entity(value)
-    hkey = vm.hkey(key)
-    if entity.note.__class__ is OfInstance:
-        vm.entity(entity.note.owner).attrs[hkey] = item
-        return
     items = whole(vm, value) if entity.real is not MISSING and not entity.touched else items_of(vm, value)
-    old = items.get(hkey)
-    items[hkey] = (old[0] if old else key, item)
     entity.touched = True
+    return items
 
 
-def remove(vm: Machine, value: Object, key: Value) -> Value | None:
-    found = lookup(vm, value, key)
-    if found is None:
-        return None
+def store(vm: Machine, value: Object, key: Value, item: Value) -> None:
+    store_under(vm, value, key, vm.hkey(key), item)
+
+
+def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> None:
+    """One look into the dict, as Python takes: a key that is there stays, and gets the new item."""
     entity = vm.entity(value)
     if entity.note.__class__ is OfInstance:
-        vm.entity(entity.note.owner).attrs[vm.hkey(key)] = ABSENT
-    else:
-        del whole(vm, value)[vm.hkey(key)]
-        entity.touched = True
+        vm.entity(entity.note.owner).attrs[of_instance_key(hkey)] = item
+        return
+    found = entered(vm, value, key, hkey, item)
+    found[1] = item
+
+
+def entered(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> list[Any]:
+    """What is under the key, which is put in with the item where it is not there."""
+    entity = vm.entity(value)
+    if not entity.fresh and by_code(hkey):
+        raise Break("unsupported key", type=key.pytype.__name__)  # putting it in for real would run its code again
+    pair = [key, item]
+    found = to_write(vm, value).setdefault(hkey, pair)
+    if found is pair:
+        entity.version += 1
     return found
 
 
-def pairs(vm: Machine, self: Object) -> list[tuple[Value, Value]]:
-    """All items, looked at."""
-    return [(key, lookup(vm, self, key) or NONE) for key in list(keys_of(vm, self))]
+def by_code(hkey: Any) -> bool:
+    """Whether hashing the key runs code of the user's, which may show."""
+    if hkey.__class__ is tuple:
+        return any(by_code(part) for part in hkey)
+    return hkey.__class__ is Keyed and hashed_by_code(hkey.value.pytype)
 
 
-MODELS[dict, "<items>"] = pairs
+def of_instance_key(hkey: Any) -> str:
+    """The name of an attribute; an instance's `__dict__` may hold other keys, which no attribute has."""
+    if type(hkey) is not str:
+        raise Break("unsupported key", type=type(hkey).__name__)
+    return hkey
+
+
+def remove(vm: Machine, value: Object, key: Value) -> Value | None:
+    """Take the item under a key away, and give it; None if there is none."""
+    entity, hkey = vm.entity(value), vm.hkey(key)
+    if entity.note.__class__ is OfInstance:
+        held = found_under(vm, value, key, hkey)
+        if held is not None:
+            vm.entity(entity.note.owner).attrs[of_instance_key(hkey)] = ABSENT
+        return held
+    if entity.real is not MISSING and not entity.touched and found_under(vm, value, key, hkey) is None:
+        return None
+    found = to_write(vm, value).pop(hkey, None)
+    if found is None:
+        return None
+    entity.version += 1
+    return seen(vm, entity, found, key, hkey)
+
+
+class Item(NamedTuple):
+    """An item as another dict would take it: the key is not hashed again."""
+
+    hkey: Any
+    key: Value
+    value: Value
+
+
+@models(dict, "<items>")
+def pairs(vm: Machine, value: Value) -> list[tuple[Value, Value]]:
+    """All items of a mapping, looked at; a dict's own, where its class does not say itself what it has."""
+    if value.__class__ is Object and issubclass(value.pytype, dict) and not says_itself(vm, value.pytype):
+        return [(key, item) for _, key, item in each_item(vm, value)]
+    return asked(vm, value)
+
+
+def each_item(vm: Machine, self: Object) -> list[Item]:
+    """All items as they are now, looked at."""
+    entity = vm.entity(self)
+    return [
+        Item(hkey, known_key(found), seen(vm, entity, found, known_key(found), hkey))
+        for hkey, found in each_entry(vm, self)
+    ]
+
+
+def each_entry(vm: Machine, self: Object) -> list[tuple[Any, list[Any]]]:
+    return list(whole(vm, self).items())
+
+
+def known_key(found: list[Any]) -> Value:
+    key: Value | None = found[0]
+    if key is None:
+        raise Break("unsupported key", type="object")
+    return key
 
 
 def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
     """Keys in order; a change of size meanwhile is an error, as in Python."""
-    items = whole(vm, value)
-    size = len(items)
-    for key, _ in list(items.values()):
-        if len(items_of(vm, value)) != size:
-            raise vm.error(RuntimeError, "dictionary changed size during iteration")
-        if key is None:
-            raise Break("unsupported key", type="object")
-        yield key
+    return turns(vm, value, lambda key, item: key)
+
+
+def turns(vm: Machine, value: Object, part: Callable[[Value, Value], Value], backwards: bool = False) -> Watched:
+    """An iterator over what `part` makes of each item."""
+    entity = vm.entity(value)
+    order = list(whole(vm, value).items())[:: -1 if backwards else 1]
+
+    def step(entry: tuple[Any, list[Any]]) -> Value:
+        hkey, found = entry
+        key = known_key(found)
+        if entity.note.__class__ is OfInstance:
+            return part(key, found_under(vm, value, key, hkey) or NONE)
+        return part(key, seen(vm, entity, found, key, hkey))
+
+    def size() -> int:
+        items = items_of(vm, value)
+        if entity.note.__class__ is OfInstance and len(items) == len(order) and items.keys() != dict(order).keys():
+            raise Break("unknown iterator", type="dict that changes")
+        return len(items)
+
+    if issubclass(value.pytype, collections.OrderedDict):
+        return Ordered(vm, value, order, step, size, "OrderedDict mutated during iteration")
+    return Watched(vm, value, order, step, size, CHANGED)
+
+
+CHANGED = "dictionary changed size during iteration"
 
 
 @models(dict, "<of instance>")
@@ -214,6 +320,11 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
     return keys_of(vm, value)
 
 
+def key_error(vm: Machine, key: Value) -> Raised:
+    """KeyError, with the key itself."""
+    return Raised(MODELS[BaseException, "__new__"](vm, Known(KeyError), key))
+
+
 @models(dict, "__getitem__")
 def getitem(vm: Machine, self: Object, key: Value) -> Value:
     found = lookup(vm, self, key)
@@ -223,14 +334,14 @@ def getitem(vm: Machine, self: Object, key: Value) -> Value:
     missing = find_slot(self.pytype, "__missing__")
     if missing[0] != "missing":
         return vm.special(self, "__missing__", key)
-    raise vm.error(KeyError, vm.concrete(key))
+    raise key_error(vm, key)
 
 
 @models(collections.defaultdict, "__missing__")
 def missing(vm: Machine, self: Object, key: Value) -> Value:
     factory = vm.getattr(self, "default_factory")
     if factory.__class__ is Known and factory.obj is None:
-        raise vm.error(KeyError, vm.concrete(key))
+        raise key_error(vm, key)
     made = vm.call(factory, [], {})
     vm.setitem(self, key, made)
     return made
@@ -251,7 +362,7 @@ def setitem(vm: Machine, self: Object, key: Value, item: Value) -> Value:
 @models(dict, "__delitem__")
 def delitem(vm: Machine, self: Object, key: Value) -> Value:
     if remove(vm, self, key) is None:
-        raise vm.error(KeyError, vm.concrete(key))
+        raise key_error(vm, key)
     return NONE
 
 
@@ -290,11 +401,13 @@ def get(vm: Machine, self: Object, key: Value, default: Value = NONE) -> Value:
 
 @models(dict, "setdefault")
 def setdefault(vm: Machine, self: Object, key: Value, default: Value = NONE) -> Value:
-    found = lookup(vm, self, key)
-    if found is None:
-        store(vm, self, key, default)
-        return default
-    return found
+    entity, hkey = vm.entity(self), vm.hkey(key)
+    if entity.note.__class__ is OfInstance or (entity.real is not MISSING and not entity.touched):
+        held = found_under(vm, self, key, hkey)
+        if held is None:
+            store_under(vm, self, key, hkey, default)
+        return default if held is None else held
+    return seen(vm, entity, entered(vm, self, key, hkey, default), key, hkey)
 
 
 @models(dict, "pop")
@@ -303,29 +416,36 @@ def pop(vm: Machine, self: Object, key: Value, *default: Value) -> Value:
     if found is not None:
         return found
     if not default:
-        raise vm.error(KeyError, vm.concrete(key))
+        raise key_error(vm, key)
     return default[0]
 
 
 @models(dict, "popitem")
 def popitem(vm: Machine, self: Object, last: Value = TRUE) -> Value:
-    keys = list(keys_of(vm, self))
-    if not keys:
-        raise vm.error(KeyError, "popitem(): dictionary is empty")
-    key = keys[-1] if vm.truth(last) else keys[0]
-    return vm.make_tuple([key, remove(vm, self, key) or NONE])
+    entity = vm.entity(self)
+    if entity.note.__class__ is OfInstance:
+        raise Break("unsupported method", name="popitem", type="dict")
+    entries = each_entry(vm, self)
+    if not entries:
+        ordered = issubclass(self.pytype, collections.OrderedDict)
+        raise vm.error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
+    hkey, found = entries[-1 if vm.truth(last) else 0]
+    key = known_key(found)
+    item = seen(vm, entity, found, key, hkey)
+    del to_write(vm, self)[hkey]
+    entity.version += 1
+    return vm.make_tuple([key, item])
 
 
 @models(collections.OrderedDict, "move_to_end")
 def move_to_end(vm: Machine, self: Object, key: Value, last: Value = TRUE) -> Value:
-    found = remove(vm, self, key)
+    entity, hkey = vm.entity(self), vm.hkey(key)
+    found = to_write(vm, self).pop(hkey, None)
     if found is None:
-        raise vm.error(KeyError, vm.concrete(key))
-    store(vm, self, key, found)
-    if not vm.truth(last):
-        items = items_of(vm, self)
-        moved = {vm.hkey(key): items.pop(vm.hkey(key))}
-        vm.entity(self).items = {**moved, **items}
+        raise key_error(vm, key)
+    entity.version += 1
+    moved = {hkey: found}
+    entity.items = {**entity.items, **moved} if vm.truth(last) else {**moved, **entity.items}
     return NONE
 
 
@@ -346,19 +466,38 @@ def different(vm: Machine, self: Object, other: Value) -> Value:
 
 @models(dict, "clear")
 def clear(vm: Machine, self: Object) -> Value:
-    for key in list(keys_of(vm, self)):
-        remove(vm, self, key)
+    entity = vm.entity(self)
+    if entity.note.__class__ is OfInstance:
+        for key in list(keys_of(vm, self)):
+            remove(vm, self, key)
+    elif to_write(vm, self):
+        entity.items.clear()
+        entity.version += 1
     return NONE
 
 
 @models(dict, "copy")
 def copy(vm: Machine, self: Object) -> Object:
-    kept = issubclass(self.pytype, (collections.OrderedDict, collections.defaultdict))
-    made = vm.new(self.pytype if kept else dict, {})
-    if "default_factory" in vm.entity(self).attrs or self.pytype is collections.defaultdict:
-        vm.entity(made).attrs["default_factory"] = vm.getattr(self, "default_factory")
-    for key, item in pairs(vm, self):
-        store(vm, made, key, item)
+    made = vm.new(dict, {})
+    take(vm, made, self)
+    return made
+
+
+@models(collections.defaultdict, "copy", "__copy__")
+def copy_default(vm: Machine, self: Object) -> Value:
+    return vm.call(Known(self.pytype), [vm.getattr(self, "default_factory"), self], {})
+
+
+@models(collections.OrderedDict, "copy", "__copy__")
+def copy_ordered(vm: Machine, self: Object) -> Value:
+    """Of the class; a subclass is asked for each item."""
+    made = vm.as_object(vm.call(Known(self.pytype), [], {}))
+    exact = self.pytype is collections.OrderedDict
+    for hkey, key, item in each_item(vm, self):
+        if exact:
+            store_under(vm, made, key, hkey, item)
+        else:
+            vm.setitem(made, key, vm.getitem(self, key))
     return made
 
 
@@ -371,17 +510,57 @@ def in_place_or(vm: Machine, self: Object, other: Value) -> Value:
 @models(dict, "update")
 def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Value:
     for other in others:
-        if other.__class__ is Object and (
-            issubclass(other.pytype, dict) or find_slot(other.pytype, "keys")[0] != "missing"
-        ):
-            new: Any = vm.dict_items(other)
+        if other.__class__ is Object and issubclass(other.pytype, dict):
+            take(vm, self, other)
+        elif other.__class__ is Object and find_slot(other.pytype, "keys")[0] != "missing":
+            for key, item in vm.dict_items(other):
+                put(vm, self, key, item)
         else:
-            new = (tuple(vm.unpack(pair, 2)) for pair in vm.iterate(other))
-        for key, item in new:
-            put(vm, self, key, item)
+            for at, pair in enumerate(vm.iterate(other)):
+                put(vm, self, *two(vm, at, pair))
     for name, item in kwargs.items():
         put(vm, self, Known(name), item)
     return NONE
+
+
+def two(vm: Machine, at: int, pair: Value) -> list[Value]:
+    """A key and what is to be under it."""
+    if pair.pytype in NUMBERS:
+        raise vm.error(TypeError, f"cannot convert dictionary update sequence element #{at} to a sequence")
+    items = list(vm.iterate(pair))
+    if len(items) != 2:
+        raise vm.error(ValueError, f"dictionary update sequence element #{at} has length {len(items)}; 2 is required")
+    return items
+
+
+def take(vm: Machine, self: Object, other: Object) -> None:
+    """What a dict takes from another; keys are not hashed again, but where the other says itself what it has."""
+    if says_itself(vm, other.pytype):
+        for key, item in asked(vm, other):
+            put(vm, self, key, item)
+        return
+    entity = vm.entity(other)
+    version = entity.version
+    for hkey, key, item in each_item(vm, other):
+        if entity.version != version and other.ref != self.ref:
+            raise Break("unknown iterator", type="dict that changes")
+        if issubclass(self.pytype, collections.OrderedDict):
+            vm.setitem(self, key, item)
+        else:
+            store_under(vm, self, key, hkey, item)
+
+
+def says_itself(vm: Machine, cls: type) -> bool:
+    """Whether Python asks a dict of that class for `keys()` and each item, instead of reading its table."""
+    ordered = issubclass(cls, collections.OrderedDict)
+    names = ("__iter__", "keys", "__getitem__") if ordered else ("__iter__",)
+    return cls is not dict and any(guarded_slot(vm, cls, name)[0] == "python" for name in names)
+
+
+def asked(vm: Machine, other: Value) -> list[tuple[Value, Value]]:
+    """The items of a mapping, by its own methods."""
+    keys = list(vm.iterate(vm.call_method(other, "keys")))
+    return [(key, vm.getitem(other, key)) for key in keys]
 
 
 def put(vm: Machine, self: Object, key: Value, item: Value) -> None:
@@ -393,35 +572,56 @@ def put(vm: Machine, self: Object, key: Value, item: Value) -> None:
 
 
 @models(dict, "__or__")
-def union(vm: Machine, self: Object, other: Value) -> Value:
-    if not issubclass(other.pytype, dict):
+def union(vm: Machine, self: Value, other: Value) -> Value:
+    """A dict, whatever both are; those of collections give their class."""
+    if not (issubclass(self.pytype, dict) and issubclass(other.pytype, dict)):
         return Known(NotImplemented)
-    made = copy(vm, self)
+    box = vm.as_object(self)
+    made = vm.as_object(vm.call_method(box, "copy") if kept_class(box.pytype) else copy(vm, box))
     update(vm, made, other)
     return made
+
+
+def kept_class(cls: type) -> bool:
+    return issubclass(cls, (collections.OrderedDict, collections.defaultdict))
 
 
 @models(dict, "__eq__")
 def equal(vm: Machine, self: Object, other: Value) -> Value:
     if not issubclass(other.pytype, dict) or other.__class__ is not Object:
         return Known(NotImplemented)
-    left, right = pairs(vm, self), {vm.hkey(k): v for k, v in pairs(vm, other)}
+    left, right = each_entry(vm, self), whole(vm, other)
     if len(left) != len(right):
         return FALSE
-    for key, item in left:
-        match = right.get(vm.hkey(key))
-        if match is None or not (vm.identical(item, match) or vm.truth(vm.binary("==", item, match))):
+    for hkey, found in left:
+        key = known_key(found)
+        match = right.get(hkey)
+        if match is None:
             return FALSE
-    return boolean(True)
+        item = seen(vm, vm.entity(self), found, key, hkey)
+        if not same_or_equal(vm, seen(vm, vm.entity(other), match, key, hkey), item):
+            return FALSE
+    return TRUE
 
 
 @models(dict, "fromkeys")
 def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value:
-    """Into what calling the class gives, as items are stored in it."""
+    """Into what calling the class gives, as items are stored in it; a dict takes keys of dicts and sets as hashed."""
     made = vm.call(cls, [], {})
+    if made.__class__ is Object and made.pytype is dict and keys.__class__ is Object and not items_of(vm, made):
+        hashed = MODELS.get((keys.pytype, "<hashed>"))
+        if hashed is not None:
+            for hkey, key in hashed(vm, keys):
+                store_under(vm, made, key, hkey, value)
+            return made
     for key in vm.iterate(keys):
         vm.setitem(made, key, value)
     return made
+
+
+@models(dict, "<hashed>")
+def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
+    return [(hkey, known_key(found)) for hkey, found in each_entry(vm, value)]
 
 
 @models(dict, "__new__")
@@ -441,7 +641,7 @@ def rebuild_dict(emit: Emitter, entity: Entity) -> None:
         emit.value(entity.note.owner)
         emit.op("LOAD_ATTR", "__dict__")
         return
-    if any(key.__class__ is Object and hashed_by_code(key.pytype) for key, _ in (entity.items or {}).values()):
+    if any(by_code(hkey) for hkey in entity.items or ()):
         raise Restart(entity.born - 1)  # making it again would run that code again
     if entity.pytype is collections.defaultdict:
         emit.function(collections.defaultdict)

@@ -46,7 +46,7 @@ def combine(name: str) -> None:
         for other in others:
             theirs = keys(vm, other)
             given = in_order(vm, other, theirs)
-            mine, entity = keep(write(vm, self), theirs), vm.entity(self)
+            mine, entity = keep(write(vm, self, theirs), theirs), vm.entity(self)
             if given is None:
                 entity.note = None
             mirror(vm, self, lambda order, given=given: getattr(order, update_name)(given))  # type: ignore[misc]

@@ -6,17 +6,17 @@ as long as those are constants: `Shadowed.order`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import hashed_by_code
 from torchdynamo.capture.model import MODELS, Emitter, enters, iterates, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.types import weak
-from torchdynamo.capture.types.mapping import entry_key, sourceable, whole
+from torchdynamo.capture.types.mapping import by_code, entry_key, key_error, sourceable, whole
 from torchdynamo.capture.types.mapping import items_of as dict_items_of
+from torchdynamo.capture.types.watched import Watched
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 from torchdynamo.capture.wrap import constant
 
@@ -104,9 +104,13 @@ def order_of(vm: Machine, value: Value) -> set[Any] | None:
     return entity.real
 
 
-def write(vm: Machine, value: Object) -> Items:
-    items = items_of(vm, value)
-    vm.entity(value).touched = True
+def write(vm: Machine, value: Object, more: Iterable[Any] = ()) -> Items:
+    """The items, to be changed in place; keys whose hash is code can be put in for real only by running it again."""
+    items, entity = items_of(vm, value), vm.entity(value)
+    if not entity.fresh and any(by_code(key) for key in more):
+        raise Break("unsupported key", type="object")
+    entity.touched = True
+    entity.version += 1
     return items
 
 
@@ -149,13 +153,19 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
 
 
 def steps(vm: Machine, value: Object, order: list[Any]) -> Iterator[Value]:
-    for key in order:
-        items = items_of(vm, value)
-        if len(items) != len(order):
-            raise vm.error(RuntimeError, "Set changed size during iteration")
-        if key not in items:
-            raise Break("unsupported method", name="__iter__", type="set")
-        yield items[key]
+    items = items_of(vm, value)
+    found = [items[key] for key in order]
+    return Watched(vm, value, found, lambda item: item, lambda: len(items_of(vm, value)), CHANGED)
+
+
+CHANGED = "Set changed size during iteration"
+
+
+@models(set, "<hashed>")
+def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
+    """What is in it, in order, with what it was found by."""
+    by_value = {id(item): key for key, item in items_of(vm, value).items()}
+    return [(by_value[id(item)], item) for item in iterate(vm, value)]
 
 
 @models(set, "__contains__")
@@ -178,20 +188,33 @@ def mirror(vm: Machine, self: Object, change: Callable[[set[Any]], object]) -> N
 @models(set, "add")
 def add(vm: Machine, self: Object, item: Value) -> Value:
     key = vm.hkey(item)
-    write(vm, self).setdefault(key, item)
+    items, entity = write(vm, self, (key,)), vm.entity(self)
+    size = len(items)
+    items.setdefault(key, item)
+    if len(items) == size:
+        entity.version -= 1  # it was there
     if item.__class__ is Known:
         mirror(vm, self, lambda order: order.add(key))
     else:
-        vm.entity(self).note = None
+        entity.note = None
     return NONE
 
 
 @models(set, "discard")
 def discard(vm: Machine, self: Object, item: Value) -> Value:
-    key = vm.hkey(item)
-    write(vm, self).pop(key, None)
-    mirror(vm, self, lambda order: order.discard(key))
+    take_out(vm, self, vm.hkey(item))
     return NONE
+
+
+def take_out(vm: Machine, self: Object, key: Any) -> bool:
+    """Whether it was there."""
+    items, entity = write(vm, self), vm.entity(self)
+    found = items.pop(key, None)
+    if found is None:
+        entity.version -= 1
+        return False
+    mirror(vm, self, lambda order: order.discard(key))
+    return True
 
 
 @models(set, "pop")
@@ -207,9 +230,9 @@ def pop(vm: Machine, self: Object) -> Value:
 
 @models(set, "remove")
 def remove(vm: Machine, self: Object, item: Value) -> Value:
-    if vm.hkey(item) not in items_of(vm, self):
-        raise vm.error(KeyError, vm.concretely(item))
-    return discard(vm, self, item)
+    if not take_out(vm, self, vm.hkey(item)):
+        raise key_error(vm, item)
+    return NONE
 
 
 @models(set, "clear")
@@ -262,7 +285,7 @@ def frozen_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """One item after the other, where that gives the order that the set has."""
     items: Items = entity.items or {}
-    if any(item.__class__ is Object and hashed_by_code(item.pytype) for item in items.values()):
+    if any(by_code(key) for key in items):
         raise Restart(entity.born - 1)
     keys = list(items)
     if entity.note is not None and len(items) > 1:

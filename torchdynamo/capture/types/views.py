@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds
+from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.types.mapping import contains, keys_of, length, lookup
-from torchdynamo.capture.value import Known, Object, Value, boolean
+from torchdynamo.capture.types.mapping import contains, hashed, length, lookup, turns
+from torchdynamo.capture.value import FALSE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -37,15 +38,16 @@ def shown(vm: Machine, value: Object) -> tuple[str, Object]:
     return note
 
 
+PARTS: dict[str, Any] = {
+    "keys": lambda vm: lambda key, item: key,
+    "values": lambda vm: lambda key, item: item,
+    "items": lambda vm: lambda key, item: vm.make_tuple([key, item]),
+}
+
+
 def view_items(vm: Machine, value: Object) -> Iterator[Value]:
     kind, box = shown(vm, value)
-    for key in keys_of(vm, box):
-        if kind == "keys":
-            yield key
-            continue
-        item = lookup(vm, box, key)
-        assert item is not None
-        yield item if kind == "values" else vm.make_tuple([key, item])
+    return turns(vm, box, PARTS[kind](vm))
 
 
 def view_length(vm: Machine, self: Object) -> Value:
@@ -53,15 +55,40 @@ def view_length(vm: Machine, self: Object) -> Value:
 
 
 def view_contains(vm: Machine, self: Object, item: Value) -> Value:
+    """Of items, one that is a pair; its key is looked up, and what is there compared."""
     kind, box = shown(vm, self)
     if kind == "keys":
         return contains(vm, box, item)
-    return boolean(any(vm.truth(vm.binary("==", item, other)) for other in view_items(vm, self)))
+    if kind == "values":
+        return boolean(any(same_or_equal(vm, other, item) for other in view_items(vm, self)))
+    if not issubclass(item.pytype, tuple) or vm.known(vm.length(item), "length") != 2:
+        return FALSE
+    key, value = vm.unpack(item, 2)
+    found = lookup(vm, box, key)
+    return boolean(found is not None and same_or_equal(vm, found, value))
 
 
 def view_set(vm: Machine, value: Value) -> Object:
-    """The view's items, or any other iterable's, as a set."""
+    """The view's items, or any other iterable's, as a set; the keys of a dict are not hashed again."""
+    if value.__class__ is Object and value.pytype is VIEWS["keys"]:
+        return vm.new(set, dict(hashed(vm, shown(vm, value)[1])))
     return vm.new(set, {vm.hkey(item): item for item in vm.iterate(value)})
+
+
+def view_comparison(name: str) -> Any:
+    """By which holds all of the other, with sets and other views."""
+
+    def row(vm: Machine, self: Object, other: Value) -> Value:
+        if not issubclass(other.pytype, LIKE_SETS):
+            return Known(NotImplemented)
+        sizes = [vm.known(vm.length(each), "length") for each in (self, other)]
+        if not getattr(sizes[0], "__eq__" if name == "__ne__" else name)(sizes[1]):
+            return boolean(name == "__ne__")
+        smaller, larger = (other, self) if name in ("__ge__", "__gt__") else (self, other)
+        held = all(vm.contains(larger, item) for item in vm.iterate(smaller))
+        return boolean(held is (name != "__ne__"))
+
+    return row
 
 
 def view_operator(name: str) -> Any:
@@ -87,7 +114,9 @@ def rebuild_view(emit: Emitter, entity: Entity) -> None:
     emit.op("CALL", (1, ()))
 
 
-VIEW_OPERATORS = ("__and__", "__or__", "__xor__", "__sub__", "__eq__", "__ne__", "__le__", "__ge__", "isdisjoint")
+VIEW_OPERATORS = ("__and__", "__or__", "__xor__", "__sub__", "isdisjoint")
+COMPARISONS = ("__eq__", "__ne__", "__le__", "__lt__", "__ge__", "__gt__")
+LIKE_SETS = (set, frozenset, *(each[kind] for each in (VIEWS, ORDERED_VIEWS) for kind in ("keys", "items")))
 for _kind in VIEWS:
     models(dict, _kind)(view(_kind))
     for _type in (VIEWS[_kind], ORDERED_VIEWS[_kind]):
@@ -96,4 +125,6 @@ for _kind in VIEWS:
         models(_type, "__contains__")(view_contains)
         for _operator in VIEW_OPERATORS if _kind != "values" else ():
             models(_type, _operator)(view_operator(_operator))
+        for _operator in COMPARISONS if _kind != "values" else ():
+            models(_type, _operator)(view_comparison(_operator))
         rebuilds(_type)(rebuild_view)

@@ -51,7 +51,7 @@ def contents(emit: Emitter, entity: Entity, cls: type) -> list[tuple[Value, Valu
     emit.keep(entity)  # before its contents, which may lead back to it
     data: Any = entity.attrs["data"]
     items = emit.heap[data].items or {}
-    return [pair if type(pair) is tuple else (pair, pair) for pair in items.values()]
+    return [(pair[0], pair[1]) if type(pair) is list else (pair, pair) for pair in items.values()]
 
 
 def referent(emit: Emitter, ref: Any) -> Value:
