@@ -83,6 +83,6 @@ def put_back(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
         return next(made)
     assert isinstance(like, Object)
     if like.pytype is dict:
-        return vm.make_dict({key: put_back(vm, item, made) for key, item in vm.dict_items(like)})
+        return vm.make_dict([(key, put_back(vm, item, made)) for key, item in vm.dict_items(like)])
     items = [put_back(vm, item, made) for item in vm.iterate(like)]
     return vm.make_tuple(items) if like.pytype is tuple else vm.new(list, items)
