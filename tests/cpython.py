@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import traceback
 import unittest
 from collections import Counter
 from types import CodeType
@@ -40,6 +41,7 @@ LIFETIME = "an object lives as long as the function that made it, not only to it
 KNOWN = {
     **dict.fromkeys(
         """
+        test_funcattrs.FunctionPropertiesTest.test_set_cell
         test_generators.GeneratorStackTraceTest.test_send_with_yield_from
         test_generators.GeneratorStackTraceTest.test_throw_with_yield_from
         test_contextlib.ContextManagerTestCase.test_contextmanager_traceback
@@ -67,6 +69,7 @@ KNOWN = {
     ),
     **dict.fromkeys(
         """
+        test_descr.ClassPropertiesAndMethods.test_remove_subclass
         test_generators.FinalizationTest.test_frame_resurrect
         test_generators.FinalizationTest.test_refcycle
         test_contextlib.ContextManagerTestCase.test_nokeepref
@@ -175,7 +178,8 @@ def under_hook(counts: dict[str, Any]) -> Any:
     def give_up(code: CodeType, error: Exception) -> None:
         _native.skip_code(code, "internal error")
         if not isinstance(error, RecursionError):  # tests go to the end of the stack
-            faults.append(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}): {type(error).__name__}: {error}")
+            what = f"{type(error).__name__}: {error}"
+            faults.append(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}): {what} {places(error)}")
 
     give, pipeline.give_up = pipeline.give_up, give_up
     over, pipeline.over_limit = pipeline.over_limit, over_limit
@@ -189,6 +193,12 @@ def under_hook(counts: dict[str, Any]) -> Any:
             pipeline.give_up, pipeline.over_limit = give, over
             reasons = Counter(event.reason for event in events if event.reason is not None)
             counts.update(seen=len(seen), captured=sum(got for _, got in seen.values()), faults=faults, reasons=reasons)
+
+
+def places(error: BaseException) -> str:
+    """The innermost lines that an exception went through."""
+    steps = traceback.extract_tb(error.__traceback__)[-6:]
+    return " > ".join(f"{os.path.basename(step.filename)}:{step.lineno}" for step in steps)
 
 
 def over_limit(code: CodeType, compiler: Any, roots: Any) -> bool:

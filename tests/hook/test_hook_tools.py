@@ -38,13 +38,28 @@ def test_settrace_sees_every_line() -> None:
         other(2)
         with callback_active(Swapper((one, other))):
             assert one(2) == ("other", 1)
-            found.clear()
-            sys.settrace(lambda frame, event, arg: traced_lines(frame, event, found))
+        found.clear()
+        sys.settrace(lambda frame, event, arg: traced_lines(frame, event, found))
+        with callback_active(Swapper((one, other))):
             assert one(2) == ("other", 1)
     finally:
         sys.settrace(prior)
     assert found == expected[: len(found)]
     assert len(found) > 5
+
+
+def test_what_is_set_inside_sees_the_programs_own_frames() -> None:
+    found: list[tuple[str, str, int]] = []
+    prior = sys.gettrace()
+    with callback_active(Swapper((one, other))):
+        assert one(2) == ("other", 1)
+        sys.settrace(lambda frame, event, arg: traced_lines(frame, event, found))
+        try:
+            assert one(2) == 2
+        finally:
+            sys.settrace(prior)
+        assert one(2) == ("other", 1)
+    assert [event for event, *_ in found] == ["call", "line", "return"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -57,15 +72,16 @@ def test_tracing_switched_on_before_and_after_caching(when: str) -> None:
         return tracer
 
     prior = sys.gettrace()
-    with callback_active(Swapper((one, other))):
-        if when == "after":
+    if when == "after":
+        with callback_active(Swapper((one, other))):
             one(3)
-        sys.settrace(tracer)
-        try:
+    sys.settrace(tracer)
+    try:
+        with callback_active(Swapper((one, other))):
             assert one(3) == ("other", 3)
             assert one(3) == ("other", 3)
-        finally:
-            sys.settrace(prior)
+    finally:
+        sys.settrace(prior)
     assert events.count("line") >= 12  # whether opcodes are told from the first call on differs between 3.12.x
 
 

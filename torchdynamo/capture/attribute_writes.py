@@ -38,8 +38,18 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
         own[1](vm, obj, Known(name), value)
     elif own[1][0] is not object and type(own[1][1]) is types.FunctionType:
         vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__setattr__")), [obj, Known(name), value], {})
-    else:
+    elif is_plain(own, "__setattr__"):
         generic_setattr(vm, obj, name, value)
+    else:
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+
+
+def is_plain(slot: model.Slot, name: str) -> bool:
+    """Whether this is what types in C say of themselves, not another's method under this name."""
+    if slot[0] != "python":
+        return True
+    owner, found = slot[1]
+    return type(found) is types.WrapperDescriptorType and found.__name__ == name and found.__objclass__ is owner
 
 
 def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
@@ -112,5 +122,7 @@ def delattr_(vm: Machine, obj: Value, name: str) -> None:
         own[1](vm, obj, Known(name))
     elif own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
         vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})
-    else:
+    elif is_plain(own, "__delattr__") or own[1][1] is object.__delattr__:
         generic_setattr(vm, obj, name, ABSENT)
+    else:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)

@@ -159,9 +159,11 @@ FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__cl
 
 def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None, name: str) -> Value:
     """A name in a Python module; its `__getattr__`, if it has one, runs once and is trusted."""
-    if source is None or sys.modules.get(module.__name__) is module:
-        source = Source("module", None, module.__name__)
     own = module.__dict__
+    if own is None or type(own.get("__name__")) is not str:  # made by `__new__` alone, or renamed
+        raise Break("unsupported attribute", name=name, type="module")
+    if source is None or sys.modules.get(own["__name__"]) is module:
+        source = Source("module", None, own["__name__"])
     if vm.globals_written:
         written = module_writes.written(vm, module, name)
         if written is not None:

@@ -12,6 +12,7 @@ from torchdynamo.capture import interop, model, numeric, overrides, policy
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
+from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.scalars import plainly, seen_by
 from torchdynamo.capture.signals import Break
@@ -236,6 +237,8 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             object.__new__(cls)
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
+    if guarded_lookup(vm, cls, "__del__") is not MISSING:  # which runs when the last reference goes
+        raise Break("unsupported type", type=f"{cls.__name__} (with __del__)")
     guarded_lookup(vm, cls, "__new__")
     maker = model.find_slot(cls, "__new__")
     if maker[0] == "model":
@@ -249,6 +252,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         source = Source("attr", Source("class_attr", class_source(cls), "__new__"), "__func__")
         obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
     if (obj.__class__ is Object or vm.watching) and issubclass(obj.pytype, cls):
+        cls = obj.pytype
         found = guarded_lookup(vm, cls, "__init__")
         init = model.find_slot(cls, "__init__")
         if init[0] == "model":
@@ -258,10 +262,13 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
                 if maker[0] == "model":
                     return obj
                 raise Break("unsupported type", type=cls.__name__)
-            if type(found) is not types.FunctionType:
-                call(vm, describe(vm, obj, cls, "__init__", found), args, kwargs)
-                return obj
-            call(vm, Known(found, Source("class_attr", class_source(cls), "__init__")), [obj, *args], kwargs)
+            if type(found) is types.FunctionType:
+                own = Known(found, Source("class_attr", class_source(cls), "__init__"))
+                result = call(vm, own, [obj, *args], kwargs)
+            else:
+                result = call(vm, describe(vm, obj, cls, "__init__", found), args, kwargs)
+            if result.pytype is not type(None):
+                raise vm.error(TypeError, f"__init__() should return None, not {result.pytype.__name__!r}")
         elif (args or kwargs) and maker[1][0] is object:
             raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
     return obj

@@ -42,6 +42,8 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
                 raise Break("unsupported attribute", name=name, type=cls.__name__) from None
             vm.guard(Source("attr", entity.source, name), "UNBOUND")
             return None
+        except Exception:  # what a getter in C raises, Python raises again
+            raise Break("unsupported attribute", name=name, type=cls.__name__) from None
         return wrap(vm, real, Source("attr", entity.source, name))
     getter = Source("class_attr", class_source(kind), "__get__")
     method = guarded_lookup(vm, kind, "__get__")

@@ -24,6 +24,8 @@ PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDe
 
 def class_lookup(cls: type, name: str) -> Any:
     """What `name` is on the class, along its MRO, undescribed; MISSING if nothing."""
+    if cls.__mro__ is None:
+        raise Break("unsupported type", type="class in the making")
     for base in cls.__mro__:
         found = base.__dict__.get(name, MISSING)
         if found is not MISSING:
@@ -116,3 +118,13 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
 def property_source(cls: type, name: str) -> Source:
     """The getter of a property."""
     return Source("attr", Source("class_attr", class_source(cls), name), "fget")
+
+
+def class_lies(cls: type) -> bool:
+    """Whether `obj.__class__` may be another than the type of an instance."""
+    if type(class_lookup(cls, "__getattribute__")) is types.FunctionType:
+        return True
+    return class_lookup(cls, "__class__") not in (PLAIN_CLASS, MISSING)
+
+
+PLAIN_CLASS = object.__dict__["__class__"]

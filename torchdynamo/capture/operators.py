@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import model, overrides, picking, symbols
+from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import class_lookup, guarded_slot
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.scalars import seen_by
@@ -73,8 +74,14 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     slot = guarded_slot(vm, cls, name)
     if slot[0] == "model":
         return slot[1](vm, obj, *args)
-    if slot[0] == "missing" or slot[1][1] is None:
+    if slot[0] == "missing":
         return None
+    if slot[1][1] is None:
+        if name in ("__hash__", "__iter__"):
+            return None
+        if name == "__contains__":
+            raise vm.error(TypeError, f"{cls.__name__!r} object is not a container")
+        raise vm.error(TypeError, "'NoneType' object is not callable")
     found = slot[1][1]
     if type(found) is types.FunctionType:
         return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
@@ -129,8 +136,11 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
             return result
         op = op[:-1]
     _, method, reflected = BINARY[op]
-    first = (a, method, b), (b, reflected, a)
-    if b.pytype is not a.pytype and issubclass(b.pytype, a.pytype):
+    first = [(a, method, b), (b, reflected, a)]
+    comparing = op in COMPARISONS
+    if b.pytype is a.pytype:
+        first = first if comparing else first[:1]
+    elif issubclass(b.pytype, a.pytype) and (comparing or says_otherwise(b.pytype, a.pytype, reflected)):
         first = first[::-1]
     for left, name, right in first:
         result = special(vm, left, name, right)
@@ -140,7 +150,18 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         same = identical(vm, a, b)
         return boolean(same if op == "==" else not same)
     names = a.pytype.__name__, b.pytype.__name__
-    raise vm.error(TypeError, f"unsupported operand type(s) for {op}: {names[0]!r} and {names[1]!r}")
+    if comparing:
+        raise vm.error(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
+    shown = "** or pow()" if op == "**" else f"{op}=" if inplace else op
+    raise vm.error(TypeError, f"unsupported operand type(s) for {shown}: {names[0]!r} and {names[1]!r}")
+
+
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+def says_otherwise(cls: type, base: type, name: str) -> bool:
+    """Whether a class has a method of its own where its base, whose operators go first, has another or none."""
+    return class_lookup(cls, name) not in (class_lookup(base, name), MISSING)
 
 
 def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:

@@ -110,7 +110,10 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
             fn(1.0 if a.pytype is float else 1, b.obj)
         except ZeroDivisionError as error:
             raise vm.error(ZeroDivisionError, *error.args) from None
-    if not (a.pytype is bool and b.pytype is bool and (op in COMPARISONS or op in ("&", "|"))):
+    truths = a.pytype is bool and b.pytype is bool
+    if truths and op in COMPARISONS and not unknown(vm, a) and not unknown(vm, b):  # sympy compares no conditions
+        return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
+    if not (truths and (op in COMPARISONS or op in ("&", "|"))):
         a, b = plain(vm, a), plain(vm, b)
     if a.pytype is float or b.pytype is float or op == "/":
         if op == "**" and not (stays_real(a, b) or policy.in_optimizer(vm.frames)):

@@ -173,6 +173,9 @@ class Exit:
             emit.items.append(other)
             self.after(self.code.targets[arg[1]], depth, 1 if op == "BRANCH_KEEP" else 0)
             return
+        if op in ("LOAD_METHOD", "LOAD_SUPER"):
+            self.look_up(instruction, end)
+            return
         pushes = COUNTED[op](arg) if op in COUNTED else OPS[op][2]
         if pushes is None or pushes == MANY:
             raise Restart(-1)
@@ -180,11 +183,24 @@ class Exit:
         popped = operands(instruction) - (PEEKS[op](arg) if op in PEEKS else 0)
         self.after(index + 1, depth, needed - popped + pushes)
 
-    def after(self, index: int, depth: int, results: int) -> None:
-        """Take the results off the stack, and call the continuation at `index`."""
-        for at in reversed(range(depth, depth + results)):
-            self.emit.op("STORE_FAST", f"__stack{at}")
-        shape, self.shape = self.shape, [*self.shape[:depth], *[False] * results]
+    def look_up(self, instruction: Instruction, end: list[RegionEnd]) -> None:
+        """What finds a method leaves two things, of which one may be NULL; which, nobody knows before. So it is looked
+        up as any attribute is, and the NULL is put beside it."""
+        if instruction.op == "LOAD_METHOD":
+            plain, method = Instruction("LOAD_ATTR", instruction.arg, instruction.position), True
+        else:
+            name, method, two = instruction.arg
+            plain = Instruction("LOAD_SUPER", (name, False, two), instruction.position)
+        self.emit.items += [plain, *end]
+        null = (0 if versions.NULL_FIRST else 1) if method else None
+        self.after(self.exit.at + 1, len(self.shape), 2 if method else 1, null)
+
+    def after(self, index: int, depth: int, results: int, null: int | None = None) -> None:
+        """Take the results off the stack (all but the one that is NULL), and call the continuation at `index`."""
+        for at in reversed(range(results)):
+            if at != null:
+                self.emit.op("STORE_FAST", f"__stack{depth + at}")
+        shape, self.shape = self.shape, [*self.shape[:depth], *(at == null for at in range(results))]
         self.resume(index, stays=False)
         self.shape = shape
 

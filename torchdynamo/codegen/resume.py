@@ -15,8 +15,10 @@ from torchdynamo.bytecode.instruction import Instruction, Label
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.signals import Restart
 
-# Code that says these names can tell which frame it runs in.
-SELF_INSPECTING = frozenset({"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "stack", "globals"})
+# Code that says these names can tell which frame it runs in, or has it told.
+SELF_INSPECTING = frozenset(
+    {"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "stack", "globals", "settrace", "setprofile"}
+)
 _numbers = itertools.count(1)
 
 

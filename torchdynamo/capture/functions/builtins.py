@@ -42,7 +42,10 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
     if type(wanted) is tuple:
         return any(instance_of(vm, obj, one) for one in wanted)
     if obj.__class__ is Known and not isinstance(wanted, types.UnionType):
-        return isinstance(obj.obj, wanted)
+        try:
+            return isinstance(obj.obj, wanted)
+        except TypeError as error:
+            raise vm.error(TypeError, *error.args) from None
     if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
         return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
     if obj.__class__ is Graphed:
@@ -53,7 +56,13 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
         if issubclass(type(wanted), type(torch.nn.Parameter)) or real is MISSING:
             return issubclass(obj.pytype, wanted)
         raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
-    return subclass_of(vm, obj.pytype, wanted)
+    if subclass_of(vm, obj.pytype, wanted):
+        return True
+    if obj.__class__ is Object and lookup.class_lies(obj.pytype):  # what it says of itself counts as well
+        said = vm.has_attribute(obj, "__class__")
+        if said is not None and said.__class__ is Known and isinstance(said.obj, type):
+            return said.obj is not obj.pytype and subclass_of(vm, said.obj, wanted)
+    return False
 
 
 def subclass_of(vm: Machine, cls: Any, wanted: Any) -> bool:

@@ -139,7 +139,11 @@ def type_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Valu
 
 @models(type, "mro")
 def mro(vm: Machine, cls: Value) -> Value:
-    return constant(vm, list(vm.known(cls, "class").__mro__))
+    """What a metaclass's own `mro` asks while the class is being made is Python's business."""
+    order = vm.known(cls, "class").__mro__
+    if order is None or type(cls.pytype.__dict__.get("mro")) is types.FunctionType:
+        raise Break("unsupported method", name="mro", type="type")
+    return constant(vm, list(order))
 
 
 @function(enum.EnumMeta.__call__)

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 SEQUENCE, MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
-# A pattern like `int(x)` with one position: what it matches is the subject itself.
-ITSELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+ITSELF = 1 << 22  # Py_TPFLAGS_MATCH_SELF: a pattern like `int(x)` matches the subject itself
 
 
 @op("MATCH_MAPPING", "-- answer")
@@ -39,12 +38,19 @@ def match_keys_bool(vm: Machine, frame: Frame, inst: Instruction) -> Any:
 
 
 def values_under(vm: Machine, subject: Value, keys: Value) -> Value:
-    """A tuple of the items, or None where a key is missing."""
-    found = []
+    """A tuple of the items, or None where a key is missing. The mapping is asked by its `get`."""
+    missing = vm.new(object)
+    seen, found = set(), []
     for key in vm.iterate(keys):
-        if not vm.contains(subject, key):
+        same = vm.hkey(key)
+        if same in seen:
+            text = vm.known(vm.call(Known(repr), [key], {}), "key")
+            raise vm.error(ValueError, f"mapping pattern checks duplicate key ({text})")
+        seen.add(same)
+        value = vm.call_method(subject, "get", key, missing)
+        if vm.identical(value, missing):
             return NONE
-        found.append(vm.getitem(subject, key))
+        found.append(value)
     return vm.make_tuple(found)
 
 
@@ -61,24 +67,31 @@ def match_class_bool(vm: Machine, frame: Frame, inst: Instruction, subject: Valu
 
 def attributes_of(vm: Machine, subject: Value, cls: Value, positions: int, names: tuple[str, ...]) -> Value:
     """A tuple of the attributes the pattern names, or None where it does not match."""
+    if not issubclass(cls.pytype, type):
+        raise vm.error(TypeError, "called match pattern must be a class")
     if not vm.truth(vm.call(Known(isinstance), [subject, cls], {})):
         return NONE
     real: type = vm.known(cls, "class")
-    wanted: list[str] = []
-    found: list[Value] = []
-    if positions:
-        given = vm.has_attribute(cls, "__match_args__")
-        if given is None and issubclass(real, ITSELF):
-            given, found, positions = Known(()), [subject], positions - 1
-        if given is not None and given.pytype is not tuple:
-            raise vm.error(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {given.pytype.__name__})")
-        order = vm.known(given, "names") if given is not None else ()
-        if len(order) < positions:
-            raise vm.error(
-                TypeError, f"{real.__name__}() accepts {len(order)} positional sub-patterns ({positions} given)"
-            )
-        wanted += order[:positions]
-    for name in (*wanted, *names):
+    given = vm.has_attribute(cls, "__match_args__") if positions else None
+    if given is not None and given.pytype is not tuple:
+        raise vm.error(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {given.pytype.__name__})")
+    order = [] if given is None else list(vm.iterate(given))
+    itself = positions > 0 and given is None and bool(real.__flags__ & ITSELF)
+    allowed = 1 if itself else len(order)
+    if positions > allowed:
+        plural = "" if allowed == 1 else "s"
+        raise vm.error(
+            TypeError, f"{real.__name__}() accepts {allowed} positional sub-pattern{plural} ({positions} given)"
+        )
+    found: list[Value] = [subject] if itself else []
+    seen: set[str] = set()
+    for each in (*order[:positions], *map(Known, names)):
+        if each.pytype is not str:
+            raise vm.error(TypeError, f"__match_args__ elements must be strings (got {each.pytype.__name__})")
+        name: str = vm.known(each, "name")
+        if name in seen:
+            raise vm.error(TypeError, f"{real.__name__}() got multiple sub-patterns for attribute {name!r}")
+        seen.add(name)
         value = vm.has_attribute(subject, name)
         if value is None:
             return NONE

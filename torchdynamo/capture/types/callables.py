@@ -174,6 +174,8 @@ def init_method(vm: Machine, self: Object, *args: Value) -> Value:
 
 
 def parts_of(vm: Machine, self: Object) -> tuple[Value, Value]:
+    if self.__class__ is not Object:
+        raise Break("unsupported attribute", name="__self__", type=self.pytype.__name__)
     entity = vm.entity(self)
     if entity.real is MISSING:
         return entity.attrs["__self__"], entity.attrs["__func__"]

@@ -631,6 +631,8 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 
 @models(dict, "__init__")
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+    if len(args) > 1:
+        raise vm.error(TypeError, f"dict expected at most 1 argument, got {len(args)}")
     update(vm, self, *args, **kwargs)
     return NONE
 

@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture import attribute_writes, attributes, lookup
-from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value, boolean
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     """`object.__new__(cls)`, for classes whose instances are plain."""
     real = cls.obj
+    if cls.__class__ is not Known or not isinstance(real, type):
+        raise vm.error(TypeError, "object.__new__(X): X is not a type object")
+    if lookup.guarded_lookup(vm, real, "__del__") is not MISSING:
+        raise Break("unsupported type", type=f"{real.__name__} (with __del__)")
     for base in real.__mro__:
         if not lookup.written_in_python(base):
             raise Break("unsupported type", type=base.__name__)
@@ -37,6 +41,13 @@ def check_arguments(vm: Machine, cls: type) -> None:
 
 @models(object, "__init__")
 def object_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+    """It takes arguments only for a `__new__` of the class's own, where `__init__` is not."""
+    if args or kwargs:
+        cls = self.pytype
+        if lookup.class_lookup(cls, "__init__") is not object.__dict__["__init__"]:
+            raise vm.error(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
+        if lookup.class_lookup(cls, "__new__") is object.__dict__["__new__"]:
+            raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
     return NONE
 
 

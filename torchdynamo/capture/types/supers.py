@@ -30,7 +30,7 @@ def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) 
     if obj is None or obj is NONE:
         raise Break("unknown call", name="super")
     if start_of(obj, cls.obj) is None:
-        if class_lies(obj):
+        if lookup.class_lies(obj.pytype):
             raise Break("unknown call", name="super")
         raise vm.error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
     return vm.new(super, cls=cls, obj=obj)
@@ -70,14 +70,6 @@ def issubclass_plainly(cls: type, base: type) -> bool:
     if not cls.__mro__:  # a class in the making has none yet
         raise Break("unknown call", name="super")
     return base in cls.__mro__
-
-
-def class_lies(obj: Value) -> bool:
-    """Whether `obj.__class__` may be another than its type."""
-    return lookup.class_lookup(obj.pytype, "__class__") not in (PLAIN_CLASS, MISSING)
-
-
-PLAIN_CLASS = object.__dict__["__class__"]
 
 
 @models(super, "__getattribute__")

@@ -35,6 +35,7 @@ static PyObject *active_enter(ActiveObject *self, PyObject *unused)
     }
     self->entered = thread;
     Py_XINCREF(self->setting.callback);
+    self->setting.tracer = td_tracer_outside(thread);
     self->prior = td_thread_swap(thread, self->setting);
     return Py_NewRef((PyObject *)self);
 }

@@ -78,7 +78,7 @@ static PyObject *compiled_call(PyObject *callable, PyObject *const *args, size_t
     int run_mode = thread->callback == Py_False && self->setting.callback != NULL;
     if (run_mode || thread->callback == self->setting.callback)
         return call_fn(self, args, nargsf, keys);
-    TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
+    TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id, td_tracer_outside(thread)};
     TdSetting prior = td_thread_swap(thread, setting);
     PyObject *result = call_fn(self, args, nargsf, keys);
     TdSetting stray = td_thread_swap(thread, prior);
@@ -130,7 +130,7 @@ static PyObject *compiled_bind(CompiledObject *self, PyObject *object, PyObject 
     PyObject *bound = get(self->fn, object, owner);
     if (bound == NULL)
         return NULL;
-    TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
+    TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id, NULL};
     PyObject *result = compiled_make(Py_TYPE(self), bound, NULL, setting);
     Py_DECREF(bound);
     return result;

@@ -247,6 +247,8 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
         thread->awaited = NULL;
         return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
     }
+    if (TD_UNLIKELY(td_traced_inside(tstate, thread)))
+        return td_run_frame(tstate, frame, 0);
     PyObject *result = prepare(tstate, frame, thread);
     if (result != TD_RUN_IT)
         return result;

@@ -74,6 +74,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *callback;      /* NULL: off; False: run mode; else called for what has no entry */
     int64_t owner_id;
+    PyObject *tracer;        /* what sys.settrace had been given when the callback was set; only compared */
     PyObject *awaited;       /* function that swap.c is calling, until its frame comes by; borrowed */
     PyObject *awaited_bound; /* for its local __bound, or NULL */
     Py_ssize_t awaited_slot;
@@ -86,6 +87,7 @@ extern Py_ssize_t td_needed;              /* how many threads have a callback */
 typedef struct {
     PyObject *callback; /* owned, or NULL */
     int64_t owner_id;
+    PyObject *tracer;
 } TdSetting;
 
 TdThread *td_thread_get(void);                                      /* NULL with an error */
@@ -101,9 +103,10 @@ int td_thread_init(PyObject *module);
 /* Put a setting on the thread and get back the one before. Steals, and gives, the reference. */
 static inline TdSetting td_thread_swap(TdThread *thread, TdSetting setting)
 {
-    TdSetting prior = {thread->callback, thread->owner_id};
+    TdSetting prior = {thread->callback, thread->owner_id, thread->tracer};
     thread->callback = setting.callback;
     thread->owner_id = setting.owner_id;
+    thread->tracer = setting.tracer;
     if ((prior.callback == NULL) != (setting.callback == NULL)) {
         if (setting.callback != NULL)
             td_hook_enter();
@@ -113,7 +116,19 @@ static inline TdSetting td_thread_swap(TdThread *thread, TdSetting setting)
     return prior;
 }
 
-#define TD_OFF ((TdSetting){NULL, 0})
+#define TD_OFF ((TdSetting){NULL, 0, NULL})
+
+/* The trace function round the outermost callback that is on. Coverage, say, is there already when a compiled function is
+ * called, and that is compiled. What a program sets inside, as pdb does, is there to see the program's own frames. */
+static inline PyObject *td_tracer_outside(const TdThread *thread)
+{
+    return thread->callback != NULL ? thread->tracer : PyThreadState_Get()->c_traceobj;
+}
+
+static inline int td_traced_inside(const PyThreadState *tstate, const TdThread *thread)
+{
+    return tstate->c_traceobj != thread->tracer && tstate->c_traceobj != NULL;
+}
 
 /* ---- hook.c, swap.c --------------------------------------------------------------------------------------------- */
 

@@ -157,6 +157,7 @@ static PyObject *set_eval_frame(PyObject *module, PyObject *callback)
     TdSetting setting;
     if (thread == NULL || td_setting_from(callback, &setting) < 0)
         return NULL;
+    setting.tracer = td_tracer_outside(thread);
     TdSetting prior = td_thread_swap(thread, setting);
     return prior.callback != NULL ? prior.callback : Py_NewRef(Py_None);
 }

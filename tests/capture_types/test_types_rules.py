@@ -1,0 +1,336 @@
+"""Python's rules at their edges: who is asked first, what is an error, what `isinstance` believes."""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import torchdynamo
+from torchdynamo import config
+from torchdynamo.errors import FallbackWarning
+
+CASES: list[Any] = []
+
+
+def case(fn: Callable[[], Any]) -> Callable[[], Any]:
+    """The function is compiled and called, twice."""
+    CASES.append(pytest.param(fn, id=fn.__name__))
+    return fn
+
+
+def attempt(fn: Callable[..., Any], *args: Any) -> Any:
+    """The result, or which error with what text."""
+    try:
+        return fn(*args)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+# -- match ------------------------------------------------------------------------------------------------------------
+class Point:
+    __match_args__ = ("x", "y")
+    x, y = 1, 2
+
+
+class Numbered:
+    __match_args__ = (None,)
+
+
+@case
+def same_key_twice():
+    def look(value, key):
+        match value:
+            case {"a": a, Keys.a: b}:
+                return a, b
+
+    class Keys:
+        a = "a"
+
+    return attempt(look, {"a": 1}, None)
+
+
+@case
+def same_attribute_twice():
+    def look(value):
+        match value:
+            case Point(a, x=b):
+                return a, b
+
+    return attempt(look, Point())
+
+
+@case
+def names_that_are_none():
+    def look(value):
+        match value:
+            case Numbered(a):
+                return a
+
+    return attempt(look, Numbered())
+
+
+class Doubled(dict):
+    def get(self, key, default=None):
+        return dict.get(self, key, default) * 2
+
+
+@case
+def mappings_are_asked_by_get():
+    match Doubled(a=4):
+        case {"a": a}:
+            return a
+
+
+# -- operators --------------------------------------------------------------------------------------------------------
+class Declines:
+    def __add__(self, other):
+        return NotImplemented
+
+    def __radd__(self, other):
+        return 1
+
+    def __lt__(self, other):
+        return NotImplemented
+
+
+@case
+def same_types_are_not_reflected():
+    def inplace():
+        value = Declines()
+        value += value
+
+    return [
+        attempt(lambda: Declines() + Declines()),
+        attempt(lambda: Declines() < Declines()),
+        attempt(lambda: Declines() ** 2),
+        attempt(inplace),
+        3 + Declines(),
+    ]
+
+
+class Divides(int):
+    def __floordiv__(self, other):
+        return "of"
+
+    def __rfloordiv__(self, other):
+        return "under"
+
+
+class Inherits(Divides):
+    pass
+
+
+class Overrides(Divides):
+    def __rfloordiv__(self, other):
+        return "mine"
+
+
+@case
+def subclasses_go_first_if_they_say_otherwise():
+    return Divides(4) // Inherits(2), Divides(4) // Overrides(2), Inherits(4) // Divides(2), 4 // Inherits(2)
+
+
+class Equal:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+
+@case
+def unequal_is_not_equal():
+    return Equal(1) != Equal(1), Equal(1) != Equal(2)
+
+
+class Blocked:
+    __contains__ = None
+    __iadd__ = None
+
+    def __iter__(self):
+        return iter((0,))
+
+    def __add__(self, other):
+        return 1
+
+
+@case
+def none_blocks_what_would_be_tried_next():
+    def inplace():
+        value = Blocked()
+        value += 1
+
+    return attempt(lambda: 0 in Blocked()), attempt(inplace), list(Blocked())
+
+
+# -- classes ----------------------------------------------------------------------------------------------------------
+class Any_:
+    def __new__(cls, value):
+        return [value] if value is None else object.__new__(Child if value else cls)
+
+
+class Child(Any_):
+    def __init__(self, value):
+        self.value = value
+
+
+@case
+def what_new_gives_is_initialised():
+    return Any_(None), Child(None), Any_(1).value, vars(Any_(0)), Child(1).value
+
+
+class Returns:
+    def __init__(self):
+        return 10  # noqa: PLE0101
+
+
+class Passes:
+    def __init__(self, first, *rest, **named):
+        object.__init__(self, *rest, **named)
+
+
+@case
+def errors_of_making():
+    return attempt(Returns), type(Passes(1)), attempt(Passes, 1, 2), attempt(lambda: Passes(1, name=2))
+
+
+class Proxy:
+    def __init__(self, held):
+        self._held = held
+
+    def __getattribute__(self, name):
+        if name == "_held":
+            return object.__getattribute__(self, name)
+        return getattr(self._held, name)
+
+
+class Refuses:
+    @property
+    def __class__(self):
+        raise RuntimeError("asked")
+
+
+@case
+def what_an_object_says_it_is():
+    proxy = Proxy(Equal(1))
+    return isinstance(proxy, Equal), isinstance(proxy, (int, Equal)), isinstance(proxy, str), isinstance(proxy, Proxy)
+
+
+@case
+def an_object_that_does_not_say_what_it_is():
+    return attempt(lambda: isinstance(Refuses(), Equal)), isinstance(Refuses(), Refuses)
+
+
+class Stores(dict):
+    __setattr__ = dict.__setitem__
+
+
+@case
+def slots_filled_with_other_methods():
+    made = Stores()
+    made.name = 1
+    return dict(made), vars(made)
+
+
+class Base:
+    def named(self):
+        return "Base"
+
+
+class Held(Base):
+    def named(self):
+        return "Held" + self.above.named()
+
+
+Held.above = super(Held)
+
+
+@case
+def methods_found_in_pieces():
+    return Held().named()
+
+
+class Meta(type):
+    def mro(cls):
+        SEEN.append(cls.__mro__)
+        return type.mro(cls)
+
+
+SEEN: list[Any] = []
+
+
+@case
+def classes_in_the_making():
+    made = Meta("made", (), {})
+    return made.__name__, SEEN.pop(), len(made.__mro__)
+
+
+LOG: list[Any] = []
+
+
+class Watched(types.ModuleType):
+    def __getattribute__(self, name):
+        LOG.append(name)
+        return types.ModuleType.__getattribute__(self, name)
+
+
+@case
+def modules_that_watch():
+    LOG.clear()
+    made = Watched("made")
+    made.value = 1
+    return made.value, LOG
+
+
+@case
+def a_module_without_a_name():
+    bare = types.ModuleType.__new__(types.ModuleType)
+    return attempt(lambda: bare.__name__), attempt(lambda: bare.other)
+
+
+@case
+def empty_cells():
+    return attempt(lambda: types.CellType().cell_contents), types.CellType(1).cell_contents
+
+
+@case
+def dicts_of_two():
+    return attempt(dict, {}, {})
+
+
+# -- trace functions --------------------------------------------------------------------------------------------------
+def stepped(value):
+    value += 1
+    return value
+
+
+@case
+def traced_inside():
+    lines: list[int] = []
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_name == "stepped" and event == "line":
+            lines.append(frame.f_lineno - frame.f_code.co_firstlineno)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        stepped(1)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("fn", CASES)
+def test_rule(fn: Callable[[], Any]) -> None:
+    wanted = repr(fn())
+    compiled = torchdynamo.compile(fn, backend="eager")
+    with config.patch(capture_everything=True), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        assert [repr(compiled()) for _ in range(2)] == [wanted, wanted]
