@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 import warnings
@@ -301,6 +302,36 @@ def empty_cells():
 @case
 def dicts_of_two():
     return attempt(dict, {}, {})
+
+
+@case
+def arguments_that_iterators_refuse():
+    return [
+        attempt(itertools.permutations, [1], -1),
+        attempt(itertools.combinations, [1], "a"),
+        attempt(itertools.islice, [1]),
+        attempt(itertools.islice, [1], -1),
+        attempt(lambda: itertools.repeat(1, "a")),
+        attempt(lambda: itertools.product([1], repeat=-1)),
+        attempt(lambda: itertools.tee([1], -1)),
+    ]
+
+
+class Prepared(type):
+    @classmethod
+    def __prepare__(cls, name, bases):
+        LOG.append(name)
+        return {}
+
+
+@case
+def a_metaclass_prepares_once():
+    LOG.clear()
+
+    class Statement(metaclass=Prepared):
+        pass
+
+    return Statement.__name__, LOG
 
 
 # -- trace functions --------------------------------------------------------------------------------------------------

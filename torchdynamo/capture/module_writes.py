@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def write(vm: Machine, module: Known, name: str, value: Value) -> None:
     """Not to PyTorch's own modules: operators would read there when the graph runs, and not where they stand."""
     real = module.obj
+    if type(real.__dict__.get("__name__")) is not str:
+        raise Break("unsupported attribute write", name=name, type=module.pytype.__name__)
     plain = type(real) is types.ModuleType and sys.modules.get(real.__name__) is real and not name.startswith("__")
     if not plain or value is ABSENT or real.__name__.partition(".")[0] == "torch":
         raise Break("unsupported attribute write", name=name, type=module.pytype.__name__)

@@ -38,7 +38,15 @@ def counted(vm: Machine, start: Value = ZERO, step: Value = ONE) -> Iterator[Val
 
 
 def repeated(vm: Machine, item: Value, times: Value | None = None) -> Iterator[Value]:
-    return itertools.repeat(item) if times is None else itertools.repeat(item, vm.known(times, "times"))
+    return itertools.repeat(item) if times is None else made(vm, itertools.repeat, item, vm.known(times, "times"))
+
+
+def made(vm: Machine, cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """An iterator of Python's over values; arguments that it refuses are the program's error."""
+    try:
+        return cls(*args, **kwargs)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise vm.error(type(error), *error.args) from None
 
 
 def cycled(vm: Machine, items: Value) -> Iterator[Value]:
@@ -46,10 +54,10 @@ def cycled(vm: Machine, items: Value) -> Iterator[Value]:
 
 
 def sliced(vm: Machine, items: Value, *bounds: Value) -> Iterator[Value]:
-    try:
-        return itertools.islice(vm.iterate(items), *(vm.known(bound, "bound") for bound in bounds))
-    except ValueError as error:
-        raise vm.error(ValueError, *error.args) from None
+    sliced: Iterator[Value] = made(
+        vm, itertools.islice, vm.iterate(items), *(vm.known(each, "bound") for each in bounds)
+    )
+    return sliced
 
 
 def accumulated(vm: Machine, items: Value, func: Value = NONE, *, initial: Value = NONE) -> Iterator[Value]:
@@ -92,7 +100,8 @@ def in_pairs(vm: Machine, items: Value) -> Iterator[Value]:
 
 def multiplied(vm: Machine, *iterables: Value, repeat: Value = ONE) -> Iterator[Value]:
     pools = [list(vm.iterate(each)) for each in iterables]
-    return (vm.make_tuple(list(each)) for each in itertools.product(*pools, repeat=vm.known(repeat, "repeat")))
+    turns = made(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat"))
+    return (vm.make_tuple(list(each)) for each in turns)
 
 
 def chosen(fn: Any) -> Any:
@@ -101,7 +110,8 @@ def chosen(fn: Any) -> Any:
     def steps(vm: Machine, iterable: Value, r: Value = NONE) -> Iterator[Value]:
         count = vm.known(r, "r")
         pool = list(vm.iterate(iterable))
-        return (vm.make_tuple(list(each)) for each in fn(pool, len(pool) if count is None else count))
+        turns = made(vm, fn, pool, len(pool) if count is None else count)
+        return (vm.make_tuple(list(each)) for each in turns)
 
     return steps
 
@@ -173,5 +183,5 @@ def chain_from(vm: Machine, cls: Known, iterables: Value) -> Value:
 
 @function(itertools.tee)
 def tee(vm: Machine, items: Value, n: Value = TWO) -> Value:
-    copies = itertools.tee(vm.iterate(items), vm.known(n, "n"))
+    copies = made(vm, itertools.tee, vm.iterate(items), vm.known(n, "n"))
     return vm.make_tuple([make_iterator(vm, each, None) for each in copies])

@@ -45,6 +45,10 @@ def make_class(
     """The class of these names, made for real."""
     above = tuple(vm.known(base, "class") for base in bases)
     given = {key: vm.concretely(value) for key, value in kwargs.items()}
+    for meta in (given.get("metaclass"), *(type(base) for base in above)):
+        prepare = getattr(class_lookup(meta, "__prepare__"), "__func__", type) if isinstance(meta, type) else type
+        if (meta is not None and not isinstance(meta, type)) or prepare.__module__ not in PYTHONS:
+            raise Break("unsupported instruction", name="class statement")  # `__prepare__` is code of the user's
     try:
         resolved = types.resolve_bases(above)
         meta, prepared, _ = types.prepare_class(vm.known(name, "name"), resolved, dict(given))
