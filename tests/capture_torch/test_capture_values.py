@@ -134,25 +134,25 @@ def test_one_graph_serves_all(case: tuple[Case, list[torch.Tensor]], backend: st
     assert len(counting.graphs) == 1
 
 
-def expanded(x: Any, n: Any) -> Any:
-    return x[None].expand(n.item(), -1, -1)
+def added(x: Any, mask: Any) -> Any:
+    return x[mask] + torch.ones(3, 3)
 
 
 def test_a_fact_that_is_missing_is_named_and_can_be_taught() -> None:
-    """A negative number would mean something else here, so it may not be taken for granted that it is none."""
-    with torchdynamo.config.patch(capture_scalar_outputs=True):
-        (broken,) = torchdynamo.explain(expanded)(X, COUNTS[0]).breaks
-    assert broken.reason == "unknown fact" and "0 <= item" in broken.reason_text
+    """Whether there are three rows, or one, which would be added to each, is not taken for granted."""
+    with torchdynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        (broken,) = torchdynamo.explain(added)(X, MASKS[0]).breaks
+    assert broken.reason == "unknown fact"
 
-    def taught(x: Any, n: Any) -> Any:
-        torch._check(n.item() >= 0)
-        return expanded(x, n)
+    def taught(x: Any, mask: Any) -> Any:
+        kept = x[mask]
+        torch._check(kept.shape[0] == 3)
+        return kept + torch.ones(3, 3)
 
     compiled = torchdynamo.compile(taught, backend="eager", fullgraph=True)
-    for n in COUNTS:
-        assert torch.equal(compiled(X, n), expanded(X, n))
+    assert torch.equal(compiled(X, MASKS[0]), added(X, MASKS[0]))
     with pytest.raises(RuntimeError):
-        compiled(X, torch.tensor(-1))
+        compiled(X, MASKS[2])
 
 
 def test_a_number_as_an_index_ends_no_graph() -> None:
