@@ -58,6 +58,7 @@ KNOWN = {
         test_operator.COperatorTestCase.test_is_not
         test_operator.PyOperatorTestCase.test_is
         test_operator.PyOperatorTestCase.test_is_not
+        test_float.GeneralFloatCases.test_hash_nan
         test_itertools.TestBasicOps.test_combinations_tuple_reuse
         test_itertools.TestBasicOps.test_combinations_with_replacement_tuple_reuse
         test_itertools.TestBasicOps.test_permutations_tuple_reuse

@@ -334,6 +334,27 @@ def a_metaclass_prepares_once():
     return Statement.__name__, LOG
 
 
+class Truthful:
+    def __int__(self):
+        return True
+
+    def __float__(self):
+        return "text"
+
+
+@case
+def conversions_that_give_something_else():
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        number = int(Truthful())
+    return number, len(seen), attempt(lambda: float(Truthful()))
+
+
+@case
+def slices_of_nothing_and_of_four():
+    return attempt(lambda: slice()), attempt(lambda: slice(1, 2, 3, 4)), slice(1)
+
+
 # -- trace functions --------------------------------------------------------------------------------------------------
 def stepped(value):
     value += 1

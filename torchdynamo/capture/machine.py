@@ -241,6 +241,9 @@ class Machine(Trace):
 
     def make_slice(self, *parts: Value) -> Value:
         """`slice(...)`."""
+        if not 1 <= len(parts) <= 3:
+            bound = "at least 1" if not parts else "at most 3"
+            raise self.error(TypeError, f"slice expected {bound} argument{'s' * bool(parts)}, got {len(parts)}")
         known = [part.obj for part in parts if part.__class__ is Known]
         if len(known) == len(parts):
             return Known(slice(*known))

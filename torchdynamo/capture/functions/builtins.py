@@ -314,6 +314,9 @@ TEXTS = frozenset({"__str__", "__repr__", "__format__"})
 def converter(cls: Callable[..., Any], method: str) -> None:
     def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         if method in TEXTS and args and symbols.is_unknown(vm, args[0]):
+            if len(args) > 1:  # whether such a format exists is known by the type
+                kind: Any = args[0].pytype
+                vm.run_pure(format, [Known(kind(1)), *args[1:]], {})
             return symbols.text(vm)
         if args and args[0].__class__ is Graphed:
             if method not in ("__int__", "__float__") or len(args) + len(kwargs) > 1:
@@ -325,7 +328,10 @@ def converter(cls: Callable[..., Any], method: str) -> None:
             name = said_by(args[0].pytype, method) if len(args) == 1 else method
             slot = find_slot(args[0].pytype, name)
             if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
-                return vm.special(args[0], name, *(args[1:] if name == "__format__" else ()))
+                answer = vm.special(args[0], name, *(args[1:] if name == "__format__" else ()))
+                if cls in (int, float, complex) and answer.pytype is not cls:  # a warning, or an error
+                    raise Break("unknown call", name=method)
+                return answer
         return vm.run_pure(cls, list(args), dict(kwargs))
 
     function(cls)(row)
