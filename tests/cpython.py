@@ -77,6 +77,13 @@ KNOWN = {
         test_scope.ScopeTests.testCellLeak
         test_scope.ScopeTests.testLeaks
         test_deque.TestSubclass.test_weakref
+        test_dict.DictTest.test_oob_indexing_dictiter_iternextitem
+        test_ordered_dict.CPythonBuiltinDictTests.test_highly_nested_subclass
+        test_ordered_dict.CPythonOrderedDictTests.test_highly_nested_subclass
+        test_ordered_dict.CPythonOrderedDictSubclassTests.test_highly_nested_subclass
+        test_ordered_dict.CPythonOrderedDictTests.test_reference_loop
+        test_ordered_dict.CPythonOrderedDictSubclassTests.test_reference_loop
+        test_ordered_dict.PurePythonOrderedDictSubclassTests.test_reference_loop
         test_list.ListTest.test_free_after_iterating
         test_exceptions.ExceptionTests.testExceptionCleanupState
         test_exceptions.ExceptionTests.test_3114

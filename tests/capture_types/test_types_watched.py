@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict, defaultdict, deque
 
 import pytest
@@ -528,7 +529,70 @@ def deques():
     return out, d
 
 
-CASES = [
+def too_many():
+    out = []
+    for f in (dict, {}.update, OrderedDict, OrderedDict().update):
+        try:
+            f((), ())
+        except TypeError as e:
+            out.append(str(e))
+    return out
+
+
+def past_its_order():
+    od = OrderedDict(a=1, b=2)
+    dict.__delitem__(od, "a")
+    try:
+        list(od.items())
+    except KeyError:
+        return "KeyError"
+
+
+def reduced():
+    od = OrderedDict(a=1)
+    n = od.__reduce__()[2]
+    od.x = [10]
+    c = copy.copy(od)
+    return n, od.__reduce__()[2], c.x is od.x, copy.deepcopy(od).x, c
+
+
+def ordered_writes():
+    od = OrderedDict(a=1, b=2)
+    od["c"] = 3
+    del od["a"]
+    od.pop("b")
+    od.setdefault("z", 1)
+    od.update(q=1)
+    x = od.popitem()
+    return od, x
+
+
+def merge_and_clear_set():
+    class X:
+        def __hash__(self):
+            return hash(0)
+
+        def __eq__(self, o):
+            other.clear()
+            return False
+
+    other = set()
+    other = {X() for _ in range(3)}
+    s = {0}
+    s.update(other)
+    return len(other)
+
+
+def no_factory():
+    return [call(TypeError, defaultdict, given) for given in (1, {}, [], None, list, H(1))]
+
+
+CASES = [no_factory, 
+    too_many,
+    past_its_order,
+    reduced,
+    ordered_writes,
+    merge_and_clear_set,
     grows,
     same_size,
     same_size_values,

@@ -100,7 +100,8 @@ def reduce_dict(vm: Machine, self: Object) -> Value:
     only(vm, self, collections.defaultdict if issubclass(self.pytype, collections.defaultdict) else ORDERED)
     given = [vm.getattr(self, "default_factory")] if self.pytype is collections.defaultdict else []
     items = vm.iterator(vm.call_method(self, "items"))
-    return vm.make_tuple([Known(self.pytype), vm.make_tuple(given), NONE, NONE, items])
+    held = state(vm, self) if issubclass(self.pytype, ORDERED) else NONE
+    return vm.make_tuple([Known(self.pytype), vm.make_tuple(given), held, NONE, items])
 
 
 ORDERED = collections.OrderedDict

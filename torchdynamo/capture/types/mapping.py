@@ -67,7 +67,15 @@ def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
 
 def ordered_keys(real: Any) -> tuple[Any, ...]:
     """The keys in order: an OrderedDict keeps its own."""
-    return tuple(collections.OrderedDict.keys(real) if isinstance(real, collections.OrderedDict) else dict.keys(real))
+    if not isinstance(real, collections.OrderedDict):
+        return tuple(dict.keys(real))
+    try:
+        keys = tuple(collections.OrderedDict.keys(real))
+    except KeyError:
+        keys = ()
+    if len(keys) != dict.__len__(real):  # dict's own methods have changed it past its order
+        raise Break("unsupported type", type=type(real).__name__)
+    return keys
 
 
 def sourceable(key: Any) -> bool:
@@ -349,6 +357,10 @@ def missing(vm: Machine, self: Object, key: Value) -> Value:
 
 @models(collections.defaultdict, "__init__")
 def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, /, *args: Value, **kwargs: Value) -> Value:
+    if factory.__class__ is Known and factory.obj is not None and not callable(factory.obj):
+        raise vm.error(TypeError, "first argument must be callable or None")
+    if factory.__class__ is Object and not hasattr(factory.pytype, "__call__"):  # noqa: B004 the class's own
+        raise vm.error(TypeError, "first argument must be callable or None")
     vm.entity(self).attrs["default_factory"] = factory
     return init(vm, self, *args, **kwargs)
 
@@ -509,6 +521,22 @@ def in_place_or(vm: Machine, self: Object, other: Value) -> Value:
 
 @models(dict, "update")
 def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Value:
+    return filled(vm, self, "update", others, kwargs)
+
+
+def too_many(cls: type, name: str, count: int) -> str:
+    """Python's words, which are others for an OrderedDict."""
+    if not issubclass(cls, collections.OrderedDict):
+        return f"{name} expected at most 1 argument, got {count}"
+    if name == "update":
+        return f"update() takes at most 1 positional argument ({count} given)"
+    return f"expected at most 1 arguments, got {count}"
+
+
+def filled(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    """What `update` and `__init__` do."""
+    if len(others) > 1:
+        raise vm.error(TypeError, too_many(self.pytype, name, len(others)))
     for other in others:
         if other.__class__ is Object and issubclass(other.pytype, dict):
             take(vm, self, other)
@@ -631,10 +659,25 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 
 @models(dict, "__init__")
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    if len(args) > 1:
-        raise vm.error(TypeError, f"dict expected at most 1 argument, got {len(args)}")
-    update(vm, self, *args, **kwargs)
-    return NONE
+    return filled(vm, self, "dict", args, kwargs)
+
+
+def past_order(name: str) -> None:
+    """What dict's own method leaves of an OrderedDict is in no order that Python keeps."""
+    row = MODELS[dict, name]
+
+    def of_dict(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+        if issubclass(self.pytype, collections.OrderedDict):
+            raise Break("unsupported method", name=name, type="dict")
+        answer: Value = row(vm, self, *args, **kwargs)
+        return answer
+
+    models(collections.OrderedDict, name)(row)
+    models(dict, name)(of_dict)
+
+
+for _name in ("__setitem__", "__delitem__", "pop", "popitem", "setdefault", "clear", "update"):
+    past_order(_name)
 
 
 @rebuilds(dict)

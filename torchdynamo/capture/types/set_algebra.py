@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.model import models
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, mirror, write
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 
@@ -26,6 +27,18 @@ OPERATORS = {
 }
 
 
+def kept(
+    vm: Machine, keep: Callable[[Items, Items], Items], mine: Items, theirs: Items, self: Value, other: Value
+) -> Items:
+    """What comes of both. Comparing may run code that changes them; what Python makes of that is its table's affair."""
+    watched = [vm.entity(each) for each in (self, other) if each.__class__ is Object]
+    before = [entity.version for entity in watched]
+    made = keep(dict(mine), dict(theirs))
+    if [entity.version for entity in watched] != before:
+        raise Break("unsupported key", type="object")
+    return made
+
+
 def combine(name: str) -> None:
     """A method of the sets, the operator that takes nothing but sets, and the forms of both that change the set."""
     keep, symbol = KEEP[name], OPERATORS[name]
@@ -36,7 +49,7 @@ def combine(name: str) -> None:
             theirs = keys(vm, other)
             given = None if order is None else in_order(vm, other, theirs)
             order = None if given is None else getattr(order, name)(given)
-            mine = keep(mine, theirs)
+            mine = kept(vm, keep, mine, theirs, self, other)
         return fresh(vm, set, dict(mine), None if order is None else order if others else set(order))
 
     def operator(vm: Machine, self: Value, other: Value) -> Value:
@@ -46,7 +59,7 @@ def combine(name: str) -> None:
         for other in others:
             theirs = keys(vm, other)
             given = in_order(vm, other, theirs)
-            mine, entity = keep(write(vm, self, theirs), theirs), vm.entity(self)
+            mine, entity = kept(vm, keep, write(vm, self, theirs), theirs, self, other), vm.entity(self)
             if given is None:
                 entity.note = None
             mirror(vm, self, lambda order, given=given: getattr(order, update_name)(given))  # type: ignore[misc]
@@ -74,7 +87,7 @@ def relation(names: str, holds: Any, sets_only: bool = False) -> None:
     def row(vm: Machine, self: Value, other: Value) -> Value:
         if sets_only and not is_set(other):
             return Known(NotImplemented)
-        return boolean(holds(keys(vm, self).keys(), keys(vm, other).keys()))
+        return boolean(holds(dict(keys(vm, self)).keys(), dict(keys(vm, other)).keys()))
 
     for name in names.split():
         models(set, name)(row)
