@@ -587,7 +587,8 @@ def no_factory():
     return [call(TypeError, defaultdict, given) for given in (1, {}, [], None, list, H(1))]
 
 
-CASES = [no_factory, 
+CASES = [
+    no_factory,
     too_many,
     past_its_order,
     reduced,

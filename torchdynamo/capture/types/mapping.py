@@ -359,7 +359,7 @@ def missing(vm: Machine, self: Object, key: Value) -> Value:
 def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, /, *args: Value, **kwargs: Value) -> Value:
     if factory.__class__ is Known and factory.obj is not None and not callable(factory.obj):
         raise vm.error(TypeError, "first argument must be callable or None")
-    if factory.__class__ is Object and not hasattr(factory.pytype, "__call__"):  # noqa: B004 the class's own
+    if factory.__class__ is Object and class_lookup(factory.pytype, "__call__") is MISSING:
         raise vm.error(TypeError, "first argument must be callable or None")
     vm.entity(self).attrs["default_factory"] = factory
     return init(vm, self, *args, **kwargs)
