@@ -587,7 +587,31 @@ def no_factory():
     return [call(TypeError, defaultdict, given) for given in (1, {}, [], None, list, H(1))]
 
 
+def emptied_by_comparing():
+    class X:
+        def __eq__(self, other):
+            b.clear()
+            return NotImplemented
+
+    class Y:
+        def __eq__(self, other):
+            a.clear()
+            return NotImplemented
+
+    a, b = [X()], [Y()]
+    return a == b
+
+
+def too_long():
+    try:
+        [1, 2] * (1 << 62)
+    except (MemoryError, OverflowError) as error:
+        return type(error).__name__
+
+
 CASES = [
+    emptied_by_comparing,
+    too_long,
     no_factory,
     too_many,
     past_its_order,

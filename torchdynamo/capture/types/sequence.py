@@ -140,7 +140,7 @@ def repeat(vm: Machine, self: Value, count: Value) -> Value:
         return Known(NotImplemented)
     if times == 1 and self.pytype is tuple:
         return self
-    repeated = list(iterate(vm, self)) * times
+    repeated = times_over(list(iterate(vm, self)), times)
     return vm.new(list, repeated) if issubclass(self.pytype, list) else vm.make_tuple(repeated)
 
 
@@ -157,7 +157,8 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
         if index >= min(len(left), len(right)):  # comparing may change them
             return boolean(len(left) == len(right))
         if not same_or_equal(vm, read(vm, left, index), read(vm, right, index)):
-            return FALSE
+            ended = index >= min(len(left), len(right))  # emptied by the comparison: by length, then
+            return boolean(ended and len(left) == len(right))
     return TRUE
 
 
@@ -245,8 +246,17 @@ def imul(vm: Machine, self: Object, count: Value) -> Value:
     times = vm.known(plainly(vm, count), "count")
     if not isinstance(times, int):
         raise vm.error(TypeError, f"can't multiply sequence by non-int of type {type(times).__name__!r}")
-    write(vm, self)[:] = list(iterate(vm, self)) * times
+    write(vm, self)[:] = times_over(list(iterate(vm, self)), times)
     return self
+
+
+def times_over(items: list[Value], times: int) -> list[Value]:
+    if len(items) * times > MOST:
+        raise Break("too long to follow", name="list")
+    return items * times
+
+
+MOST = 1_000_000
 
 
 @models(list, "insert")
