@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 import sys
 import types
@@ -134,6 +135,25 @@ class Overrides(Divides):
 @case
 def subclasses_go_first_if_they_say_otherwise():
     return Divides(4) // Inherits(2), Divides(4) // Overrides(2), Inherits(4) // Divides(2), 4 // Inherits(2)
+
+
+class Asked(abc.ABC):
+    def __eq__(self, other):
+        LOG.append("Asked")
+        return NotImplemented
+
+
+@Asked.register
+class Registered:
+    def __eq__(self, other):
+        LOG.append("Registered")
+        return NotImplemented
+
+
+@case
+def registered_classes_are_no_subclasses():
+    LOG.clear()
+    return Asked() == Registered(), LOG
 
 
 class Equal:

@@ -140,7 +140,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     comparing = op in COMPARISONS
     if b.pytype is a.pytype:
         first = first if comparing else first[:1]
-    elif issubclass(b.pytype, a.pytype) and (comparing or says_otherwise(b.pytype, a.pytype, reflected)):
+    elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(b.pytype, a.pytype, reflected)):
         first = first[::-1]
     for left, name, right in first:
         result = special(vm, left, name, right)
