@@ -137,7 +137,7 @@ def subclasses_go_first_if_they_say_otherwise():
     return Divides(4) // Inherits(2), Divides(4) // Overrides(2), Inherits(4) // Divides(2), 4 // Inherits(2)
 
 
-class Asked(abc.ABC):
+class Asked(abc.ABC):  # noqa: B024
     def __eq__(self, other):
         LOG.append("Asked")
         return NotImplemented
