@@ -279,7 +279,6 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         _native.skip_code(code, found.reason)
         return None
     captured, draft, builder, why = found
-    builder.numbers.closed()
     if why is not None and is_worthless(captured):
         tell(code, compiler, None, why, [], started)
         _native.skip_code(code, why.reason)

@@ -80,7 +80,7 @@ def capture(
     finally:
         sys.setrecursionlimit(depth)
         vm.put_back()
-        builder.numbers.where = None  # what was looked at is free to go as soon as nobody needs the capture
+        builder.numbers.closed()  # what was looked at is free to go as soon as nobody needs the capture
 
 
 def root_frame(vm: Machine, code: CodeType) -> Frame:

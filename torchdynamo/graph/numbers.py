@@ -52,6 +52,7 @@ class Numbers:
 
     def closed(self) -> None:
         """The program has been followed: what is asked from now on, no line of it asks."""
+        self.where = None
         if "env" in self.__dict__:
             self.env.where = None  # type: ignore[attr-defined]
 
