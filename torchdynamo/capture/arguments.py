@@ -49,6 +49,14 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
             if known != args or named != kwargs:
                 return emit(vm, op, target, known, named)
         raise
+    if symbols.is_of_unknown_size(vm, example):
+        known, named = (
+            [readings.as_numbers(vm, arg) for arg in args],
+            {k: readings.as_numbers(vm, v) for k, v in kwargs.items()},
+        )
+        if known != args or named != kwargs:  # what is read need not be unknown
+            vm.builder.erase(node)
+            return emit(vm, op, target, known, named)
     vm.ops += 1
     for arg in (*args, *kwargs.values()):
         if arg.__class__ is Graphed:

@@ -51,6 +51,13 @@ def settled(vm: Machine, value: Value) -> Known:
     return Known(vm.builder.numbers.settle(value.fake))
 
 
+def is_of_unknown_size(vm: Machine, example: Any) -> bool:
+    """Whether a stand-in has a size that depends on what a tensor holds."""
+    return isinstance(example, torch.Tensor) and any(
+        type(size) is torch.SymInt and vm.builder.numbers.unknown(size) for size in example.shape
+    )
+
+
 def at_entry(vm: Machine, value: Value) -> Value:
     """A number that is there at entry as the constant it is, which is a fact to guard; anything else as it is."""
     if isinstance(value, Symbol) and not unknown(vm, value):
