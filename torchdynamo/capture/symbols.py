@@ -54,7 +54,7 @@ def settled(vm: Machine, value: Value) -> Known:
 def is_of_unknown_size(vm: Machine, example: Any) -> bool:
     """Whether a stand-in has a size that depends on what a tensor holds."""
     return isinstance(example, torch.Tensor) and any(
-        type(size) is torch.SymInt and vm.builder.numbers.unknown(size) for size in example.shape
+        isinstance(size, torch.SymInt) and vm.builder.numbers.unknown(size) for size in example.shape
     )
 
 
