@@ -45,18 +45,15 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
     except Break as fault:
         asks = fault.reason == "data-dependent value"
         for known_by in (symbols.at_entry, readings.as_numbers)[: 1 + asks]:  # it takes no numbers that vary
-            known, named = [known_by(vm, arg) for arg in args], {k: known_by(vm, v) for k, v in kwargs.items()}
-            if known != args or named != kwargs:
-                return emit(vm, op, target, known, named)
+            known = with_known(vm, known_by, args, kwargs)
+            if known is not None:
+                return emit(vm, op, target, *known)
         raise
     if symbols.is_of_unknown_size(vm, example):
-        known, named = (
-            [readings.as_numbers(vm, arg) for arg in args],
-            {k: readings.as_numbers(vm, v) for k, v in kwargs.items()},
-        )
-        if known != args or named != kwargs:  # what is read need not be unknown
+        known = with_known(vm, readings.as_numbers, args, kwargs)
+        if known is not None:  # what is read need not be unknown
             vm.builder.erase(node)
-            return emit(vm, op, target, known, named)
+            return emit(vm, op, target, *known)
     vm.ops += 1
     for arg in (*args, *kwargs.values()):
         if arg.__class__ is Graphed:
@@ -64,6 +61,14 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
                 return arg
             vm.fakes[id(arg.fake)] = arg
     return from_example(vm, node, example)
+
+
+def with_known(
+    vm: Machine, known_by: Callable[[Machine, Value], Value], args: list[Value], kwargs: dict[str, Value]
+) -> tuple[list[Value], dict[str, Value]] | None:
+    """The arguments with what is known of them in their place; None if that changes nothing."""
+    known, named = [known_by(vm, arg) for arg in args], {name: known_by(vm, arg) for name, arg in kwargs.items()}
+    return (known, named) if known != args or named != kwargs else None
 
 
 def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, Value]:
