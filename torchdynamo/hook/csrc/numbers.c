@@ -2,6 +2,8 @@
 #include "numbers.h"
 #include <math.h>
 
+enum { AN_INT, A_SIZE, A_STRIDE, A_FLOAT };
+
 /* The order is that of OPERATIONS in guards/kinds/numbers.py. */
 typedef enum {
     OP_LOAD, OP_INT, OP_FLOAT,
@@ -28,9 +30,17 @@ typedef struct {
     Py_ssize_t dim;
 } Input;
 
+/* An integer among the inputs against another, or (right < 0) against a constant: what nearly all programs are. */
+typedef struct {
+    Op op;
+    int left, right;
+    int64_t number;
+} Comparison;
+
 struct TdNumbers {
-    Py_ssize_t n_inputs, n_programs, depth;
+    Py_ssize_t n_inputs, n_comparisons, n_programs, depth; /* n_programs: of the others */
     Input *inputs;
+    Comparison *comparisons;
     Py_ssize_t *starts; /* where each program begins; one more for the end */
     Instruction *code;
 };
@@ -42,6 +52,7 @@ void td_numbers_free(TdNumbers *numbers)
     if (numbers == NULL)
         return;
     PyMem_Free(numbers->inputs);
+    PyMem_Free(numbers->comparisons);
     PyMem_Free(numbers->starts);
     PyMem_Free(numbers->code);
     PyMem_Free(numbers);
@@ -88,18 +99,38 @@ static int read_instruction(TdNumbers *numbers, Instruction *made, PyObject *pai
     return 0;
 }
 
+static int is_integer(const TdNumbers *numbers, const Instruction *at)
+{
+    return at->op == OP_INT || (at->op == OP_LOAD && numbers->inputs[at->number].kind != A_FLOAT);
+}
+
+/* 1: the program is one, and is noted as one. */
+static int note_comparison(TdNumbers *numbers, const Instruction *at, Py_ssize_t length)
+{
+    if (length != 3 || at[0].op != OP_LOAD || !is_integer(numbers, &at[0]) || !is_integer(numbers, &at[1]) ||
+        at[2].op < OP_EQ || at[2].op > OP_GE)
+        return 0;
+    int right = at[1].op == OP_LOAD ? (int)at[1].number : -1;
+    numbers->comparisons[numbers->n_comparisons++] =
+        (Comparison){at[2].op, (int)at[0].number, right, at[1].number};
+    return 1;
+}
+
 static int read_programs(TdNumbers *numbers, PyObject *programs)
 {
     Py_ssize_t next = 0;
-    for (Py_ssize_t i = 0; i < numbers->n_programs; i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(programs); i++) {
         PyObject *program = PyTuple_GET_ITEM(programs, i);
-        Py_ssize_t depth = 0;
-        numbers->starts[i] = next;
-        for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(program); j++)
-            if (read_instruction(numbers, &numbers->code[next++], PyTuple_GET_ITEM(program, j), &depth) < 0)
+        Py_ssize_t depth = 0, length = PyTuple_GET_SIZE(program);
+        for (Py_ssize_t j = 0; j < length; j++)
+            if (read_instruction(numbers, &numbers->code[next + j], PyTuple_GET_ITEM(program, j), &depth) < 0)
                 return -1;
         if (depth != 1)
             return fault("a program must leave one answer");
+        if (note_comparison(numbers, numbers->code + next, length))
+            continue;
+        numbers->starts[numbers->n_programs++] = next;
+        next += length;
     }
     numbers->starts[numbers->n_programs] = next;
     return 0;
@@ -122,11 +153,11 @@ TdNumbers *td_numbers_new(PyObject *payload, int n_nodes)
     if (numbers == NULL)
         return (TdNumbers *)PyErr_NoMemory();
     numbers->n_inputs = PyTuple_GET_SIZE(inputs);
-    numbers->n_programs = PyTuple_GET_SIZE(programs);
     numbers->inputs = PyMem_Calloc(numbers->n_inputs + 1, sizeof(Input));
-    numbers->starts = PyMem_Calloc(numbers->n_programs + 1, sizeof(Py_ssize_t));
+    numbers->comparisons = PyMem_Calloc(PyTuple_GET_SIZE(programs) + 1, sizeof(Comparison));
+    numbers->starts = PyMem_Calloc(PyTuple_GET_SIZE(programs) + 1, sizeof(Py_ssize_t));
     numbers->code = PyMem_Calloc(size, sizeof(Instruction));
-    if (numbers->inputs == NULL || numbers->starts == NULL || numbers->code == NULL)
+    if (numbers->inputs == NULL || numbers->comparisons == NULL || numbers->starts == NULL || numbers->code == NULL)
         PyErr_NoMemory();
     else if (read_inputs(numbers, inputs, n_nodes) == 0 && read_programs(numbers, programs) == 0)
         return numbers;
@@ -266,7 +297,18 @@ static int run(const Instruction *at, const Instruction *end, const Value *input
     return truth(stack[0]);
 }
 
-enum { AN_INT, A_SIZE, A_STRIDE, A_FLOAT };
+static int compares(const Comparison *each, const Value *inputs)
+{
+    int64_t a = inputs[each->left].i, b = each->right < 0 ? each->number : inputs[each->right].i;
+    switch (each->op) {
+    case OP_EQ: return a == b;
+    case OP_NE: return a != b;
+    case OP_LT: return a < b;
+    case OP_LE: return a <= b;
+    case OP_GT: return a > b;
+    default: return a >= b;
+    }
+}
 
 static int read_number(const Input *input, PyObject *obj, Value *answer)
 {
@@ -298,6 +340,8 @@ int td_numbers_hold(const TdNumbers *numbers, PyObject *const *values)
         const Input *input = &numbers->inputs[i];
         holds = read_number(input, values[input->node], &inputs[i]);
     }
+    for (Py_ssize_t i = 0; holds && i < numbers->n_comparisons; i++)
+        holds = compares(&numbers->comparisons[i], inputs);
     for (Py_ssize_t i = 0; holds && i < numbers->n_programs; i++)
         holds = run(numbers->code + numbers->starts[i], numbers->code + numbers->starts[i + 1], inputs, stack);
     if (inputs != small_inputs)
