@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import stanzas
+import stanzas_objects
 import torch
 
 PRELUDE = """
@@ -80,7 +81,10 @@ def deeper(t, n):
 """
 
 
-CALM, WILD = stanzas.split(stanzas.CALM), stanzas.split(stanzas.WILD)
+CALM = [
+    lines for text in (stanzas.CALM, stanzas_objects.CALM, stanzas_objects.TENSORS) for lines in stanzas.split(text)
+]
+WILD = [lines for text in (stanzas.WILD, stanzas_objects.WILD) for lines in stanzas.split(text)]
 
 
 class Writer:
@@ -151,6 +155,16 @@ class Writer:
             lambda: f"max({self.number(0)}, {self.number(0)})",
             lambda: f"{self.name('T')}.dim()",
             lambda: f"(k := {self.number(0)})" if self.walrus() else "2",
+            lambda: f"({self.number(0)} {self.pick('&', '|', '^')} {self.number(0)})",
+            lambda: f"min({self.name('IL')}, default={self.number(0)})",
+            lambda: f"next((n for n in {self.name('IL')} if n {self.pick('>', '<')} {self.number(0)}), 0)",
+            lambda: f"[*{self.name('IL')}, {self.number(0)}].count({self.number(0)})",
+            lambda: f"len(f'{{{self.name('I')}:>3}}{{{self.name('IL')}}}')",
+            lambda: f"len({{*{self.name('IL')}, {self.number(0)}}})",
+            lambda: f"{self.name('D')}.get({self.key()}, 0) * 1",
+            lambda: f"sum(v for v in {self.name('D')}.values() if isinstance(v, int))",
+            lambda: f"getattr({self.name('O')}, {self.pick(repr('n'), repr('late'))}, {self.number(0)})",
+            lambda: f"int({self.condition(0)})",
         ]
         wild = [
             lambda: f"fail({self.number(0)})",
@@ -191,6 +205,18 @@ class Writer:
             lambda: f"{self.name('T')}.mul_({self.number(0)})",
             lambda: f"({self.name('O')} + {t()}).a",
             lambda: f"{self.name('T')}[{self.pick(':', '[2, 0, 1]', '...')}]",
+            lambda: f"torch.{self.pick('max', 'minimum', 'add', 'atan2')}({t()}, {t()})",
+            lambda: f"{t()}.clamp(min={self.number(0)})",
+            lambda: f"{t()}.masked_fill({t()} > {self.number(0)}, {self.number(0)})",
+            lambda: f"{self.name('T')}.{self.pick('view(3)', 'reshape(-1)', 'expand(2, 3)[1]', 'detach()[:]')}",
+            lambda: f"{t()}.clone().{self.pick('add_', 'mul_')}({self.number(0)})",
+            lambda: f"{t()}.to(torch.{self.pick('float64).float()', 'int32).float()', 'float32)')}",
+            lambda: f"torch.{self.pick('zeros_like', 'ones_like')}({t()})",
+            lambda: f"max({self.name('TL')}, key=lambda t: t.dim(), default={t()})",
+            lambda: f"next(iter({self.name('TL')}), {t()})",
+            lambda: f"{{'k': {t()}, **{self.name('D')}}}['k']",
+            lambda: f"(lambda *a, **k: a[-1] + len(k))({t()}, {t()}, **{{'q': 1}})",
+            lambda: f"dict(enumerate({self.name('TL')})).get({self.number(0)}, {t()})",
         ]
         wild = [lambda: f"picky({t()})", lambda: f"noisy({t()}, {self.number(0)})"]
         return str(self.pick(*plain, *(self.fitting(deep, wild) if depth > 0 else []))())
@@ -264,6 +290,8 @@ class Writer:
             self.try_block,
             self.with_block,
             self.inner_function,
+            self.own_scope,
+            self.generator,
             self.leave,
         ]
         simple = self.fitting(simple, [self.speak])
@@ -524,6 +552,57 @@ class Writer:
         self.emit(f"z = {name}({self.tensor(1)}{self.pick('', ', 2', ', k=3')})")
         self.bind("T", "z")
 
+    def scope(self, head: str) -> None:
+        """The head of an inner function that shares all names."""
+        self.emit(head)
+        self.depth += 1
+        names = sorted({name for kind in self.known.values() for name in kind})
+        self.emit(f"nonlocal {', '.join(names)}")
+        if not self.inner:
+            self.emit("global COUNT")
+        self.inner += 1
+
+    def own_scope(self) -> None:
+        """Statements in a function of their own that writes to the names around it."""
+        self.fresh += 1
+        name, loops, self.loops = f"h{self.fresh}", self.loops, 0
+        self.scope(f"def {name}():")
+        self.depth -= 1
+        before = {kind: list(names) for kind, names in self.known.items()}
+        self.block(4)
+        self.known = before
+        self.depth += 1
+        self.emit(f"return {self.tensor(1)}")
+        self.depth -= 1
+        self.inner -= 1
+        self.loops = loops
+        self.emit(self.pick(f"z = {name}()", f"z = torch.as_tensor({name}())", f"{name}(); z = {self.name('T')}"))
+        self.bind("T", "z")
+
+    def generator(self) -> None:
+        """The same, of a generator that something runs."""
+        self.fresh += 1
+        name, loops, self.loops = f"h{self.fresh}", self.loops, 0
+        self.scope(f"def {name}():")
+        self.depth -= 1
+        before = {kind: list(names) for kind, names in self.known.items()}
+        self.block(2)
+        self.depth += 1
+        self.emit(f"yield {self.tensor(1)}")
+        self.depth -= 1
+        self.block(2)
+        self.known = before
+        self.depth += 1
+        self.emit(self.pick(f"yield {self.tensor(1)}", "return 5", f"yield from {self.name('TL')}[:2]"))
+        self.depth -= 1
+        self.inner -= 1
+        self.loops = loops
+        used = self.pick("z = next({}())", "ys = list({}())", "z, *ys = {}()", "z = sum({}(), x)", "z = next({}(), x)")
+        self.emit(used.format(name))
+        for kind, target in (("T", "z"), ("TL", "ys")):
+            if f"{target} " in used or f"*{target} " in used:
+                self.bind(kind, target)
+
     def leave(self) -> None:
         if self.loops and self.chance(2):
             self.emit(f"if {self.condition()}: {self.pick('break', 'continue')}")
@@ -559,6 +638,8 @@ class Writer:
             self.statement()
         self.emit(f"return {self.result()}")
         head = "def f(x, y, i, j, xs, ns, d, o, flag=False):\n    global COUNT"
+        if any("nonlocal" in line for line in self.lines):
+            head += "\n    z, k, ys, ms, e, p = y, j, [x], [i], {}, o"  # what inner functions may name has to be there
         return "\n".join([PRELUDE, head, *self.lines, ""])
 
 

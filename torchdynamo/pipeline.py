@@ -35,7 +35,6 @@ from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.undoing import undoes_itself
-from torchdynamo.capture.value import Graphed, Symbol
 from torchdynamo.capture.varying import from_boxes
 from torchdynamo.capture.worth import modes_watch, worth_capturing
 from torchdynamo.codegen import codegen, resume
@@ -50,7 +49,7 @@ from torchdynamo.errors import (
 from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
-from torchdynamo.graph.mutation import mutated_inputs
+from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.rerun import can_begin_again, stages
 from torchdynamo.guards.aliases import alias_guards, written_apart
 from torchdynamo.guards.explain import Failure, Guards, first_failure
@@ -382,7 +381,7 @@ def compile_captured(
     vm = captured.machine
     if vm.ops == 0:
         return None, [], [], None
-    values: list[Graphed | Symbol] = [*vm.numbers_in, *vm.inputs, *vm.boxes]
+    values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
     inputs = sorted(values, key=lambda value: place_of(brought_by(value.source), captured.code))
     gm = builder.finish(draft.outputs, [value.node for value in inputs])
     remaining = set(gm.graph.find_nodes(op="placeholder"))
@@ -396,7 +395,8 @@ def compile_captured(
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
     subclasses = any(overrides(type(each)) for each in examples)
-    backend = backend if written_apart(vm, gm) and not subclasses else left_as_it_is
+    plain = written_apart(vm, gm) and not subclasses and not effects_of(gm).seeds
+    backend = backend if plain else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     with collector.awake(), torch_compat.treating_sizes_alike():
         if draft.attempt is None:

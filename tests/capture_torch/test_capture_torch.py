@@ -11,6 +11,7 @@ import torch_cases_functions
 import torch_cases_leaves
 import torch_cases_modules
 import torch_cases_numpy
+import torch_cases_random
 import torch_cases_tensors
 from torch.utils._pytree import tree_leaves
 from torch_alike import Alike
@@ -20,7 +21,10 @@ import torchdynamo
 from torchdynamo import _native
 from torchdynamo.errors import Unsupported
 
-TABLES = (torch_cases_functions, torch_cases_leaves, torch_cases_modules, torch_cases_numpy, torch_cases_tensors)
+TABLES = (
+    *(torch_cases_functions, torch_cases_leaves, torch_cases_modules, torch_cases_numpy, torch_cases_random),
+    *(torch_cases_tensors,),
+)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -110,8 +110,9 @@ def to_node(vm: Machine, value: Value) -> Any:
         known = plainly(vm, value)
         if known is not value:
             return to_node(vm, known)
-        if cls is torch.Generator:
-            raise Break("unsupported argument", what="generator", type="torch.Generator")
+        given = AS_NODES.get(cls)
+        if given is not None:
+            return given(vm, value)
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
 
 
@@ -120,6 +121,7 @@ def bound(vm: Machine, part: Value) -> Value:
     return vm.call_method(part, "__index__") if part.__class__ is Graphed else part
 
 
+AS_NODES: dict[type, Callable[[Any, Any], Any]] = {}  # objects that are nodes themselves
 LIST_LIKE: tuple[type, ...] = (torch.nn.ParameterList, set, frozenset)
 
 

@@ -208,6 +208,8 @@ def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
 
 def identical(vm: Machine, a: Value, b: Value) -> bool:
     """`a is b`."""
+    if a is b and a.__class__ is Symbol:
+        return True
     if symbols.is_number(a) and symbols.is_number(b) and a.pytype is b.pytype:
         a, b = (symbols.settled(vm, each) if each.__class__ is Symbol else each for each in (a, b))
     if a.__class__ is Known and b.__class__ is Known:

@@ -74,6 +74,14 @@ class GraphBuilder(Protocol):
 
     def number_input(self, number: Any, source: Source) -> torch.fx.Node: ...
 
+    def object_input(self, name_hint: str, example: Any, source: Source) -> torch.fx.Node: ...
+
+    def seed(
+        self, op: str, target: Any, args: tuple[Any, ...], example: Any, position: Position | None
+    ) -> torch.fx.Node: ...
+
+    def example(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
     def layout(self, node: torch.fx.Node) -> Any: ...
 
     def call(
@@ -139,6 +147,7 @@ class Trace:
         self.inputs: list[Graphed] = []
         self.boxes: list[Graphed] = []  # inputs that bring numbers
         self.numbers_in: list[Symbol] = []  # inputs that are numbers
+        self.objects_in: list[Any] = []  # inputs that are neither tensors nor numbers
         self.layouts: dict[Source, Any] = {}  # of tensors whose sizes are numbers
         self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
         self.restore: dict[Any, Callable[[], object]] = {}  # process state changed so far -> how to put it back

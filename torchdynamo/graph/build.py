@@ -124,12 +124,16 @@ class GraphBuilder:
 
     def number_input(self, number: Any, source: Source) -> Node:
         """A number that exists before the graph runs: `s0`, `s1`, ..."""
-        with self.graph.inserting_after(self._last_placeholder):
-            node = self.graph.placeholder(f"s{self._numbers}")
         self._numbers += 1
+        return self.object_input(f"s{self._numbers - 1}", number, source)
+
+    def object_input(self, name_hint: str, example: Any, source: Source) -> Node:
+        """Something that exists before the graph runs, with what stands in for it."""
+        with self.graph.inserting_after(self._last_placeholder):
+            node = self.graph.placeholder(name_hint)
         node.target = node.name
         origin = InputSource(node.name, source, static=False)
-        node.meta = {"example_value": number, "source": origin, "static_input": False}
+        node.meta = {"example_value": example, "source": origin, "static_input": False}
         self._last_placeholder = node
         return node
 
@@ -168,6 +172,12 @@ class GraphBuilder:
     ) -> Node:
         """An operation whose result is settled: it is not tried."""
         return self._add("call_function", target, args, kwargs, example, describe(position))
+
+    def seed(self, op: str, target: Target, args: tuple[Any, ...], example: Any, position: Position | None) -> Node:
+        """An operation that makes, reads or sets a generator of random numbers. It is not tried."""
+        self.record.draw()
+        self.record.seeds = True
+        return self._add(op, target, args, {}, example, describe(position))
 
     def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
         """A change of the process's state. It is made for real, and outside the stand-ins' world: leaving a mode puts
@@ -375,7 +385,12 @@ class GraphBuilder:
         gm = torch.fx.GraphModule(root, self.graph)
         note_sizes(gm, self.numbers, self._layouts)
         note_effects(
-            gm, Effects(frozenset(node.name for node in self.mutated() if node in remaining), self.record.random)
+            gm,
+            Effects(
+                frozenset(node.name for node in self.mutated() if node in remaining),
+                self.record.random,
+                self.record.seeds,
+            ),
         )
         return gm
 

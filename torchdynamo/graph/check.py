@@ -105,7 +105,9 @@ def _call_function(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
 
 
 def _call_method(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
-    if not (isinstance(node.target, str) and hasattr(torch.Tensor, node.target)):
+    first = node.args[0].meta.get("example_value") if node.args and isinstance(node.args[0], Node) else None
+    owner = torch.Generator if isinstance(first, torch.Generator) else torch.Tensor
+    if not (isinstance(node.target, str) and hasattr(owner, node.target)):
         yield f"{node} calls .{node.target}, which is no method of tensors"
 
 

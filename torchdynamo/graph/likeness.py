@@ -53,7 +53,11 @@ class Likenesses:
             return None
         # The dispatch keys say whether it is conjugated, made in inference mode, wrapped by a transform, ...
         _, keys, *_ = _native.tensor_meta(fake)
-        more = keys, fake.is_leaf, isinstance(fake, torch.nn.Parameter)
+        try:
+            leaf = fake.is_leaf
+        except RuntimeError:  # a view that has lost its history: whoever looks for it is told so
+            return None
+        more = keys, leaf, isinstance(fake, torch.nn.Parameter)
         facts = (sizes, strides, offset, bytes_, fake.dtype, fake.device, fake.requires_grad, *more)
         likeness = self._all.get(facts)
         if likeness is None:

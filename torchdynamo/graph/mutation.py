@@ -20,6 +20,7 @@ class Effects(NamedTuple):
 
     mutated: frozenset[str]  # names of placeholders whose memory may change
     random: bool
+    seeds: bool = False  # and sets generators of random numbers, which a second run would set again
 
 
 def note_effects(gm: torch.fx.GraphModule, effects: Effects) -> None:

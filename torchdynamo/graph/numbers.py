@@ -64,7 +64,7 @@ class Numbers:
         """Between what an input lies; None where there is no bound."""
         if number.node.expr.is_number:
             return int(number.node.expr), int(number.node.expr)
-        known = self.env.var_to_range[number.node.expr]
+        known = self.env.bound_sympy(number.node.expr)  # an expression, where a fact says what the input is
         least = int(known.lower) if known.lower.is_Integer and int(known.lower) > -(1 << 63) else None
         return least, int(known.upper) if known.upper.is_Integer and int(known.upper) < (1 << 63) - 1 else None
 

@@ -19,15 +19,21 @@ Node = torch.fx.Node
 def can_begin_again(builder: GraphBuilder, checks: Sequence[Check]) -> bool:
     """Whether a run of the graph leaves no trace: no input is written to, nothing unknown is called.
 
-    Random numbers may be drawn: generators can be put back. Layers of torch.func would stay open where one raises.
+    Random numbers may be drawn: torch's own generators can be put back. Layers of torch.func would stay open where one
+    raises.
     """
     nodes = list(builder.graph.nodes)
-    if builder.mutated() or builder.record.unknown_effects:
+    if builder.mutated() or builder.record.unknown_effects or any(map(is_generator, nodes)):
         return False
     if any(node.target in LEAF_MAKERS or opens_layer(node) for node in nodes):
         return False
     cuts = stages(builder.graph, checks)
     return not cuts or (can_be_cut(builder, nodes, cuts) and all(check.level for check in checks))
+
+
+def is_generator(node: Node) -> bool:
+    """Whether the graph is given a generator of random numbers."""
+    return node.op == "placeholder" and isinstance(node.meta["example_value"], torch.Generator)
 
 
 def opens_layer(node: Node) -> bool:

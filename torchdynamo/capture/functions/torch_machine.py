@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.accelerator
 import torch.backends.mps
 import torch.cuda
 
@@ -27,6 +28,7 @@ for _fn in (
     *(torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.get_arch_list),
     *(torch.xpu.is_available, torch.xpu.device_count, torch.backends.mps.is_available, torch.backends.mps.is_built),
     *(torch.backends.cuda.is_built, torch.backends.mkldnn.is_available, torch.backends.cudnn.is_available),
+    *(torch.accelerator.current_accelerator, torch.accelerator.device_count, torch.accelerator.is_available),
     *(torch.backends.openmp.is_available, torch.distributed.is_available, torch.cuda._is_compiled),
 ):
     fact(_fn)

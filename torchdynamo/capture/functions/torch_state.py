@@ -126,8 +126,8 @@ def unfollowed(name: str) -> Any:
 
 # State that outlives the call, or that stand-ins cannot have: switched between graphs, for real.
 OUTSIDE = (
-    *(torch.set_default_dtype, torch.set_default_device, torch.manual_seed, torch.seed, torch.set_rng_state),
-    *(torch.get_rng_state, torch.initial_seed, torch.use_deterministic_algorithms, torch.set_num_threads),
+    *(torch.set_default_dtype, torch.set_default_device, torch.seed, torch.initial_seed),
+    *(torch.use_deterministic_algorithms, torch.set_num_threads),
 )
 for _fn in OUTSIDE:
     function(_fn)(unfollowed(f"torch.{_fn.__name__}"))

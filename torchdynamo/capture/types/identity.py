@@ -14,8 +14,9 @@ from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.scalars import Plain, plain_value
 from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.symbols import settled
 from torchdynamo.capture.types import scalars
-from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
+from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -29,7 +30,8 @@ class IdOf(NamedTuple):
 
 @function(id)
 def id_(vm: Machine, obj: Value) -> Value:
-    """A number that only identity tells."""
+    """A number that only identity tells. Of numbers it is their values: equal ones may be one object."""
+    obj = settled(vm, obj) if obj.__class__ is Symbol else obj
     if obj.__class__ is Object or obj.__class__ is Known or obj.__class__ is Graphed:
         return vm.new(int, note=IdOf(obj))
     raise Break("unknown call", name="id")

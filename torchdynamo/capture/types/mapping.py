@@ -19,7 +19,7 @@ from torchdynamo.capture.signals import Break, Raised, Restart
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.watched import Ordered, Watched
 from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
-from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Value, boolean
+from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Symbol, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ def sourceable(key: Any) -> bool:
     if type(key) is tuple:
         return all(sourceable(item) for item in key)
     return type(key) in CONSTANTS or isinstance(key, BY_IDENTITY)
+
+
+def as_key(key: Value, hkey: Any) -> Any:
+    """The constant that a key is: numbers have been settled when they were hashed."""
+    return hkey if key.__class__ is Symbol else getattr(key, "obj", ABSENT)
 
 
 NUMBERS = (int, float, bool, type(None))
@@ -155,7 +160,7 @@ def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
     elif hkey.__class__ is Weakly:
         for other, _ in list(whole(vm, value).values()):
             vm.hkey(other or NONE)  # looked at, and so told apart
-    elif not sourceable(getattr(key, "obj", ABSENT)):
+    elif not sourceable(as_key(key, hkey)):
         raise Break("unsupported key", type=key.pytype.__name__)
     else:
         vm.guard(entity.source, "NO_KEY", hkey)
@@ -385,7 +390,7 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
     if entity.real is not MISSING and entity.note is None and not entity.touched and entity.source is not None:
         if hkey.__class__ is Weakly:
             return boolean(lookup(vm, self, key) is not None)
-        if not sourceable(getattr(key, "obj", ABSENT)):
+        if not sourceable(as_key(key, hkey)):
             raise Break("unsupported key", type=key.pytype.__name__)
         present = dict.__contains__(entity.real, hkey)
         vm.guard(entity.source, "HAS_KEY" if present else "NO_KEY", hkey)

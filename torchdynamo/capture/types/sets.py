@@ -17,7 +17,7 @@ from torchdynamo.capture.types import weak
 from torchdynamo.capture.types.mapping import by_code, entry_key, key_error, sourceable, whole
 from torchdynamo.capture.types.mapping import items_of as dict_items_of
 from torchdynamo.capture.types.watched import Watched
-from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
+from torchdynamo.capture.value import NONE, Known, Object, Symbol, Value, boolean
 from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
@@ -121,7 +121,13 @@ def keys(vm: Machine, values: Value) -> Items:
     if values.__class__ is Object and values.pytype is dict and vm.entity(values).note is None:
         whole(vm, values)
         return {key: item or NONE for key, (item, _) in dict_items_of(vm, values).items()}
-    return {vm.hkey(item): item for item in vm.iterate(values)}
+    found = ((vm.hkey(item), item) for item in vm.iterate(values))
+    return {key: settled(item, key) for key, item in found}
+
+
+def settled(item: Value, key: Any) -> Value:
+    """A number of the graph has been settled when it was hashed."""
+    return Known(key) if item.__class__ is Symbol else item
 
 
 def in_order(vm: Machine, values: Value, items: Items) -> Any:
@@ -188,6 +194,7 @@ def mirror(vm: Machine, self: Object, change: Callable[[set[Any]], object]) -> N
 @models(set, "add")
 def add(vm: Machine, self: Object, item: Value) -> Value:
     key = vm.hkey(item)
+    item = settled(item, key)
     items, entity = write(vm, self, (key,)), vm.entity(self)
     size = len(items)
     items.setdefault(key, item)

@@ -1,0 +1,174 @@
+"""torch.Generator, and the seeds and states of torch's random numbers: operations of the graph, in their place in it.
+
+A graph with such operations is run as it was captured: a compiler would seed once, while it traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.cuda
+import torch.fx
+
+from torchdynamo.capture import arguments
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import enters, function, models, rebuilds
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.trace import input_name
+from torchdynamo.capture.value import NONE, Graphed, Known, Object, Symbol, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+class Entered(NamedTuple):
+    """A generator that the graph is given."""
+
+    node: torch.fx.Node
+    source: Source
+
+
+@enters(torch.Generator)
+def enter(vm: Machine, obj: torch.Generator, source: Source) -> Value:
+    vm.guard(source, "TYPE_MATCH", type(obj))
+    vm.guard(Source("attr", source, "device"), "EQUALS_MATCH", obj.device)
+    return vm.heap.adopt(obj, source)
+
+
+def node_of(vm: Machine, self: Object) -> torch.fx.Node:
+    """The node that gives the generator; one that existed becomes an input of the graph."""
+    entity = vm.entity(self)
+    if entity.items is None:
+        assert entity.source is not None
+        stand_in = torch.Generator(entity.real.device)
+        entity.items = vm.builder.object_input(input_name(entity.source), stand_in, entity.source)
+        vm.input_objects[entity.items] = entity.real
+        vm.objects_in.append(Entered(entity.items, entity.source))
+    node: torch.fx.Node = entity.items
+    return node
+
+
+def operation(vm: Machine, op: str, target: Any, args: tuple[Any, ...], example: Any) -> torch.fx.Node:
+    """One that decides what random numbers follow."""
+    vm.ops += 1
+    return vm.builder.seed(op, target, args, example, vm.position())
+
+
+@models(torch.Generator, "__new__")
+def new(vm: Machine, cls: Known, device: Value = NONE) -> Value:
+    given = () if device is NONE else (vm.known(device, "device"),)
+    try:
+        stand_in = cls.obj(*given)
+    except (RuntimeError, TypeError) as error:
+        raise vm.error(type(error), *error.args) from None
+    return vm.new(cls.obj, items=operation(vm, "call_function", cls.obj, given, stand_in))
+
+
+@models(torch.Generator, ".device")
+def device(vm: Machine, self: Object) -> Value:
+    return Known(stand_in_of(vm, self).device)
+
+
+arguments.AS_NODES[torch.Generator] = node_of
+
+
+def stand_in_of(vm: Machine, self: Object) -> torch.Generator:
+    made: torch.Generator = node_of(vm, self).meta["example_value"]
+    return made
+
+
+@models(torch.Generator, "manual_seed")
+def manual_seed(vm: Machine, self: Object, seed: Value) -> Value:
+    operation(vm, "call_method", "manual_seed", (node_of(vm, self), number(vm, seed)), stand_in_of(vm, self))
+    return self
+
+
+@models(torch.Generator, "get_state")
+def get_state(vm: Machine, self: Object) -> Value:
+    return state(vm, "call_method", "get_state", (node_of(vm, self),), stand_in_of(vm, self).get_state())
+
+
+@models(torch.Generator, "set_state")
+def set_state(vm: Machine, self: Object, new: Value) -> Value:
+    operation(vm, "call_method", "set_state", (node_of(vm, self), tensor(new)), stand_in_of(vm, self))
+    return self
+
+
+@rebuilds(torch.Generator)
+def rebuild(emit: Any, entity: Entity) -> None:
+    """It comes out of the graph."""
+    emit.computed(Graphed(entity.items, None, entity.pytype))
+
+
+def number(vm: Machine, value: Value) -> Any:
+    """A seed: a constant, or a number of the graph."""
+    if value.__class__ is Symbol:
+        return value.node
+    given = vm.known(value, "seed")
+    try:
+        torch.Generator().manual_seed(given)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise vm.error(type(error), *error.args) from None
+    return int(given)
+
+
+def tensor(value: Value) -> torch.fx.Node:
+    if value.__class__ is not Graphed:
+        raise Break("unsupported argument", what="state", type=value.pytype.__name__)
+    return value.node
+
+
+def state(vm: Machine, op: str, target: Any, args: tuple[Any, ...], real: torch.Tensor) -> Value:
+    """A state, as the tensor it comes in."""
+    like = vm.builder.example("call_function", torch.empty, (tuple(real.shape),), {"dtype": real.dtype})
+    return Graphed(operation(vm, op, target, args, like), like, torch.Tensor)
+
+
+# -- the generators that torch draws from by itself -------------------------------------------------------------------
+@function(torch.manual_seed, torch.random.manual_seed)
+def seed_all(vm: Machine, seed: Value) -> Value:
+    operation(vm, "call_function", torch.manual_seed, (number(vm, seed),), None)
+    return vm.getattr(vm.constant(torch), "default_generator")
+
+
+def seeding(fn: Callable[..., Any]) -> None:
+    """A function that takes a seed."""
+
+    def row(vm: Machine, seed: Value) -> Value:
+        operation(vm, "call_function", fn, (number(vm, seed),), None)
+        return NONE
+
+    function(fn)(row)
+
+
+def reading(fn: Callable[..., Any]) -> None:
+    """A function that gives a device's state."""
+
+    def row(vm: Machine, /, *device: Value) -> Value:
+        where = tuple(vm.known(each, "device") for each in device)
+        return state(vm, "call_function", fn, where, fn(*where))
+
+    function(fn)(row)
+
+
+def writing(fn: Callable[..., Any]) -> None:
+    """A function that sets a device's state."""
+
+    def row(vm: Machine, new_state: Value, *device: Value) -> Value:
+        where = tuple(vm.known(each, "device") for each in device)
+        operation(vm, "call_function", fn, (tensor(new_state), *where), None)
+        return NONE
+
+    function(fn)(row)
+
+
+seeding(torch.cuda.manual_seed)
+seeding(torch.cuda.manual_seed_all)
+reading(torch.get_rng_state)
+writing(torch.set_rng_state)
+if torch.cuda.is_available():
+    reading(torch.cuda.get_rng_state)
+    writing(torch.cuda.set_rng_state)
