@@ -43,6 +43,11 @@ def one() -> tuple[torch.Tensor]:
     return (x(),)
 
 
+def changing(fn: Callable[..., Any], change: Callable[[], Any], args: Any = one, seen: bool = True) -> Mutation:
+    """A program, and a change that nothing has to undo."""
+    return Mutation(fn, args, lambda stack: change(), seen)
+
+
 def setting(obj: Any, name: str, value: Any) -> Callable[[ExitStack], None]:
     """An attribute is set, for good or until the row is done."""
     return lambda stack: stack.enter_context(mock.patch.object(obj, name, value, create=True))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import mutations_classes  # noqa: F401 - fills the table
+import mutations_enums  # noqa: F401
+import mutations_functions  # noqa: F401
+import mutations_metaclasses  # noqa: F401
 import mutations_modules  # noqa: F401
+import mutations_patched  # noqa: F401
 import mutations_python  # noqa: F401
 import mutations_torch  # noqa: F401
 import pytest

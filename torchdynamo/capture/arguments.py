@@ -14,7 +14,7 @@ from torchdynamo.capture.model import MODELS, plain_new
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
-from torchdynamo.capture.wrap import CONSTANTS, constant
+from torchdynamo.capture.wrap import CONSTANTS, constant, itself
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -163,7 +163,7 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
 def concretely(vm: Machine, value: Value) -> Any:
     """The value as a Python object: a constant, or a container of constants (a copy: for reading only)."""
     if value.__class__ is Known:
-        return value.obj
+        return itself(vm, value)
     if value.__class__ is Symbol:
         return vm.builder.numbers.settle(value.fake)
     if value.__class__ is Object:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import class_writes, model, module_writes
 from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
+from torchdynamo.capture.enums import member_getattr
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import (
     PLAIN_METHODS,
@@ -18,6 +20,7 @@ from torchdynamo.capture.lookup import (
     is_descriptor,
     modelled_attribute,
     property_source,
+    rest_on_metaclass,
 )
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break, Raised
@@ -126,6 +129,8 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         return module_getattr(vm, real, source, name)
     if isinstance(real, type):
         return class_getattr(vm, real, name)
+    if isinstance(real, enum.Enum):
+        return member_getattr(vm, obj, name)
     if cls in CONSTANTS or cls in PURE_TYPES:
         found = class_lookup(cls, name)
         if type(found) in PLAIN_METHODS:
@@ -158,12 +163,13 @@ FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__cl
 
 
 def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None, name: str) -> Value:
-    """A name in a Python module; its `__getattr__`, if it has one, runs once and is trusted."""
+    """A name in a Python module; its `__getattr__`, if it has one, is followed (torch's runs once and is trusted)."""
     own = module.__dict__
     if own is None or type(own.get("__name__")) is not str:  # made by `__new__` alone, or renamed
         raise Break("unsupported attribute", name=name, type="module")
     if source is None or sys.modules.get(own["__name__"]) is module:
         source = Source("module", None, own["__name__"])
+    vm.guard(source, "TYPE_MATCH", type(module))
     if vm.globals_written:
         written = module_writes.written(vm, module, name)
         if written is not None:
@@ -176,6 +182,11 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     vm.guard(Source("dict", source), "NO_KEY", name)
     if is_written(found):
         return describe(vm, Known(module, source), type(module), name, found)
+    hook = own.get("__getattr__")
+    if type(hook) is types.FunctionType and not hook.__module__.startswith("torch"):
+        return vm.call(wrap(vm, hook, instance_attr(source, "__getattr__")), [Known(name)], {})
+    if hook is None:
+        vm.guard(Source("dict", source), "NO_KEY", "__getattr__")
     try:
         return constant(vm, getattr(module, name))
     except AttributeError as error:
@@ -184,7 +195,9 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
 
 def is_written(found: Any) -> bool:
     """A method or descriptor somebody wrote in Python: subclasses of the module type have them (torch.backends)."""
-    return type(found) is types.FunctionType or type(class_lookup(type(found), "__get__")) is types.FunctionType
+    if type(found) in (types.FunctionType, property):
+        return True
+    return type(class_lookup(type(found), "__get__")) is types.FunctionType
 
 
 def class_fact(vm: Machine, cls: type, name: str) -> Value:
@@ -212,6 +225,11 @@ PLAIN_DICT = type.__dict__["__dict__"]
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:
     """An attribute of a class: the metaclass's data descriptors, the MRO, then the metaclass."""
     meta = type(cls)
+    rest_on_metaclass(vm, cls)
+    asked = guarded_lookup(vm, meta, "__getattribute__")
+    if type(asked) is types.FunctionType:
+        getter = Source("class_attr", class_source(meta), "__getattribute__")
+        return vm.call(Known(asked, getter), [Known(cls), Known(name)], {})
     above = guarded_lookup(vm, meta, name)
     if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
         if above is PLAIN_DICT:

@@ -65,6 +65,8 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         if verdict is not None:
             return verdict(vm, fn, args, kwargs)
         if policy.is_graph_function(obj):
+            if fn.source is not None:
+                rest_on_defaults(vm, obj, fn.source)
             name: str = obj.__name__
             if torch.Tensor.__dict__.get(name) is not obj:
                 return vm.emit("call_function", obj, args, kwargs)
@@ -178,6 +180,7 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
         real = obj.__defaults__[index]
         if source is None:
             return constant(vm, real)
+        vm.guard(Source("attr", source, "__defaults__"), "LENGTH", len(obj.__defaults__))  # they count from the end
         return wrap(vm, real, Source("item", Source("attr", source, "__defaults__"), index))
 
     def kwdefault(name: str) -> Value:
@@ -187,7 +190,9 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
         return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
 
     def qualname() -> str:
+        """Asked where the arguments do not fit: with other defaults they might."""
         if source is not None:
+            fits(vm, obj, source)
             vm.guard(Source("attr", source, "__qualname__"), "EQUALS_MATCH", obj.__qualname__)
         return str(obj.__qualname__)
 
@@ -202,6 +207,22 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
         closure,
     )
     return enter_function(vm, parts, args, kwargs)
+
+
+def fits(vm: Machine, fn: types.FunctionType, source: Source) -> None:
+    """How many defaults there are, and for which keywords."""
+    for name, kind, said in (("__defaults__", "LENGTH", len), ("__kwdefaults__", "DICT_KEYS", tuple)):
+        place, defaults = Source("attr", source, name), getattr(fn, name)
+        if defaults is None:
+            vm.guard(place, "EQUALS_MATCH", None)
+        else:
+            vm.guard(place, kind, said(defaults))
+
+
+def rest_on_defaults(vm: Machine, fn: types.FunctionType, source: Source) -> None:
+    """An operator written in Python is not looked into; a backend does, and keeps what it finds."""
+    place = Source("attr", source, "__defaults__")
+    vm.guard(place, *(("EQUALS_MATCH", None) if fn.__defaults__ is None else ("ID_MATCH", fn.__defaults__)))
 
 
 def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str, Value]) -> Value:

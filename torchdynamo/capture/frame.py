@@ -17,6 +17,7 @@ class Globals(NamedTuple):
     real: dict[str, Any]
     source: Source | None  # None: our own polyfills, which need no guards
     builtins: dict[str, Any]
+    builtins_source: Source = Source("builtins")
 
 
 class FunctionParts(NamedTuple):

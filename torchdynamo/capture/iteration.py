@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import lookup, model
+from torchdynamo.capture import lookup, model, tensor_methods
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.value import Graphed, Known, Object, Value
 from torchdynamo.capture.wrap import constant
@@ -85,6 +85,10 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
     if value.pytype is frozenset:
         items: Iterator[Value] = model.MODELS[frozenset, "<items>"](vm, value)
         return items
+    if lookup.speaks(value):
+        found = lookup.guarded_lookup(vm, value.pytype, "__iter__")
+        if type(found) is types.FunctionType and found.__module__ not in lookup.LIBRARIES:
+            return steps_of(vm, vm.special(value, "__iter__"))
     try:
         real = iter(value.obj)
     except TypeError as error:
@@ -94,6 +98,9 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
 
 def tensor_items(vm: Machine, value: Graphed) -> Iterator[Value]:
     """Iterating a tensor is unbinding its first dimension."""
+    written = tensor_methods.answered(vm, value, "__iter__")
+    if written is not None:
+        return steps_of(vm, written)
     if value.fake.dim() == 0:
         raise vm.error(TypeError, "iteration over a 0-d tensor")
     return iterate(vm, vm.emit("call_method", "unbind", [value, Known(0)], {}))

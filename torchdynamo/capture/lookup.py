@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,14 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import is_open
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.capture.value import ABSENT, Known
 from torchdynamo.capture.wrap import CONSTANTS, class_source
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 INSTANCE_METHOD = type(torch._C._InferenceMode.__dict__["__enter__"])  # pybind11's methods are of this type
+LIBRARIES = ("enum", "abc", "typing")  # whose special methods look at nothing but the class or member
 PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
@@ -66,6 +68,25 @@ def modelled_attribute(vm: Machine, cls: type, name: str) -> model.Model | None:
                 break
         vm.rows[key] = found
     return vm.rows[key]
+
+
+def rest_on_metaclass(vm: Machine, cls: type) -> None:
+    """A class whose metaclass was written in Python can be given another one."""
+    if is_open(type(cls)):
+        vm.guard(class_source(cls), "TYPE_MATCH", type(cls))
+
+
+def speaks(value: Known) -> bool:
+    """A constant whose class says in Python what operators do: a class with a metaclass, a member of an enumeration."""
+    return isinstance(value.obj, SPEAKING) and is_open(type(value.obj))
+
+
+SPEAKING = (type, enum.Enum)
+
+
+def says_nothing(value: Known) -> bool:
+    """A constant that Python can be asked about at once: neither one that speaks, nor a function."""
+    return type(value.obj) in CONSTANTS or not (type(value.obj) is types.FunctionType or speaks(value))
 
 
 def written_in_python(cls: type) -> bool:

@@ -24,6 +24,7 @@ from torchdynamo.capture import (
     overrides,
     scalars,
     symbols,
+    tensor_methods,
 )
 from torchdynamo.capture import call as calls
 from torchdynamo.capture import wrap as wrapping
@@ -197,8 +198,11 @@ class Machine(Trace):
         if obj.__class__ is Graphed or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
             if self.watching and overrides.is_written(cls, name):
                 return None
-            found = lookup.class_lookup(cls, name)
-            return Known(found) if type(found) in lookup.PLAIN_METHODS else None
+            found = lookup.guarded_lookup(self, cls, name)
+            if type(found) not in lookup.PLAIN_METHODS:
+                return None
+            lies = tensor_methods.is_foreign(found)
+            return Known(found, Source("class_attr", wrapping.class_source(cls), name) if lies else None)
         return None
 
     def call_method(self, obj: Value, name: str, *args: Value) -> Value:
@@ -226,8 +230,8 @@ class Machine(Trace):
         return self.new(pytype, note=name, __self__=owner, __func__=fn)
 
     def make_tuple(self, items: list[Value]) -> Value:
-        """A tuple; one of constants is a constant."""
-        known = [item.obj for item in items if item.__class__ is Known]
+        """A tuple; one of constants is a constant. Functions keep their places: what they rest on is read there."""
+        known = [item.obj for item in items if item.__class__ is Known and not wrapping.is_found(item)]
         if len(known) == len(items):
             return Known(tuple(known))
         return self.new(tuple, items)
@@ -278,11 +282,14 @@ class Machine(Trace):
     def hkey(self, value: Value) -> Any:
         """What stands for a value as a dictionary key: equal keys for equal values."""
         if value.__class__ is Known:
+            if lookup.speaks(value):
+                for name in ("__hash__", "__eq__"):
+                    lookup.guarded_lookup(self, value.pytype, name)
             try:
                 hash(value.obj)
             except TypeError as error:
                 raise self.error(TypeError, *error.args) from None
-            return value.obj
+            return wrapping.itself(self, value)
         if value.__class__ is Graphed:
             return Ref(self.identity(value))
         if isinstance(value, Opaque) and value.pytype in (torch.Tensor, torch.nn.Parameter):
@@ -313,7 +320,7 @@ class Machine(Trace):
     def identity(self, value: Value) -> Any:
         """What is the same exactly for the same object. Objects told apart by it must stay different ones."""
         if value.__class__ is Known:
-            obj = value.obj
+            obj = wrapping.itself(self, value)
             return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)  # as `is` sees constants
         if value.__class__ is Object:
             real, fresh = self.entity(value).real, ("fresh", value.ref)
@@ -395,20 +402,21 @@ class Machine(Trace):
     def globals_of(self, fn: types.FunctionType, source: Source | None) -> Globals:
         """The namespace a function's names are looked up in."""
         real = fn.__globals__
-        builtins = real.get("__builtins__", self.roots.builtins)
-        if isinstance(builtins, types.ModuleType):
-            builtins = builtins.__dict__
+        builtins = fn.__builtins__  # type: ignore[attr-defined]
+        told = Source("builtins")
+        if builtins is not self.roots.builtins:
+            told = Source("attr", source or Source("pinned", None, Pinned(fn)), "__builtins__")
         if real is self.roots.globals:
-            return self.told_globals(source, Globals(real, Source("globals"), builtins))
+            return self.told_globals(source, Globals(real, Source("globals"), builtins, told))
         if (fn.__module__ or "").startswith("torchdynamo.capture."):
             return Globals(real, None, builtins)
         module = sys.modules.get(real.get("__name__", ""))
         if module is not None and module.__dict__ is real:
             space = Source("dict", Source("module", None, module.__name__))
-            return self.told_globals(source, Globals(real, space, builtins))
+            return self.told_globals(source, Globals(real, space, builtins, told))
         if source is None:
             source = Source("pinned", None, Pinned(fn))
-        return Globals(real, Source("attr", source, "__globals__"), builtins)
+        return Globals(real, Source("attr", source, "__globals__"), builtins, told)
 
     def told_globals(self, fn: Source | None, space: Globals) -> Globals:
         """Functions go by their code, and code may be shared by functions of two modules."""

@@ -8,15 +8,23 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import model, overrides, picking, symbols
+from torchdynamo.capture import model, overrides, picking, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.lookup import class_lookup, guarded_slot
+from torchdynamo.capture.lookup import (
+    LIBRARIES,
+    class_lookup,
+    guarded_lookup,
+    guarded_slot,
+    rest_on_metaclass,
+    says_nothing,
+    speaks,
+)
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.scalars import seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
-from torchdynamo.capture.wrap import class_source, constant
+from torchdynamo.capture.wrap import class_source, constant, same_function, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -71,6 +79,8 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     if obj.__class__ is Symbol:
         obj = symbols.settled(vm, obj)
     cls = obj.pytype
+    if obj.__class__ is Known and isinstance(obj.obj, type):
+        rest_on_metaclass(vm, obj.obj)
     slot = guarded_slot(vm, cls, name)
     if slot[0] == "model":
         return slot[1](vm, obj, *args)
@@ -84,6 +94,8 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
         raise vm.error(TypeError, "'NoneType' object is not callable")
     found = slot[1][1]
     if type(found) is types.FunctionType:
+        if obj.__class__ is Known and found.__module__ in LIBRARIES:
+            return vm.run_pure(found, [obj, *args], {})
         return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
     if slot[1][0] is object and name == "__ne__":
         return opposite(vm, special(vm, obj, "__eq__", *args))
@@ -126,9 +138,13 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
             fn = BINARY[op[:-1]][0]
         if a.pytype in (str, bytes):
             raise Break("data-dependent value", name="format")
+        names = (inplace[1], BINARY[op[:-1]][1]) if inplace else (BINARY[op][1],)
+        answer = tensor_methods.of_operator(vm, names, BINARY[op[:-1] if inplace else op][2], a, b)
+        if answer is not None:
+            return answer
         if a.__class__ is not Object or not vm.overrides(a, op):
             return vm.emit("call_function", fn, [a, b], {})
-    if a.__class__ is Known and b.__class__ is Known:
+    if a.__class__ is Known and b.__class__ is Known and says_nothing(a) and says_nothing(b):
         return known_binary(vm, fn, a, b)
     if inplace:
         result = special(vm, a, inplace[1], b)
@@ -184,8 +200,8 @@ def unary(vm: Machine, op: str, a: Value) -> Value:
     if a.__class__ is Symbol:
         return symbols.unary(vm, op, a)
     if a.__class__ is Graphed:
-        return vm.emit("call_function", fn, [a], {})
-    if a.__class__ is Known:
+        return tensor_methods.answered(vm, a, method) or vm.emit("call_function", fn, [a], {})
+    if a.__class__ is Known and not speaks(a):
         return vm.run_pure(fn, [a], {})
     result = special(vm, a, method)
     if result is None:
@@ -213,6 +229,8 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
     if symbols.is_number(a) and symbols.is_number(b) and a.pytype is b.pytype:
         a, b = (symbols.settled(vm, each) if each.__class__ is Symbol else each for each in (a, b))
     if a.__class__ is Known and b.__class__ is Known:
+        if type(a.obj) is type(b.obj) is types.FunctionType:
+            return same_function(vm, a, b)
         return a.obj is b.obj or (type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj)
     if a.__class__ is Object and b.__class__ is Object:
         if a.ref == b.ref:
@@ -234,7 +252,7 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
 
 def truth(vm: Machine, value: Value) -> bool:
     """`bool(value)`."""
-    if value.__class__ is Known:
+    if value.__class__ is Known and not speaks(value):
         return bool(value.obj)
     if value.__class__ is Graphed:
         return truth(vm, vm.call_method(value, "__bool__"))
@@ -248,7 +266,7 @@ def truth(vm: Machine, value: Value) -> bool:
 
 def length(vm: Machine, value: Value) -> Value:
     """`len(value)`."""
-    if value.__class__ is Known:
+    if value.__class__ is Known and not speaks(value):
         return vm.run_pure(len, [value], {})
     answer = special(vm, value, "__len__")
     if answer is None:
@@ -258,10 +276,13 @@ def length(vm: Machine, value: Value) -> Value:
 
 def contains(vm: Machine, box: Value, item: Value) -> bool:
     """`item in box`."""
-    if box.__class__ is Known and item.__class__ is Known:
+    if box.__class__ is Known and item.__class__ is Known and says_nothing(item) and not speaks(box):
         return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))
     if box.__class__ is Graphed:
-        raise Break("data-dependent branch", type="TensorVariable")
+        answer = tensor_methods.answered(vm, box, "__contains__", item)
+        if answer is None:
+            raise Break("data-dependent branch", type="TensorVariable")
+        return truth(vm, answer)
     answer = special(vm, box, "__contains__", item)
     if answer is not None:
         return truth(vm, answer)
@@ -279,6 +300,7 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
         key = symbols.settled(vm, key)
     if box.__class__ is Graphed:
         answer = overrides.handled(vm, operator.getitem, [box, key]) if vm.watching else None
+        answer = answer or tensor_methods.answered(vm, box, "__getitem__", key)
         if answer is not None:
             return answer
         view, rest = picking.picked(vm, box, key)
@@ -298,12 +320,14 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
 
 def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
     """`Cls[key]`: the metaclass's `__getitem__`, or a generic alias."""
-    for written in (
-        class_lookup(type(cls), "__getitem__"),
-        getattr(class_lookup(cls, "__class_getitem__"), "__func__", None),
-    ):
-        if type(written) is types.FunctionType and written.__module__ not in ("enum", "typing"):
-            return vm.call(Known(written), [Known(cls), key], {})
+    above, own = guarded_lookup(vm, type(cls), "__getitem__"), guarded_lookup(vm, cls, "__class_getitem__")
+    if type(above) is types.FunctionType:
+        if above.__module__ not in LIBRARIES:
+            answer: Value = vm.special(Known(cls), "__getitem__", key)
+            return answer
+    elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in LIBRARIES:
+        source = Source("attr", Source("class_attr", class_source(cls), "__class_getitem__"), "__func__")
+        return vm.call(wrap(vm, own.__func__, source), [Known(cls), key], {})
     given = vm.concretely(key)
     try:
         return constant(vm, cls[given])
@@ -314,6 +338,8 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
 def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
     """`box[key] = value`."""
     if box.__class__ is Graphed:
+        if tensor_methods.answered(vm, box, "__setitem__", key, value) is not None:
+            return
         view, rest = picking.picked(vm, box, key)
         vm.emit("call_function", operator.setitem, [view, rest or Known(Ellipsis), value], {})
         return

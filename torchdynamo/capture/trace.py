@@ -144,6 +144,7 @@ class Trace:
         self.heap = Heap()
         self.guards: dict[tuple[Any, ...], Guard] = {}
         self.by_source: dict[Source, Value] = {}
+        self.functions: dict[int, Value] = {}  # by id: those whose identity is guarded
         self.inputs: list[Graphed] = []
         self.boxes: list[Graphed] = []  # inputs that bring numbers
         self.numbers_in: list[Symbol] = []  # inputs that are numbers

@@ -89,6 +89,35 @@ def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
+def is_found(value: Known) -> bool:
+    """A function that lies somewhere: what it rests on (defaults, closure, attributes) is read from there."""
+    return type(value.obj) is types.FunctionType and value.source is not None
+
+
+def itself(vm: Machine, value: Known) -> Any:
+    """The object itself, where it matters which it is. Of a function that lies somewhere only its code was seen."""
+    obj = value.obj
+    if type(obj) is types.FunctionType and value.source is not None:
+        vm.guard(value.source, "ID_MATCH", obj)
+        vm.functions.setdefault(id(obj), value)
+    return obj
+
+
+def same_function(vm: Machine, a: Known, b: Known) -> bool:
+    """Functions are told apart by their code, as far as that goes; two of one code, by where they lie."""
+    same: bool = a.obj is b.obj
+    if a.source is b.source or a.obj.__code__ is not b.obj.__code__:
+        return same
+    if a.source is None or b.source is None:
+        itself(vm, a)
+        itself(vm, b)
+    elif same:
+        vm.guard(a.source, "SAME_OBJECT", b.source)
+    else:
+        vm.guard(a.source, "DISTINCT", (a.source, b.source))
+    return same
+
+
 # What annotations are made of: they never change.
 TYPING = (
     type(typing.List[int]),  # noqa: UP006
@@ -182,7 +211,9 @@ def constant(vm: Machine, obj: Any) -> Value:
             vm.hkey(key): [key, constant(vm, item)] for key, item in ((constant(vm, k), v) for k, v in obj.items())
         }
         return vm.new(dict, items)
-    if cls is slice or cls is frozenset or isinstance(obj, (*IDENTITIES, types.FunctionType)):
+    if cls is types.FunctionType:
+        return vm.functions.get(id(obj)) or Known(obj)
+    if cls is slice or cls is frozenset or isinstance(obj, IDENTITIES):
         return Known(obj)
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType):
         return Known(obj)

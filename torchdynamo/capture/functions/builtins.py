@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import abc
 import builtins
 import types
-import typing
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchdynamo.capture import lookup, raising, symbols
-from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import find_slot, function, run_for_real
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.classes import make_class
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
@@ -29,68 +25,6 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 ZERO = Known(0)
-
-
-@function(isinstance)
-def isinstance_(vm: Machine, obj: Value, classes: Value) -> Value:
-    wanted = vm.concretely(classes)
-    return boolean(instance_of(vm, obj, wanted))
-
-
-def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
-    """By the exact type, which is guarded; a metaclass that answers for itself is asked about the class."""
-    if type(wanted) is tuple:
-        return any(instance_of(vm, obj, one) for one in wanted)
-    if obj.__class__ is Known and not isinstance(wanted, types.UnionType):
-        try:
-            return isinstance(obj.obj, wanted)
-        except TypeError as error:
-            raise vm.error(TypeError, *error.args) from None
-    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
-        return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
-    if obj.__class__ is Graphed:
-        return isinstance(obj.fake, wanted) if wanted is not torch.nn.Parameter else issubclass(obj.pytype, wanted)
-    check = lookup.class_lookup(type(wanted), "__instancecheck__")
-    if type(check) is types.FunctionType and obj.__class__ is Object and not is_abc(type(wanted)):
-        real = vm.entity(obj).real
-        if issubclass(type(wanted), type(torch.nn.Parameter)) or real is MISSING:
-            return issubclass(obj.pytype, wanted)
-        raise Break("unknown call", name=f"{type(wanted).__name__}.__instancecheck__")
-    if subclass_of(vm, obj.pytype, wanted):
-        return True
-    if obj.__class__ is Object and lookup.class_lies(obj.pytype):  # what it says of itself counts as well
-        said = vm.has_attribute(obj, "__class__")
-        if said is not None and said.__class__ is Known and isinstance(said.obj, type):
-            return said.obj is not obj.pytype and subclass_of(vm, said.obj, wanted)
-    return False
-
-
-def subclass_of(vm: Machine, cls: Any, wanted: Any) -> bool:
-    """`issubclass(cls, wanted)`. An abstract class takes more for its subclasses with `register`, and none away."""
-    if isinstance(cls, type):
-        lookup.rest_on_bases(vm, cls)
-    try:
-        answer = issubclass(cls, wanted)
-    except TypeError as error:
-        raise vm.error(TypeError, *error.args) from None
-    if not answer:
-        for each in wanted if type(wanted) is tuple else (wanted,):
-            if isinstance(each, abc.ABCMeta):
-                vm.guard(REGISTRATIONS, "UNREGISTERED", (cls, each, abc.get_cache_token()))
-    return answer
-
-
-REGISTRATIONS = Source("call", Source("pinned", None, Pinned(abc.get_cache_token)), ())
-
-
-def is_abc(meta: type) -> bool:
-    return any(base.__module__ in ("abc", "typing") for base in meta.__mro__)
-
-
-@function(issubclass)
-def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
-    wanted = vm.concretely(classes)
-    return boolean(subclass_of(vm, vm.known(cls, "class"), wanted))
 
 
 @function(len)
@@ -158,14 +92,17 @@ for _name in ("locals", "globals"):
 
 @function(callable)
 def callable_(vm: Machine, obj: Value) -> Value:
-    if obj.__class__ is Known:
+    if obj.__class__ is Known and not lookup.speaks(obj):
         return boolean(callable(obj.obj))
-    return boolean(find_slot(obj.pytype, "__call__")[0] != "missing")
+    return boolean(lookup.guarded_slot(vm, obj.pytype, "__call__")[0] != "missing")
 
 
 @function(hash)
 def hash_(vm: Machine, obj: Value) -> Value:
     obj = plainly(vm, obj)
+    if obj.__class__ is Known and lookup.speaks(obj):
+        said: Value | None = vm.special(obj, "__hash__")
+        return said or vm.run_pure(hash, [obj], {})
     if obj.__class__ is Known or obj.__class__ is Symbol:
         return vm.run_pure(hash, [obj], {})
     if obj.__class__ is Object and type(obj.pytype.__hash__) is types.FunctionType:
@@ -308,6 +245,11 @@ def said_by(cls: type, method: str) -> str:
     return method
 
 
+def is_asked(value: Value) -> bool:
+    """Whether the class of the value may say in Python what becomes of it."""
+    return value.__class__ is Object or (value.__class__ is Known and lookup.speaks(value))
+
+
 TEXTS = frozenset({"__str__", "__repr__", "__format__"})
 
 
@@ -324,9 +266,10 @@ def converter(cls: Callable[..., Any], method: str) -> None:
             return vm.call_method(args[0], method)
         if len(args) == 1 and args[0].__class__ is Symbol and cls in symbols.CONVERSIONS and not kwargs:
             return symbols.CONVERSIONS[cls](vm, args[0])
-        if args and args[0].__class__ is Object and not kwargs:
+        if args and not kwargs and is_asked(args[0]):
+            slot = lookup.guarded_slot(vm, args[0].pytype, method)
             name = said_by(args[0].pytype, method) if len(args) == 1 else method
-            slot = find_slot(args[0].pytype, name)
+            slot = slot if name == method else lookup.guarded_slot(vm, args[0].pytype, name)
             if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
                 answer = vm.special(args[0], name, *(args[1:] if name == "__format__" else ()))
                 if cls in (int, float, complex) and answer.pytype is not cls:  # a warning, or an error
@@ -370,7 +313,7 @@ def through_operator(fn: Any, method: str) -> None:
     def row(vm: Machine, *args: Value) -> Value:
         if any(arg.__class__ is Graphed for arg in args):
             return vm.emit("call_function", fn, list(args), {})
-        if args[0].__class__ is Object:
+        if is_asked(args[0]):
             return vm.special(args[0], method, *args[1:])
         if any(arg.__class__ is Symbol for arg in args):
             return symbols.FUNCTIONS[fn](vm, *args)

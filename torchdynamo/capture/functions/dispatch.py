@@ -6,7 +6,7 @@ import abc
 import functools
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.functions.builtins import REGISTRATIONS
+from torchdynamo.capture.functions.kinship import REGISTRATIONS
 from torchdynamo.capture.lookup import rest_on_bases
 from torchdynamo.capture.model import function
 from torchdynamo.capture.value import Known, Value

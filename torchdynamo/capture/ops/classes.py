@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import TYPE_CHECKING
 
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.ops.variables import delete_global, load_deref, load_global, store_global
+from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Value
+from torchdynamo.capture.wrap import wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 @op("LOAD_BUILD_CLASS", "-- builder")
 def load_build_class(vm: Machine, frame: Frame, inst: Instruction) -> Value:
-    return Known(builtins.__build_class__)
+    space = frame.globals
+    made = space.builtins["__build_class__"]
+    return wrap(vm, made, Source("key", space.builtins_source, "__build_class__")) if space.source else Known(made)
 
 
 def in_body(frame: Frame, name: str) -> Value | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Instruction
@@ -15,6 +16,8 @@ from torchdynamo.capture.wrap import wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
+
+IMPORT = builtins.__import__
 
 
 @op("LOAD_FAST", "-- value")
@@ -68,7 +71,7 @@ def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     if space.source is None:
         return Known(found)
     vm.guard(space.source, "NO_KEY", name)
-    return wrap(vm, found, Source("key", Source("builtins"), name))
+    return wrap(vm, found, Source("key", space.builtins_source, name))
 
 
 @op("STORE_GLOBAL", "value --")
@@ -117,6 +120,11 @@ def delete_deref(vm: Machine, frame: Frame, inst: Instruction) -> None:
 
 @op("IMPORT_NAME", "level names -- module")
 def import_name(vm: Machine, frame: Frame, inst: Instruction, level: Value, names: Value) -> Value:
+    space = frame.globals
+    if space.source is not None:
+        if space.builtins.get("__import__") is not IMPORT:
+            raise Break("import in frame", name=inst.arg)
+        vm.guard(Source("key", space.builtins_source, "__import__"), "FUNCTION_MATCH", IMPORT)
     return vm.import_module(frame, inst.arg, vm.known(level, "level"), names)
 
 

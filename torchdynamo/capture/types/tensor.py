@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, model, overrides, readings, symbols
+from torchdynamo.capture import lookup, model, overrides, readings, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
@@ -106,9 +106,11 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
         answer = overrides.attribute(vm, obj, name)
         if answer is not None:
             return answer
-    found = lookup.class_lookup(obj.pytype, name)
+    found = lookup.guarded_lookup(vm, obj.pytype, name)
     if type(found) in lookup.PLAIN_METHODS:
-        return vm.bound_method(obj, Known(found), name)
+        return vm.bound_method(obj, tensor_methods.put_on(vm, obj, name) or Known(found), name)
+    if type(found) is property and tensor_methods.is_foreign(found.fget):
+        return vm.call(Known(found.fget, lookup.property_source(obj.pytype, name)), [obj], {})
     written = vm.stored_on(obj).get(name)
     if written is not None and written is not ABSENT:
         return written

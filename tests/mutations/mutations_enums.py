@@ -1,0 +1,190 @@
+"""Enumerations: values, attributes and methods of members, and what operators make of them."""
+
+from __future__ import annotations
+
+import enum
+
+from mutating import Mutation, changing, mutation, x
+
+
+@mutation
+def enum_value_changed() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+    return changing(lambda x: x * E.A.value, lambda: setattr(E.A, "_value_", 5.0))
+
+
+@mutation
+def enum_attr_changed() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+    E.A.k = 3.0
+    return changing(lambda x: x * E.A.k, lambda: setattr(E.A, "k", 5.0))
+
+
+@mutation
+def enum_attr_list() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+    E.A.k = [3.0]
+    return changing(lambda x: x * E.A.k[0], lambda: E.A.k.__setitem__(0, 5.0))
+
+
+@mutation
+def enum_method_patched() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+        def m(self):
+            return 2.0
+
+    return changing(lambda x: x * E.A.m(), lambda: setattr(E, "m", lambda self: 5.0))
+
+
+@mutation
+def enum_method_code() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+        def m(self):
+            return 2.0
+
+    def o(self):
+        return 5.0
+
+    return changing(lambda x: x * E.A.m(), lambda: setattr(E.m, "__code__", o.__code__))
+
+
+@mutation
+def enum_method_defaults() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+        def m(self, k=2.0):
+            return k
+
+    return changing(lambda x: x * E.A.m(), lambda: setattr(E.m, "__defaults__", (5.0,)))
+
+
+@mutation
+def enum_property_patched() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+        @property
+        def m(self):
+            return 2.0
+
+    return changing(lambda x: x * E.A.m, lambda: setattr(E, "m", property(lambda self: 5.0)))
+
+
+@mutation
+def enum_bool() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+    return changing(lambda x: x * 2 if E.A else x * 3, lambda: setattr(E, "__bool__", lambda self: False))
+
+
+@mutation
+def enum_eq() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * 2 if E.A == E.B else x * 3, lambda: setattr(E, "__eq__", lambda self, o: True))
+
+
+@mutation
+def enum_str() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: (x * 2, str(E.A)), lambda: setattr(E, "__str__", lambda self: "zz"))
+
+
+@mutation
+def enum_name() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * len(E.A.name), lambda: setattr(E.A, "_name_", "zz"))
+
+
+@mutation
+def intenum_method() -> Mutation:
+
+    class E(enum.IntEnum):
+        A = 2
+        B = 3
+
+        def m(self):
+            return 2
+
+    return changing(lambda x: x * E.A.m(), lambda: setattr(E, "m", lambda self: 5.0))
+
+
+@mutation
+def intenum_add() -> Mutation:
+
+    class E(enum.IntEnum):
+        A = 2
+        B = 3
+
+    return changing(lambda x: x * (E.A + 1), lambda: setattr(E, "__add__", lambda self, o: 50))
+
+
+@mutation
+def flag_or() -> Mutation:
+
+    class E(enum.Flag):
+        A = 1
+        B = 2
+
+    return changing(lambda x: x * (E.A | E.B).value, lambda: setattr(E, "__or__", lambda self, o: self))
+
+
+@mutation
+def enum_mixin_arg() -> Mutation:
+
+    class E(str, enum.Enum):
+        A = "sum"
+        B = "mean"
+
+    g = [E.A]
+    return changing(lambda x, e: getattr(x, e.value)(), lambda: g.__setitem__(0, E.B), lambda: (x(), g[0]))
+
+
+@mutation
+def enum_as_key() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    d = {E.A: 2.0}
+    return changing(
+        lambda x: x * d.get(E.B, 3.0),
+        lambda: [
+            setattr(E, "__hash__", lambda self: 1),
+            setattr(E, "__eq__", lambda self, o: True),
+            d.clear(),
+            d.update({E.A: 5.0}),
+        ],
+    )

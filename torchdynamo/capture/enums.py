@@ -1,0 +1,44 @@
+"""Members of enumerations are what they are, but carry attributes, and their class says what can be asked of them."""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.descriptors import describe, is_property
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.lookup import PLAIN_METHODS, guarded_lookup
+from torchdynamo.capture.source import Pinned, Source, instance_attr
+from torchdynamo.capture.value import Known, Value
+from torchdynamo.capture.wrap import constant, wrap
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+BEHIND = {enum.Enum.__dict__["value"]: "_value_", enum.Enum.__dict__["name"]: "_name_"}
+
+
+def member_getattr(vm: Machine, member: Known, name: str) -> Value:
+    """`Color.RED.name`. A class holds its members, so a path may begin at one."""
+    real, cls = member.obj, type(member.obj)
+    found = guarded_lookup(vm, cls, name)
+    own: dict[str, Any] = real.__dict__
+    source = Source("pinned", None, Pinned(real))
+    behind = BEHIND.get(found) if isinstance(found, types.DynamicClassAttribute) else None
+    if behind is not None and behind in own:
+        return wrap(vm, own[behind], instance_attr(source, behind))
+    if isinstance(found, types.DynamicClassAttribute) and type(found.fget) is types.FunctionType:
+        getter = Source("attr", Source("class_attr", Source("type", source), name), "fget")
+        return vm.call(Known(found.fget, getter), [member], {})
+    if found is not MISSING and is_property(vm, found):
+        return describe(vm, member, cls, name, found)
+    if name in own:
+        return wrap(vm, own[name], instance_attr(source, name))
+    vm.guard(Source("dict", source), "NO_KEY", name)
+    if type(found) in (*PLAIN_METHODS, staticmethod, classmethod):
+        return describe(vm, member, cls, name, found)
+    try:
+        return constant(vm, getattr(real, name))
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
