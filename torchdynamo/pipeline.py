@@ -194,7 +194,7 @@ class Followed(NamedTuple):
     why: Why | None
 
 
-ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact")
+ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
 
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
@@ -217,7 +217,9 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             with torch_compat.treating_sizes_alike():
                 captured = capture(code, roots, builder, stop, checking)
             checks = captured.machine.checks
-            if checks and not (is_level(captured.machine) and can_begin_again(builder, checks)):
+            if (checks or captured.machine.may_raise) and not (
+                is_level(captured.machine) and can_begin_again(builder, checks)
+            ):
                 stop, why, checking = -1, None, False
                 continue
             return Followed(captured, codegen.draft(captured), builder, why)

@@ -36,6 +36,12 @@ _BREAKS = (
         "Keep the value in a tensor, or set torchdynamo.config.capture_scalar_outputs = True.",
     ),
     Reason(
+        "error that is caught",
+        "{name} may raise",
+        "{name} may raise an error, by what its arguments hold, and the function would catch it.",
+        "Check the arguments before, or do it outside of the try.",
+    ),
+    Reason(
         "unknown fact",
         "{name} needs to know a number",
         "What {name} does depends on a number that is read from a tensor, or is the size of a result: {what}.",

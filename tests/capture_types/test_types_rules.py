@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import string
 import sys
 import types
 import warnings
@@ -15,6 +16,7 @@ import pytest
 import torchdynamo
 from torchdynamo import config
 from torchdynamo.errors import FallbackWarning
+from torchdynamo.report.explain import collecting
 
 CASES: list[Any] = []
 
@@ -399,6 +401,115 @@ def traced_inside():
     return lines
 
 
+# -- what special methods may give ------------------------------------------------------------------------------------
+def saying(name: str, answer: Any) -> Any:
+    return type("Saying", (), {name: lambda self: answer})()
+
+
+@case
+def what_methods_give():
+    class Told(int):
+        pass
+
+    asked = [
+        *((bool, "__bool__", answer) for answer in (1, None, True)),
+        *((bool, "__len__", answer) for answer in (-1, 0, 2, 1 << 70, "two", True)),
+        *((len, "__len__", answer) for answer in (-1, 3, 1 << 70, 2.0, Told(4))),
+        *((hash, "__hash__", answer) for answer in (-1, 1 << 70, 1.0, Told(3), True)),
+        *((fn, f"__{fn.__name__}__", answer) for fn in (str, repr, bytes) for answer in (1, "text", b"bytes")),
+    ]
+    return [attempt(fn, saying(name, answer)) for fn, name, answer in asked]
+
+
+@case
+def truth_of_strange_answers():
+    def choose(value):
+        return "yes" if value else "no"
+
+    return [attempt(choose, saying("__bool__", 1)), attempt(choose, saying("__len__", -1))]
+
+
+@case
+def what_c_refuses_to_make():
+    return [attempt(new, cls) for new, cls in ((int.__new__, bool), (object.__new__, dict), (tuple.__new__, int))]
+
+
+@case
+def in_a_range():
+    class Index:
+        def __index__(self):
+            return 1
+
+    class Always:
+        def __eq__(self, other):
+            return True
+
+    return Index() in range(3), Always() in range(3), 1.0 in range(3), Always() in range(0), True in range(2)
+
+
+@case
+def fields_of_formats():
+    """What C parses is an iterator, and a new one in each call."""
+    write = string.Formatter()
+    return write.format("{:^{}} {}", "bar", 6, "X"), attempt(write.format, "{0}{", 1), list(write.parse("a{b!r:c}"))
+
+
+@case
+def lists_that_are_being_sorted():
+    class Picky(int):
+        def __lt__(self, other):
+            seen.append(len(items))
+            if other == limit:
+                raise ArithmeticError(int(self))
+            return int(self) < int(other)
+
+    def meddle(item):
+        items.append(item)
+        items.pop()
+        return item
+
+    seen: list[int] = []
+    items = [3, 1, 2]
+    found = [attempt(lambda: items.sort(key=meddle)), list(items)]
+    for limit in (1, 4, 9):  # noqa: B007
+        items = [Picky(each) for each in (5, 4, 3, 2, 1, 0)]
+        found += [attempt(items.sort), list(items)]
+    return found, seen
+
+
+@case
+def no_instances_and_no_names():
+    asked: Any = [
+        *((fn, None, 1) for fn in (getattr, hasattr, delattr)),
+        *((fn,) for fn in (abs, divmod, pow, round)),
+        *((list.append, 1, 2), (list.__len__, ()), (bytearray.hex, b"1"), (dict.get, [], 1), (str.upper, 1)),
+        *((tuple.__getitem__, (1, 2), 1), (object.__repr__, 1), (int.__add__, True, 1)),
+    ]
+    return [attempt(fn, *args) for fn, *args in asked]
+
+
+@case
+def an_encoding_asks_nobody():
+    class Text(str):
+        def __bytes__(self):
+            return b"own"
+
+    return bytes(Text("\N{EURO SIGN}"), "iso8859-15"), bytes(Text("a"))
+
+
+@case
+def tee_that_asks_itself():
+    class Asking:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return next(first)
+
+    first, _ = itertools.tee(Asking())
+    return attempt(next, first)
+
+
 @pytest.mark.parametrize("fn", CASES)
 def test_rule(fn: Callable[[], Any]) -> None:
     wanted = repr(fn())
@@ -406,3 +517,13 @@ def test_rule(fn: Callable[[], Any]) -> None:
     with config.patch(capture_everything=True), warnings.catch_warnings():
         warnings.simplefilter("error", FallbackWarning)
         assert [repr(compiled()) for _ in range(2)] == [wanted, wanted]
+
+
+def test_long_numbers_can_be_told_of() -> None:
+    """Python writes out no number of that many digits."""
+    compiled = torchdynamo.compile(lambda number: number % 7, backend="eager")
+    numbers = [10**5000 + 1, 10**5000 + 2, 2]
+    with config.patch(capture_everything=True), warnings.catch_warnings(), collecting() as events:
+        warnings.simplefilter("error", FallbackWarning)
+        assert [compiled(number) for number in numbers] == [number % 7 for number in numbers]
+    assert "a long int" in events[1].again

@@ -15,12 +15,15 @@ from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.tensor_match import TensorMeta
 
 NUMBERS = (int, float)
+MANY = 32  # numbers that change together are data, and no sizes: a symbol for each would cost more than it saves
 
 
 def what_varies(code: CodeType, owner_id: int, roots: Roots) -> frozenset[Source]:
     """Where it is: what changed since, and what was found to change before."""
     guards = (guard for entry in entries_of(code, owner_id) for guard in entry.guards)
-    return frozenset(source for guard in guards for source in varying(guard, roots))
+    found = frozenset(source for guard in guards for source in varying(guard, roots))
+    measures = frozenset(source for source in found if source.how in ("size", "stride"))
+    return found if len(found) - len(measures) <= MANY else measures
 
 
 def varying(guard: Guard, roots: Roots) -> Iterator[Source]:

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch.utils._device import _device_constructors
 
-from torchdynamo.capture import numeric, overrides, readings, symbols
+from torchdynamo.capture import catching, numeric, overrides, readings, symbols
 from torchdynamo.capture.model import MODELS, plain_new
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
@@ -49,6 +49,8 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
             if known is not None:
                 return emit(vm, op, target, *known)
         raise
+    if catching.may_raise(node):
+        catching.be_careful(vm, catching.name_of(target))
     if symbols.is_of_unknown_size(vm, example):
         known = with_known(vm, readings.as_numbers, args, kwargs)
         if known is not None:  # what is read need not be unknown
@@ -170,7 +172,10 @@ def concretely(vm: Machine, value: Value) -> Any:
         cls = value.pytype
         maker = COPIES.get(cls)
         if maker is not None:
-            return maker(vm, value)
+            made = maker(vm, value)
+            if isinstance(made, list):
+                vm.turns += len(made) >> 4  # which is work, where it is done again and again
+            return made
         if issubclass(cls, BaseException):
             return plain_new(cls)(cls, *(concretely(vm, item) for item in vm.entity(value).items or ()))
         if issubclass(cls, tuple):

@@ -14,6 +14,8 @@ from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
+from torchdynamo.capture.outcomes import made_anew
+from torchdynamo.capture.refusals import refuse_others, refuse_unsafe
 from torchdynamo.capture.scalars import plainly, seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
@@ -81,6 +83,8 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         return vm.emit("call_function", obj, args, kwargs)
     if kind is types.BuiltinFunctionType and isinstance(obj.__self__, type):
         slot = model.find_slot(obj.__self__, obj.__name__)
+        if obj.__name__ == "__new__" and args and args[0].__class__ is Known:
+            refuse_unsafe(vm, obj, args[0].obj)
         if slot[0] == "model":
             first = [Known(obj.__self__)] if obj.__name__ != "__new__" else []
             return apply(vm, slot[1], obj, [*first, *args], kwargs)
@@ -132,6 +136,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
         answer = overrides.handled(vm, obj, args, kwargs)
         if answer is not None:
             return answer
+    refuse_others(vm, obj, args[0])
     slot = model.find_slot(owner, name)
     if slot[0] == "model":
         return apply(vm, slot[1], obj, args, kwargs)
@@ -156,9 +161,10 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
     except Break as unknown:
         raise Break("unknown call", name=getattr(fn, "__qualname__", repr(fn))) from unknown
     try:
-        return constant(vm, fn(*real, **named))
+        result = fn(*real, **named)
     except Exception as error:  # the user's call raises: so does the symbolic one
         raise vm.error(type(error), *error.args) from None
+    return made_anew(vm, result)
 
 
 def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
+
+
+TEE: type = type(itertools.tee(())[0])
 
 
 class Steps:
@@ -33,8 +37,8 @@ class Steps:
     def __next__(self) -> Value:
         try:
             value = next(self.inner)
-        except ValueError:
-            if getattr(self.inner, "gi_running", False):  # it asks itself for its next item
+        except (ValueError, RuntimeError):
+            if getattr(self.inner, "gi_running", False) or isinstance(self.inner, TEE):  # it asks itself for its next
                 raise Break("unknown iterator", type="generator") from None
             raise
         self.count += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,8 @@ UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
     "~": (operator.invert, "__invert__"),
 }
 IN_GRAPH = (Graphed, Symbol)
+# The methods with which a type may leave an operator to the other side; `%` writes any object into a string.
+YIELDING = frozenset(name for _, *names in BINARY.values() for name in names) - {"__mod__"}
 
 
 def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
@@ -102,12 +105,13 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     if slot[1][0] is object and (obj.__class__ is not Known or name == "__eq__"):
         return None
     if obj.__class__ is Known:
-        if cls in PURE_TYPES and name != "__mod__" and any(is_foreign(arg) for arg in args):
+        if cls in PURE_TYPES and name in YIELDING and any(is_foreign(arg) for arg in args):
             return Known(NotImplemented)
         return vm.run_pure(found, [obj, *args], {})
     known = seen_by(vm, name, obj)
     if known is not None:
-        return Known(NotImplemented) if any(map(is_foreign, args)) else vm.run_pure(found, [known, *args], {})
+        yields = name in YIELDING and any(map(is_foreign, args))
+        return Known(NotImplemented) if yields else vm.run_pure(found, [known, *args], {})
     plain = vm.concrete(obj) if cls in PURE_TYPES else None
     if plain is not None and all(vm.concrete(arg) is not None for arg in args):
         return vm.run_pure(found, [obj, *args], {})
@@ -261,7 +265,10 @@ def truth(vm: Machine, value: Value) -> bool:
     answer = special(vm, value, "__bool__")
     if answer is None:
         answer = special(vm, value, "__len__")
-    return True if answer is None else bool(vm.known(answer, "truth value"))
+        return answer is None or truth(vm, as_length(vm, answer))
+    if answer.pytype is not bool:
+        raise vm.error(TypeError, f"__bool__ should return bool, returned {answer.pytype.__name__}")
+    return bool(vm.known(answer, "truth value"))
 
 
 def length(vm: Machine, value: Value) -> Value:
@@ -271,6 +278,17 @@ def length(vm: Machine, value: Value) -> Value:
     answer = special(vm, value, "__len__")
     if answer is None:
         raise vm.error(TypeError, f"object of type {value.pytype.__name__!r} has no len()")
+    return as_length(vm, answer)
+
+
+def as_length(vm: Machine, answer: Value) -> Value:
+    """What `__len__` gave: an integer, not below zero."""
+    if answer.__class__ is Symbol:
+        return answer
+    if answer.__class__ is not Known or type(answer.obj) is not int or answer.obj > sys.maxsize:
+        raise Break("unknown call", name="__len__")
+    if answer.obj < 0:
+        raise vm.error(ValueError, "__len__() should return >= 0")
     return answer
 
 

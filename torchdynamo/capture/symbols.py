@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.capture import counters, policy
+from torchdynamo.capture import catching, counters, policy
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
 
@@ -87,6 +87,8 @@ def opaque(
     vm: Machine, fn: Callable[..., Any], args: list[Value], pytype: type, kwargs: dict[str, Value] | None = None
 ) -> Value:
     """A number that the graph computes and of which nothing is known."""
+    if fn not in catching.NUMERIC:
+        catching.be_careful(vm, getattr(fn, "__name__", "a number"))
     number, named = vm.builder.numbers.fresh(pytype), {name: given(arg) for name, arg in (kwargs or {}).items()}
     node = vm.builder.note(fn, tuple(given(arg) for arg in args), named, number, vm.position())
     vm.ops += 1

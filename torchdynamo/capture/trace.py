@@ -133,6 +133,7 @@ class GraphBuilder(Protocol):
 
 
 MAX_TURNS = 100_000
+IDLE_TURNS = 20_000  # so many without an operator are no work for a graph
 
 
 class Trace:
@@ -158,8 +159,10 @@ class Trace:
         self.ops = 0
         self.later: list[Callable[[Any], None]] = []  # what is said to the user: each writes its code
         self.turns = 0  # calls followed, and turns of loops
+        self.patience, self.ops_by_then = IDLE_TURNS, 0  # how many of them before it is looked whether there was an op
         self.may_begin_again = False  # whether checks may be noted: after one that fails the frame runs as written
         self.checks: list[Any] = []  # see raising.py
+        self.may_raise = False  # an operator may, and the frame would catch it: see catching.py
 
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:
@@ -175,8 +178,10 @@ class Trace:
     def count_turn(self, name: str) -> None:
         """One more call or turn of a loop; there is a limit to what is worth following."""
         self.turns += 1
-        if self.turns > MAX_TURNS:
-            raise Break("too long to follow", name=name)
+        if self.turns > self.patience:
+            if self.turns > MAX_TURNS or self.ops == self.ops_by_then:
+                raise Break("too long to follow", name=name)
+            self.patience, self.ops_by_then = self.turns + IDLE_TURNS, self.ops
 
     def position(self) -> Position | None:
         """Where the user's program is: the innermost frame that has a line."""

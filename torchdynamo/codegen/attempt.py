@@ -43,7 +43,7 @@ class Attempt:
         self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]
         self.code = weakref.ref(capture.code)  # which owns us
         self.error: Exception | None = None
-        self.told = False  # that the graph itself raised
+        self.told = capture.machine.may_raise  # that the graph itself raised; where that may be, nobody need know
         self.final = False  # whole-graph mode: there is no compiling it otherwise
         for node, _ in self.checks:
             emit.outputs.setdefault(node, len(emit.outputs))

@@ -68,7 +68,7 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
         emit.position = decoded.instructions[capture.exit.at].position
     else:
         emit.position = None
-    attempt = Attempt(emit, capture) if capture.machine.checks else None
+    attempt = Attempt(emit, capture) if capture.machine.checks or capture.machine.may_raise else None
     if capture.exit.__class__ is BreakExit:
         effects.root_cells(emit, capture)
     effects.replay(emit, capture)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 import torch.fx
 
+from torchdynamo.capture.catching import HARMLESS, name_of, takes_integers
 from torchdynamo.capture.raising import Check
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.passes.dead_code import picks_a_result
@@ -51,7 +52,7 @@ def stages(graph: torch.fx.Graph, checks: Sequence[Check]) -> list[Node]:
     asked = sorted({check.value.node for check in checks}, key=order.__getitem__)
     risky = [at for node, at in order.items() if is_risky(node)]
     found = []
-    for node, following in zip(asked, [*asked[1:], None], strict=True):
+    for node, following in zip(asked, [*asked[1:], None]):
         end = len(order) if following is None else order[following]
         if any(order[node] < at <= end for at in risky):
             found.append(node)
@@ -60,19 +61,9 @@ def stages(graph: torch.fx.Graph, checks: Sequence[Check]) -> list[Node]:
 
 def is_risky(node: Node) -> bool:
     """Whether what the operator does to the process may depend on values."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if not node.op.startswith("call_") or name in HARMLESS or picks_a_result(node):
+    if not node.op.startswith("call_") or name_of(node.target) in HARMLESS or picks_a_result(node):
         return False
-    examples = [each.meta["example_value"] for each in node.all_input_nodes]
-    tensors = [each for each in examples if isinstance(each, torch.Tensor)]
-    return any(each.device.type != "cpu" or each.dtype in INTEGERS for each in tensors)
-
-
-INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
-# Operators and methods, by name, that take any values.
-HARMLESS = frozenset(
-    "add sub mul truediv neg abs lt le gt ge eq ne and_ or_ xor invert logical_and logical_or logical_not "
-    "item tolist to type type_as float double half long int bool clone detach contiguous view reshape flatten "
-    "unsqueeze squeeze expand expand_as transpose permute sum mean max min amax amin any all _is_all_true "
-    "isnan isfinite isinf where masked_fill zeros_like ones_like full_like stack cat broadcast_tensors getattr".split()
-)
+    examples = (each.meta["example_value"] for each in node.all_input_nodes)
+    return takes_integers(node) or any(
+        isinstance(each, torch.Tensor) and each.device.type != "cpu" for each in examples
+    )

@@ -19,9 +19,17 @@ class Change(NamedTuple):
     new: str
 
 
+def text_of(obj: Any) -> str:
+    """`repr(obj)`, which Python refuses for numbers of thousands of digits."""
+    try:
+        return repr(obj)
+    except ValueError:
+        return f"<a long {type(obj).__name__}>"
+
+
 def short(obj: Any) -> str:
     """An object in at most a line, by name if it has one."""
-    text = getattr(obj, "__qualname__", None) or repr(obj)
+    text = getattr(obj, "__qualname__", None) or text_of(obj)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

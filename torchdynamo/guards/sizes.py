@@ -50,6 +50,8 @@ class Unsaid(Exception):
 
 def number_guards(numbers: Numbers, layouts: dict[Source, Layout]) -> list[Guard]:
     """All that must hold of the numbers at entry: a guard for each line that asks, and one for what no line asks."""
+    if not numbers.entries:
+        return []
     places = numbers.places()
     writers: dict[Position | None, Writer] = {}
     for expr in conditions(numbers):

@@ -44,9 +44,17 @@ def type_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     return constant(vm, args[0].pytype)
 
 
+def attribute_name(vm: Machine, name: Value) -> str:
+    """The name; what is no string, Python refuses."""
+    text = vm.known(plainly(vm, name), "attribute name")
+    if not isinstance(text, str):
+        vm.run_pure(getattr, [NONE, Known(text)], {})
+    return str(text)
+
+
 @function(getattr)
 def getattr_(vm: Machine, obj: Value, name: Value, *default: Value) -> Value:
-    text = vm.known(name, "attribute name")
+    text = attribute_name(vm, name)
     if not default:
         return vm.getattr(obj, text)
     found = vm.has_attribute(obj, text)
@@ -55,18 +63,18 @@ def getattr_(vm: Machine, obj: Value, name: Value, *default: Value) -> Value:
 
 @function(hasattr)
 def hasattr_(vm: Machine, obj: Value, name: Value) -> Value:
-    return boolean(vm.has_attribute(obj, vm.known(name, "attribute name")) is not None)
+    return boolean(vm.has_attribute(obj, attribute_name(vm, name)) is not None)
 
 
 @function(setattr)
 def setattr_(vm: Machine, obj: Value, name: Value, value: Value) -> Value:
-    vm.setattr(obj, vm.known(name, "attribute name"), value)
+    vm.setattr(obj, attribute_name(vm, name), value)
     return NONE
 
 
 @function(delattr)
 def delattr_(vm: Machine, obj: Value, name: Value) -> Value:
-    vm.delattr(obj, vm.known(name, "attribute name"))
+    vm.delattr(obj, attribute_name(vm, name))
     return NONE
 
 
@@ -106,7 +114,10 @@ def hash_(vm: Machine, obj: Value) -> Value:
     if obj.__class__ is Known or obj.__class__ is Symbol:
         return vm.run_pure(hash, [obj], {})
     if obj.__class__ is Object and type(obj.pytype.__hash__) is types.FunctionType:
-        return vm.special(obj, "__hash__")
+        said = plainly(vm, vm.special(obj, "__hash__"))
+        if not issubclass(said.pytype, int):
+            raise vm.error(TypeError, "__hash__ method should return an integer")
+        return vm.run_pure(hash, [said], {})
     raise Break("unknown call", name="hash")
 
 
@@ -251,6 +262,13 @@ def is_asked(value: Value) -> bool:
 
 
 TEXTS = frozenset({"__str__", "__repr__", "__format__"})
+GIVEN: dict[str, type] = {
+    **dict.fromkeys(TEXTS, str),
+    "__int__": int,
+    "__float__": float,
+    "__complex__": complex,
+    "__bytes__": bytes,
+}
 
 
 def converter(cls: Callable[..., Any], method: str) -> None:
@@ -266,13 +284,13 @@ def converter(cls: Callable[..., Any], method: str) -> None:
             return vm.call_method(args[0], method)
         if len(args) == 1 and args[0].__class__ is Symbol and cls in symbols.CONVERSIONS and not kwargs:
             return symbols.CONVERSIONS[cls](vm, args[0])
-        if args and not kwargs and is_asked(args[0]):
+        if args and not kwargs and is_asked(args[0]) and (len(args) == 1 or method == "__format__"):
             slot = lookup.guarded_slot(vm, args[0].pytype, method)
             name = said_by(args[0].pytype, method) if len(args) == 1 else method
             slot = slot if name == method else lookup.guarded_slot(vm, args[0].pytype, name)
             if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
-                answer = vm.special(args[0], name, *(args[1:] if name == "__format__" else ()))
-                if cls in (int, float, complex) and answer.pytype is not cls:  # a warning, or an error
+                answer = vm.special(args[0], name, *args[1:])
+                if answer.pytype is not GIVEN[method]:  # a warning, or an error
                     raise Break("unknown call", name=method)
                 return answer
         return vm.run_pure(cls, list(args), dict(kwargs))
@@ -313,7 +331,7 @@ def through_operator(fn: Any, method: str) -> None:
     def row(vm: Machine, *args: Value) -> Value:
         if any(arg.__class__ is Graphed for arg in args):
             return vm.emit("call_function", fn, list(args), {})
-        if is_asked(args[0]):
+        if args and is_asked(args[0]):
             return vm.special(args[0], method, *args[1:])
         if any(arg.__class__ is Symbol for arg in args):
             return symbols.FUNCTIONS[fn](vm, *args)

@@ -101,14 +101,16 @@ def calculation(fn: Any) -> None:
     pytype = int if name in INTEGERS else bool if name in FACTS else float
 
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        if kwargs or not args:
+            return vm.run_pure(fn, list(args), dict(kwargs))
         if name in ("floor", "ceil", "trunc") and args[0].__class__ is Symbol and not symbols.unknown(vm, args[0]):
             return (
                 symbols.to_int(vm, args[0])
                 if args[0].pytype is not float
                 else vm.emit("call_function", fn, [*args], {})
             )
-        if kwargs or not any(symbols.unknown(vm, arg) for arg in args) or not all(map(symbols.is_number, args)):
-            return vm.run_pure(fn, list(args), dict(kwargs))
+        if not any(symbols.unknown(vm, arg) for arg in args) or not all(map(symbols.is_number, args)):
+            return vm.run_pure(fn, list(args), {})
         if name in ("floor", "ceil", "trunc") and args[0].pytype is not float:
             return symbols.to_int(vm, args[0])
         return symbols.opaque(vm, fn, list(args), pytype)

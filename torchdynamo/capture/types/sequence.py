@@ -325,8 +325,17 @@ def delitem(vm: Machine, self: Object, key: Value) -> Value:
 
 @models(list, "sort")
 def sort(vm: Machine, self: Object, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
-    vm.entity(self).items = sorted_values(vm, list(iterate(vm, self)), key, reverse)
-    vm.entity(self).touched = True
+    """Meanwhile the list is empty, and who writes to it is told; an error leaves it as far as it was sorted."""
+    entity, values = vm.entity(self), list(iterate(vm, self))
+    order = list(range(len(values)))
+    entity.items, entity.touched = [], False
+    try:
+        put_in_order(vm, order, values, key, reverse)
+        written = entity.touched
+    finally:
+        entity.items, entity.touched = [values[at] for at in order], True
+    if written:
+        raise vm.error(ValueError, "list modified during sort")
     return NONE
 
 
@@ -344,17 +353,23 @@ class Ordered:
 
 
 def sorted_values(vm: Machine, items: list[Value], key: Value, reverse: Value) -> list[Value]:
-    """Sorted by keys that are constants, or say themselves which is less."""
+    """The items in order."""
+    order = list(range(len(items)))
+    put_in_order(vm, order, items, key, reverse)
+    return [items[at] for at in order]
+
+
+def put_in_order(vm: Machine, order: list[int], items: list[Value], key: Value, reverse: Value) -> None:
+    """Sort positions by keys that are constants, or say themselves which is less."""
     keys = items if key.__class__ is Known and key.obj is None else [vm.call(key, [item], {}) for item in items]
     plain = all(each.__class__ is Known and type(each.obj) in PLAIN_KEYS for each in keys)
     real: list[Any] = [each.obj for each in keys] if plain else [Ordered(vm, each) for each in keys]  # type: ignore[union-attr]
     try:
-        order = sorted(range(len(items)), key=real.__getitem__, reverse=vm.truth(reverse))
+        order.sort(key=real.__getitem__, reverse=vm.truth(reverse))
     except TypeError as error:
         if not plain:
             raise
         raise vm.error(TypeError, *error.args) from None
-    return [items[at] for at in order]
 
 
 PLAIN_KEYS = (int, float, str, bool, bytes)

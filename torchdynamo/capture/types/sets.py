@@ -73,7 +73,8 @@ def items_of(vm: Machine, value: Object) -> Items:
 def entry_item(vm: Machine, item: Any) -> tuple[Any, Value]:
     """An item that was there at entry; what a weak reference refers to is looked at."""
     value = entry_key(vm, item)[1]
-    assert value is not None
+    if value is None:  # to something that is gone
+        raise Break("unsupported key", type=type(item).__name__)
     return vm.hkey(value), value
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchdynamo.capture.source import Guard
 from torchdynamo.guards.constants import is_constant, same_constant
-from torchdynamo.guards.kind import Change, Kind, NodeOf
+from torchdynamo.guards.kind import Change, Kind, NodeOf, text_of
 
 
 def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
@@ -19,5 +19,5 @@ KIND = Kind(
     "EQUALS_MATCH",
     holds=lambda value, arg, roots: same_constant(arg, value),
     lower=lower,
-    why=lambda value, arg, roots: Change("", repr(arg), repr(value)[:80]),
+    why=lambda value, arg, roots: Change("", text_of(arg), text_of(value)[:80]),
 )

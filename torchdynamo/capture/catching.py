@@ -1,0 +1,142 @@
+"""Errors that only running the graph can tell, where the frame would catch them: `try: x[index]`, `except IndexError`.
+
+A graph runs as a whole, outside of the frame's handlers. So where an operator may raise by what its arguments hold and
+somebody in the frame would hear of it, the capture rests on its not raising: as with checks (raising.py), if the graph
+does raise, the frame runs from its start as it was written.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.fx
+
+from torchdynamo.bytecode.decode import decode
+from torchdynamo.bytecode.flow import successors
+from torchdynamo.bytecode.instruction import Code, Region
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.lookup import class_lookup
+from torchdynamo.capture.model import is_open
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+# Operators and methods, by name, that take any values.
+HARMLESS = frozenset(
+    "add sub mul truediv neg abs lt le gt ge eq ne and_ or_ xor invert logical_and logical_or logical_not "
+    "item tolist to type type_as float double half long int bool clone detach contiguous view reshape flatten "
+    "unsqueeze squeeze expand expand_as transpose permute sum mean max min amax amin any all _is_all_true "
+    "isnan isfinite isinf where masked_fill zeros_like ones_like full_like stack cat broadcast_tensors getattr".split()
+)
+# The same, that do not take all floats.
+PARTICULAR = frozenset(
+    "cholesky inverse pinverse svd logdet slogdet lu lstsq multinomial bernoulli normal poisson "
+    "binary_cross_entropy _assert _assert_async floordiv mod".split()
+)
+NUMERIC = frozenset(
+    (operator.add, operator.sub, operator.mul, operator.neg, operator.and_, operator.or_, operator.xor, abs)
+    + (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, torch.sym_max, torch.sym_min)
+)
+
+
+def name_of(target: Any) -> str:
+    """An operator's name."""
+    return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+
+
+def takes_integers(node: torch.fx.Node) -> bool:
+    """Whether an operator takes integers that may be indices."""
+    if not node.op.startswith("call_") or name_of(node.target) in HARMLESS:
+        return False
+    examples = (each.meta["example_value"] for each in node.all_input_nodes)
+    return any(isinstance(each, torch.Tensor) and each.dtype in INTEGERS for each in examples)
+
+
+def may_raise(node: torch.fx.Node) -> bool:
+    """Whether what the arguments hold decides if the operator raises."""
+    name = name_of(node.target)
+    if name in PARTICULAR or name.startswith("linalg_") or takes_integers(node):
+        return True
+    return getattr(node.target, "__module__", None) == "torch.linalg"
+
+
+def be_careful(vm: Machine, name: str) -> None:
+    """An operator that may raise is about to be in the graph; perhaps somebody in the frame would catch that."""
+    if not vm.may_raise and any(hears(vm, frame, frame.pc) for frame in vm.frames):
+        if not vm.may_begin_again:
+            raise Break("error that is caught", name=name)
+        vm.may_raise = True
+
+
+class Way(NamedTuple):
+    """The way of an exception out of a frame: whether it is stopped or becomes another, and the `with`s on it."""
+
+    ends: bool
+    managers: tuple[Region, ...]
+
+
+def hears(vm: Machine, frame: Frame, at: int) -> bool:
+    """Whether a frame would do something about what is raised at an instruction, other than pass it on."""
+    region = frame.code.lookup(at)
+    if region is None:
+        return False
+    ways: dict[int, Way] = frame.code.analyses.setdefault("ways out", {})
+    if region.handler not in ways:
+        ways[region.handler] = way_out(frame.code, region)
+    way = ways[region.handler]
+    return way.ends or any(swallows(vm, frame.stack[each.depth - 1]) for each in way.managers)
+
+
+def way_out(code: Code, region: Region) -> Way:
+    """Follow what was raised in a region."""
+    instructions, onward = code.instructions, successors(code)
+    managers, seen, waiting = [], set(), [region]
+    while waiting:
+        region = waiting.pop()
+        todo, manager = [region.handler], is_manager(code, region)
+        if manager:
+            managers.append(region)
+        while todo:
+            at = todo.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            inst = instructions[at]
+            if inst.op in ("RETURN", "YIELD") or (inst.op == "RAISE" and inst.arg):
+                return Way(True, ())
+            further = code.lookup(at) if inst.op in ("RAISE", "RERAISE") else None
+            if further is not None:
+                waiting.append(further)
+            todo += [at + 1] if manager and inst.op == "BRANCH" else onward[at]
+    return Way(False, tuple(managers))
+
+
+def is_manager(code: Code, region: Region) -> bool:
+    """Whether the handler is that of a `with`."""
+    return any(inst.op == "WITH_EXIT" for inst in code.instructions[region.handler :][:3])
+
+
+def swallows(vm: Machine, leave: Value) -> bool:
+    """Whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
+    manager = vm.entity(leave).attrs.get("__self__") if leave.__class__ is Object else None
+    if manager is None or manager.__class__ is not Object or not is_open(manager.pytype):
+        return False
+    generator = vm.entity(manager).attrs.get("gen")
+    if generator is not None and generator.pytype is types.GeneratorType:
+        frame = vm.entity(generator).note  # type: ignore[arg-type]
+        return frame is None or hears(vm, frame, frame.pc - 1)
+    method = class_lookup(manager.pytype, "__exit__")
+    return type(method) is types.FunctionType and not passes_on(decode(method.__code__))
+
+
+def passes_on(code: Code) -> bool:
+    """Whether an `__exit__` gives nothing that is true, and raises nothing itself."""
+    before = zip(code.instructions, code.instructions[1:])
+    says = [first.op == "LOAD_CONST" and not first.arg for first, inst in before if inst.op == "RETURN"]
+    return all(says) and not any(inst.op == "RAISE" for inst in code.instructions)
