@@ -6,6 +6,7 @@
 #   make bench     cost per call and of the first call, against torch.compile
 #   make corpus    185 models of other people's, checked against eager
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
+#   make training-corpus  a training step of those that train, by Inductor (TRAIN_BACKEND), with compiled backwards counted
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES) and 5,000 random changes (FUZZ_CHANGES), other ones each time
 #   make lines     how long the files of capture/ are
 #   make cpython   CPython's own tests under the hook, each against the same test without
@@ -22,13 +23,14 @@ CORPUS ?= ../shared/corpus
 MEASURE ?= ../shared/measure
 CORPUS_VENV ?= .venv-corpus
 OUT ?= build
+TRAIN_BACKEND ?= inductor
 
 BIN := $(abspath $(VENV))/bin
 CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes fuzz cpython lines clean
+.PHONY: setup demo test lint format golden bench corpus sizes training-corpus fuzz cpython lines clean
 
 setup: $(VENV)/.built
 
@@ -91,6 +93,9 @@ corpus: $(CORPUS_VENV)/.built
 
 sizes: $(CORPUS_VENV)/.built
 	$(CORPUS_BIN)/python benchmarks/sizes.py --corpus $(CORPUS) --out $(abspath $(OUT))/sizes.jsonl
+
+training-corpus: $(CORPUS_VENV)/.built
+	$(CORPUS_BIN)/python benchmarks/training_corpus.py --corpus $(CORPUS) --backend $(TRAIN_BACKEND) --out $(abspath $(OUT))/training_corpus.jsonl
 
 $(CORPUS_VENV)/.packages:
 	@test -d $(CORPUS) || { echo "no corpus in $(CORPUS): make corpus CORPUS=..."; exit 1; }

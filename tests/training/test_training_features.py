@@ -10,25 +10,18 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
-from training import Net, as_it_is, assert_same, batches, compiled, state
+from training import Feature, Net, as_it_is, assert_same, batches, compiled, loop, state
 
 import torchdynamo
 from torchdynamo.backends import aot_autograd
 
 F = torch.nn.functional
-Feature = Callable[[Any], Any]
 FEATURES: dict[str, Feature] = {}
 
 
 def feature(fn: Feature) -> Feature:
-    """A program that is given `compile`, and returns all that must be the same."""
     FEATURES[fn.__name__] = fn
     return fn
-
-
-def loop(step: Callable[..., Any], model: torch.nn.Module, optimizer: Any = None, count: int = 6) -> Any:
-    results = [step(x) for x in batches(count)]
-    return results, state(model, optimizer)
 
 
 def training(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Callable[..., Any]:

@@ -12,6 +12,8 @@ import torchdynamo
 
 Step = Callable[[torch.Tensor], Any]
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
+Feature = Callable[[Any], Any]
+"""A program that is given `compile`, and returns all that must be the same."""
 
 
 def as_it_is(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,3 +58,9 @@ def assert_same(expected: Any, actual: Any) -> None:
             assert torch.equal(a, b), f"{(a - b).abs().max()} apart"
         else:
             assert a == b
+
+
+def loop(step: Callable[..., Any], model: torch.nn.Module, optimizer: Any = None, count: int = 6) -> Any:
+    """What the steps return, and the state after them."""
+    results = [step(x) for x in batches(count)]
+    return results, state(model, optimizer)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
 from torchdynamo.graph import torch_compat
@@ -36,6 +37,7 @@ def aot_autograd(
     """
 
     @leaves_inputs_alone
+    @in_pieces
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
         if is_for_eager(gm, example_inputs):
             return None

@@ -1,4 +1,7 @@
-"""Gradients of gradients through what AOTAutograd compiled.
+"""Backwards that AOTAutograd's does not know: gradients of gradients, and gradients of some of the results.
+
+Where only some results of a graph have gradients, AOTAutograd takes zeros for the others, and inputs that eager would
+not reach would get zeros, too: they get none, as in eager (an optimizer would decay them).
 
 Its backward cannot be differentiated, and does not even know the inputs it came from, so that a second derivative
 could be taken for zero. When a backward is asked to keep its own history (`create_graph=True`), the graph as it was
@@ -18,6 +21,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.history import History
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of
 
@@ -26,7 +30,7 @@ _PREPARED = "_torchdynamo_twice"  # on a class of such nodes
 
 
 class Twice:
-    """A compiled graph whose backward may be asked for its own history."""
+    """A compiled graph whose backward may be asked for its own history, or for a part."""
 
     def __init__(self, compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> None:
         self.compiled = compiled
@@ -34,6 +38,10 @@ class Twice:
         self.modes = Modes.now()
         effects = effects_of(gm)
         self.repeatable = not (effects.mutated or effects.random)
+        self.count = len(gm.graph.find_nodes(op="placeholder"))
+        reached = History(gm).reached
+        self.reached = reached if len(set(reached.values())) > 1 else {}
+        self.first: int | None = None  # the place of the first result, if parts of the backward can be told
 
     def __call__(self, *args: Any) -> Any:
         outputs = self.compiled(*args)
@@ -44,6 +52,8 @@ class Twice:
                     node, _INPUTS, [(weakref.ref(arg), arg._version) for arg in args if isinstance(arg, torch.Tensor)]
                 )
                 self.prepare(torch_compat.compiled_class(node))
+                if self.first is not None:
+                    node.set_materialize_grads(False)
         return outputs
 
     def prepare(self, cls: Any) -> None:
@@ -52,15 +62,25 @@ class Twice:
             return
         setattr(cls, _PREPARED, True)
         backward, double = cls.backward, cls._double_backward
+        if self.reached:
+            self.first = torch_compat.first_result(cls, self.count)
 
         def first(ctx: Any, *grads: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return backward(ctx, *grads)
             given = torch_compat.given_gradients(cls, grads)
-            inputs = live_inputs(ctx) if self.repeatable else None
-            if inputs is None or not torch_compat.returns_as_captured(cls, len(given)):
+            if torch.is_grad_enabled():
+                inputs = live_inputs(ctx) if self.repeatable else None
+                if inputs is not None and torch_compat.returns_as_captured(cls, len(given)):
+                    return self.differentiable(inputs, given)
+            if self.first is None or all(given[self.first + at] is not None for at in self.reached):
                 return backward(ctx, *grads)
-            return self.differentiable(inputs, given)
+            there = [at for at in self.reached if given[self.first + at] is not None]
+            filled = list(given)
+            for at in self.reached.keys() - there:
+                filled[self.first + at] = torch_compat.zeros_for(ctx, self.first + at)
+            wanted = frozenset[int]().union(*(self.reached[at] for at in there))
+            found = backward(ctx, *torch_compat.as_given(cls, grads, filled))
+            hooked = torch_compat.hooked_leaves(ctx, len(found))
+            return tuple(grad if at in wanted or at in hooked else None for at, grad in enumerate(found))
 
         def connected(ctx: Any, run: Any, args: list[Any]) -> Any:
             """Further derivatives with respect to an input lead to AOTAutograd's error, not to nothing."""

@@ -29,7 +29,9 @@ def can_begin_again(builder: GraphBuilder, checks: Sequence[Check]) -> bool:
     if any(node.target in LEAF_MAKERS or opens_layer(node) for node in nodes):
         return False
     cuts = stages(builder.graph, checks)
-    return not cuts or (can_be_cut(builder, nodes, cuts) and all(check.level for check in checks))
+    if not cuts:
+        return True
+    return not builder.is_enclosing() and can_be_cut(builder.graph, cuts) and all(check.level for check in checks)
 
 
 def is_generator(node: Node) -> bool:

@@ -8,12 +8,14 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
 
 
 @register_backend
 @leaves_inputs_alone
+@in_pieces
 def inductor(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],

@@ -1,22 +1,28 @@
 """A graph in several, one after the other: what comes out of the earlier ones goes into the later ones.
 
-For graphs that have to stop and look at a value before they go on (graph/rerun.py).
+For graphs that have to stop and look at a value before they go on (graph/rerun.py), and for those that a backend takes
+in pieces (backends/pieces.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
 from torchdynamo.graph.mutation import Effects, effects_of, note_effects
 
-if TYPE_CHECKING:
-    from torchdynamo.graph.build import GraphBuilder
-
 Node = torch.fx.Node
+Switches = dict[tuple[Any, ...], Any]  # what a graph has switched so far: a setter and what it was given, but the value
+# What a graph may switch, and how to ask for it.
+GETTERS: dict[Any, Any] = {
+    torch._C._set_grad_enabled: torch.is_grad_enabled,
+    torch.set_autocast_enabled: torch.is_autocast_enabled,
+    torch.set_autocast_dtype: torch.get_autocast_dtype,
+    torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
+}
 
 
 class Stage(NamedTuple):
@@ -27,16 +33,14 @@ class Stage(NamedTuple):
     results: list[str]
 
 
-def can_be_cut(builder: GraphBuilder, nodes: Sequence[Node], cuts: Sequence[Node]) -> bool:
+def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
     """Whether it can be cut after these nodes: tensors of fixed sizes go from part to part, and nothing else."""
-    if builder.is_enclosing():
-        return False
-    order = {node: at for at, node in enumerate(nodes)}
-    if not all(is_fixed(node.meta.get("example_value")) for node in nodes if node.op == "placeholder"):
+    order = {node: at for at, node in enumerate(graph.nodes)}
+    if not all(is_fixed(node.meta.get("example_value")) for node in graph.find_nodes(op="placeholder")):
         return False
     carried = {
-        node for cut in cuts for node in nodes if node.op != "placeholder" and order[node] <= order[cut] for user in
-        node.users if order[user] > order[cut]
+        node for cut in cuts for node in graph.nodes if node.op != "placeholder" and order[node] <= order[cut]
+        for user in node.users if order[user] > order[cut]
     }  # fmt: skip
     return all(is_fixed(node.meta.get("example_value")) for node in carried)
 
@@ -56,11 +60,15 @@ def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[Stage]:
         if node.name in after:
             groups.append([])
     wanted = set(output.all_input_nodes)
-    return [stage(gm, group, wanted) for group in groups if group]
+    switched: Switches = {}
+    return [stage(gm, group, wanted, switched) for group in groups if group]
 
 
-def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node]) -> Stage:
-    """These nodes as a graph of their own."""
+def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switched: Switches) -> Stage:
+    """These nodes as a graph of their own, which finds what was switched before, and leaves all as at the beginning.
+
+    `switched` is what the next one is to find.
+    """
     inside = set(nodes)
     inputs = list(dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside))
     results = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
@@ -69,11 +77,34 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node]) -> Sta
     for node in inputs:
         here[node] = inner.placeholder(node.name)
         here[node].meta = dict(node.meta)
+    switch(inner, {key: value for key, value in switched.items() if value != at_entry(key)})
     for node in nodes:
         here[node] = inner.node_copy(node, here.__getitem__)
         here[node].meta = dict(node.meta)
+        if node.target in GETTERS:
+            switched[(node.target, *node.args[:-1])] = node.args[-1]
+    switch(inner, {key: at_entry(key) for key, value in switched.items() if value != at_entry(key)})
     result = inner.output(tuple(here[node] for node in results))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in results), "stack_trace": ""}
     module = torch.fx.GraphModule(gm, inner)
-    note_effects(module, Effects(frozenset(), effects_of(gm).random))
+    effects = effects_of(gm)
+    written = frozenset(node.name for node in inputs if node.name in effects.mutated or is_written_to(node))
+    note_effects(module, Effects(written, effects.random))
     return Stage(module, [node.name for node in inputs], [node.name for node in results])
+
+
+def switch(graph: torch.fx.Graph, switches: Switches) -> None:
+    """Add what switches this."""
+    for key, value in switches.items():
+        graph.call_function(key[0], (*key[1:], value)).meta = {"example_value": None, "stack_trace": ""}
+
+
+def at_entry(key: tuple[Any, ...]) -> Any:
+    """What it is where the whole graph begins, which is where it is compiled."""
+    return GETTERS[key[0]](*key[1:])
+
+
+def is_written_to(node: Node) -> bool:
+    """Whether a part may write to what an earlier one has made."""
+    example = node.meta["example_value"]
+    return node.op != "placeholder" and not example.is_inference() and example._version > 0

@@ -1,0 +1,116 @@
+"""Graphs that AOTAutograd would make one of where they are several: they are compiled in pieces.
+
+All results of what it compiles have one backward, which frees all that was saved when it has run. A program that trains
+two networks in turns, each with a loss of its own, goes one way back after the other. So where the ways have nothing in
+common the graph is cut between them. Recurrent layers that train have kernels of their own, and not all of these are in
+the operators it knows: they run as they are, and what comes before and after is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+from torchdynamo.backends.preserve import is_for_eager
+from torchdynamo.graph.history import strands
+from torchdynamo.graph.passes.stages import GETTERS, Stage, can_be_cut, cut
+from torchdynamo.graph.torch_compat import MODE_CHANGES
+
+Run = Callable[..., Any]
+B = TypeVar("B", bound=Callable[..., Any])
+RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
+
+
+def in_pieces(backend: B) -> B:
+    """The same backend, that gets graphs in pieces which it can compile each by itself."""
+
+    @functools.wraps(backend)
+    def whole_or_pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Run | None:
+        after = places(gm) if torch.is_grad_enabled() and not is_for_eager(gm, example_inputs) else []
+        if not after:
+            whole: Run | None = backend(gm, example_inputs, **options)
+            return whole
+        return Pieces(gm, cut(gm, after), functools.partial(backend, **options))
+
+    return whole_or_pieces  # type: ignore[return-value]
+
+
+def places(gm: torch.fx.GraphModule) -> list[str]:
+    """The nodes after which to cut; none if it need not, or cannot be cut."""
+    ways = strands(gm)
+    after: list[torch.fx.Node] = []
+    previous, current = None, None  # what all of a piece is on: a way back, or a recurrent layer
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        layer = isinstance(current, torch.fx.Node)
+        if trains(node):
+            label = node
+        elif layer and node.target is operator.getitem and node.args[0] is current:
+            label = current
+        else:
+            label = ways.get(node, None if layer else current)
+        if previous is not None and label != current and (current is not None or label is node):
+            after.append(previous)
+        previous, current = node, label
+    able = can_be_cut(gm.graph, after) and not any(
+        node.target in MODE_CHANGES and node.target not in GETTERS for node in gm.graph.nodes
+    )
+    return [node.name for node in after] if able else []
+
+
+def trains(node: torch.fx.Node) -> bool:
+    """Whether this is a recurrent layer with gradients."""
+    return node.target in RECURRENT and any(
+        each.requires_grad for each in node.meta["example_value"] if isinstance(each, torch.Tensor)
+    )
+
+
+class Result(NamedTuple):
+    """A result of the whole graph, by its name."""
+
+    name: str
+
+
+class Pieces:
+    """One piece after the other. Each is compiled when a call first gets to it, and its inputs are there."""
+
+    def __init__(self, gm: torch.fx.GraphModule, stages: list[Stage], backend: Callable[..., Run | None]) -> None:
+        self.stages, self.backend = stages, backend
+        self.compiled: list[Run | None] = [None] * len(stages)
+        self.inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+        (output,) = gm.graph.find_nodes(op="output")
+        self.results = torch.fx.node.map_arg(output.args[0], lambda node: Result(node.name))
+        last = {name: at for at, stage in enumerate(stages) for name in (*stage.results, *stage.inputs)}
+        wanted = {node.name for node in output.all_input_nodes}
+        self.unneeded = [
+            [name for name, final in last.items() if final == at and name not in wanted] for at in range(len(stages))
+        ]
+
+    def __call__(self, *args: Any) -> Any:
+        known = dict(zip(self.inputs, args, strict=True))
+        del args
+        for at, (stage, unneeded) in enumerate(zip(self.stages, self.unneeded, strict=True)):
+            known.update(zip(stage.results, self.run(at, [known[name] for name in stage.inputs]), strict=True))
+            for name in unneeded:
+                del known[name]
+        return pytree.tree_map(lambda each: known[each.name], self.results, is_leaf=is_result)
+
+    def run(self, at: int, given: list[Any]) -> Any:
+        """One piece, compiled if it is not."""
+        fn, module = self.compiled[at], self.stages[at].module
+        if fn is None:
+            layers = any(trains(node) for node in module.graph.nodes)
+            fn = self.compiled[at] = None if layers else self.backend(module, given)
+            fn = self.compiled[at] = fn or module.forward
+        return fn(*given)
+
+
+def is_result(value: object) -> bool:
+    return isinstance(value, Result)
