@@ -221,6 +221,31 @@ def test_first_run_that_breaks() -> None:
         assert backend.graphs == 2  # either side of the break, as it is from the second call on
 
 
+class Fills(nn.Module):
+    """Sets itself up, and fills a list it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = None
+
+    def forward(self, x, seen):
+        if self.cache is None:
+            self.cache = x.new_ones(3)
+        y = x + self.cache
+        seen.append(y)
+        return y * len(seen)
+
+
+def test_what_is_given_to_be_filled_is_empty_the_next_time() -> None:
+    torchdynamo.reset()
+    backend, mine = Counting(), Fills()
+    compiled = torchdynamo.compile(mine, backend=backend)
+    for _ in range(3):
+        seen: list[Any] = []
+        assert torch.equal(compiled(X, seen), X + 1) and torch.equal(seen[0], X + 1)
+        assert backend.graphs == 1
+
+
 def puts_another_in_its_place(x: Any, scale: Any) -> Any:
     def scaled(y: Any) -> Any:
         return y * (scale if isinstance(scale, int) else scale[0])

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from copy import copy
 from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
 from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.source import Roots, Source, local
 from torchdynamo.codegen.emit import Emitter
 
@@ -31,12 +33,18 @@ def may_come_again(code: CodeType) -> bool:
 
 
 class FirstRun:
-    """What the code of a first run calls at its end, with the state it began with."""
+    """What the code of a first run calls at its end, with the state it began with.
 
-    def __init__(self, code: CodeType, roots: Roots, build: Callable[[CodeType, Roots], Any]) -> None:
-        self.code = weakref.ref(code)  # which owns us
+    Lists and the like that it was given and fills are as they were when it got them: the next call is given others.
+    """
+
+    def __init__(self, capture: Capture, build: Callable[[CodeType, Roots], Any]) -> None:
+        self.code = weakref.ref(capture.code)  # which owns us
+        roots = capture.machine.roots
         self.arguments = list(roots.locals)
         self.cells = list(roots.closure)
+        filled = [entity for entity in capture.changed if type(entity.real) in (list, dict, set)]
+        self.before = {e.source.arg: copy(e.real) for e in filled if e.source is not None and e.source.how == "local"}
         self.build = build
         self.entry: Any = None
 
@@ -49,7 +57,8 @@ class FirstRun:
             self.entry = None
             _native.drop_entry(code, entry)
             count = len(self.arguments)
-            arguments = dict(zip(self.arguments, objects[:count], strict=True))
+            arguments = dict(zip(self.arguments, objects[:count], strict=True)) | self.before
+            self.before = {}
             cells = dict(zip(self.cells, objects[count:], strict=True))
             again = self.build(code, Roots(arguments, globals, builtins, cells))
             if again is not None:

@@ -286,7 +286,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         return None
     backend, settling = compiler.backend, None
     if first and undoes_itself(captured, resume.origin(code).code.co_cellvars) and not may_come_again(code):
-        settling = FirstRun(code, roots, functools.partial(settle, compiler))
+        settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
     with torch_compat.nobody_saves():
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)

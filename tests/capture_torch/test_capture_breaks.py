@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from counting import Counting
 from torch_alike import Alike
 
 import torchdynamo
@@ -200,3 +201,26 @@ def test_tensors_that_cannot_be_followed_are_passed_on(odd: torch.Tensor) -> Non
         assert got[1][0] is got[1][1] is odd
         assert got[2:6] == wanted[2:6]
         assert got[6].layout is wanted[6].layout and got[6].device == wanted[6].device
+
+
+def named_like_what_looks_at_frames(x):
+    model.eval()
+    x = torch.stack([x, x])
+    torchdynamo.graph_break()
+    return model(x) + 1
+
+
+model = torch.nn.Dropout()
+
+
+def test_only_what_looks_at_its_frame_is_not_taken_apart() -> None:
+    backend = Counting()
+    compiled = torchdynamo.compile(named_like_what_looks_at_frames, backend=backend)
+    assert torch.equal(compiled(X), named_like_what_looks_at_frames(X))
+    assert len(backend.graphs) == 2
+
+
+def test_a_scalar_is_squeezed() -> None:
+    for dims in ((), (-1,), (0,)):
+        compiled = torchdynamo.compile(lambda x, dims=dims: x.sum().squeeze(*dims), backend="eager", fullgraph=True)
+        assert compiled(X).shape == ()

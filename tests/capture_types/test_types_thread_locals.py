@@ -117,8 +117,67 @@ def test_made() -> None:
         assert torch.equal(result, X + 2) and state.a == [1, 2]
 
 
+class Picky(threading.local):
+    known = 5
+
+    @property
+    def double(self):
+        return self.scale * 2
+
+    def times(self, x):
+        return x * self.scale
+
+    def __init__(self, scale):
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("only here")
+        self.scale = scale
+
+
+PICKY = Picky(3)
+
+
+def of_more(x):
+    PREPARED.seen = x + 1
+    return x * PREPARED.scale + PICKY.known, PICKY.times(x), PICKY.double, hasattr(PICKY, "other")
+
+
 def test_subclasses() -> None:
-    """Their `__init__` runs once in each thread: that is Python's."""
+    """Their `__init__` runs once in each thread, where they are first looked at."""
     torchdynamo.reset()
-    compiled = torchdynamo.compile(of_a_subclass, backend="eager")
-    assert torch.equal(compiled(X), X * 2) and torch.equal(in_a_thread(compiled, X), X * 2)
+    compiled = torchdynamo.compile(of_a_subclass, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(X), X * 2) and torch.equal(in_a_thread(compiled, X), X * 2)
+        in_a_thread(setattr, PREPARED, "scale", 9)
+    assert len(_native.cache_entries(of_a_subclass.__code__)) == 1
+    PREPARED.scale = 4
+    assert torch.equal(compiled(X), X * 4) and torch.equal(in_a_thread(compiled, X), X * 2)
+
+
+def test_what_a_subclass_says() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(of_more, backend="eager")
+    assert str(compiled(X)) == str(of_more(X)) == str(compiled(X))
+    assert torch.equal(PREPARED.seen, X + 1)
+    Picky.known = 6
+    assert str(compiled(X)) == str(of_more(X))
+    PICKY.other = 1
+    assert str(compiled(X)) == str(of_more(X))
+    Picky.times = lambda self, x: x - self.scale
+    assert str(compiled(X)) == str(of_more(X))
+
+
+def raised_by(x: Any) -> tuple[str, bool]:
+    """What a thread gets that is not let in."""
+    errors = []
+    for fn in (of_more, torchdynamo.compile(of_more, backend="eager")):
+        try:
+            fn(x)
+        except RuntimeError as error:
+            errors.append(str(error))
+    return errors[0], errors == ["only here", "only here"]
+
+
+def test_an_init_that_raises() -> None:
+    torchdynamo.reset()
+    torchdynamo.compile(of_more, backend="eager")(X)
+    assert in_a_thread(raised_by, X) == ("only here", True)

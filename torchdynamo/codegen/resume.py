@@ -15,10 +15,10 @@ from torchdynamo.bytecode.instruction import Instruction, Label
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.signals import Restart
 
-# Code that says these names can tell which frame it runs in, or has it told.
-SELF_INSPECTING = frozenset(
-    {"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "stack", "globals", "settrace", "setprofile"}
-)
+# Code that says these names can tell which frame it runs in, or has it told: of functions of its own module's or
+# Python's, and of anything's attributes (`model.eval()` and `torch.stack()` are neither).
+INSPECTING_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "stack"})
+INSPECTING = frozenset({"_getframe", "currentframe", "settrace", "setprofile"})
 _numbers = itertools.count(1)
 
 
@@ -48,8 +48,15 @@ def is_continuation(code: CodeType) -> bool:
 
 def inspects_itself(code: CodeType) -> bool:
     """Whether continuations would be seen by the code itself; then it gets none."""
-    uses_super = "super" in code.co_names and bool(code.co_varnames) and code.co_varnames[0] in code.co_cellvars
-    return uses_super or not SELF_INSPECTING.isdisjoint(code.co_names)
+    names = code.co_names
+    if "super" in names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
+        return True
+    if not INSPECTING.isdisjoint(names) or ("stack" in names and "inspect" in names):
+        return True
+    if INSPECTING_NAMES.isdisjoint(names):
+        return False
+    loads = [each.arg for each in decode(code).instructions if each.op == "LOAD_GLOBAL"]
+    return not INSPECTING_NAMES.isdisjoint(loads)
 
 
 def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:

@@ -230,7 +230,7 @@ def fake_mode_type() -> type[FakeTensorMode]:
 def decide_what_is_one(tensor: torch.Tensor, dims: Any = None) -> None:
     """How many dimensions `squeeze` leaves depends on which sizes are 1: a fact, whatever torch's rule says."""
     among = range(tensor.dim()) if dims is None else dims if isinstance(dims, (list, tuple)) else [dims]
-    for dim in among:
+    for dim in among if tensor.dim() else ():  # a scalar's only dimension, -1 or 0, is not there
         bool(tensor.size(dim) == 1)
 
 

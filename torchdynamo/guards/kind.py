@@ -70,8 +70,8 @@ MISSING = Missing()
 
 
 def read(source: Source, roots: Roots) -> Any:
-    """The object at a source, or MISSING."""
+    """The object at a source, or MISSING: a way there may lead through code of the user's, which may raise anything."""
     try:
         return source.load(roots)
-    except (KeyError, AttributeError, IndexError, ValueError, TypeError):
+    except Exception:
         return MISSING

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.lookup import class_lookup
+from torchdynamo.capture.lookup import guarded_lookup, is_descriptor
 from torchdynamo.capture.model import Emitter, models, rebuilds, replays
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
 from torchdynamo.capture.wrap import wrap
@@ -22,9 +22,9 @@ LOCAL = threading.local
 
 
 def written(vm: Machine, self: Object, name: str) -> dict[str, Value]:
-    """What the frame wrote, ABSENT where it deleted. A subclass may run its `__init__` in each thread."""
+    """What the frame wrote, ABSENT where it deleted."""
     entity = vm.entity(self)
-    if self.pytype is not LOCAL or name.startswith("__"):
+    if name.startswith("__"):
         raise Break("unsupported attribute", name=name, type=self.pytype.__name__)
     if entity.items is None:
         entity.items = {}
@@ -38,7 +38,10 @@ def read(vm: Machine, self: Object, name: str) -> Value | None:
     if name in own or entity.source is None:
         value = own.get(name)
         return None if value is ABSENT else value
-    held = entity.real.__dict__
+    try:
+        held = entity.real.__dict__
+    except Exception:  # whatever the `__init__` of this thread raises, Python is to raise it
+        raise Break("unsupported attribute", name=name, type=self.pytype.__name__) from None
     source = Source("attr", entity.source, "__dict__")
     if name in held:
         return wrap(vm, held[name], Source("key", source, name))
@@ -58,19 +61,34 @@ def init(vm: Machine, self: Object) -> Value:
     return NONE
 
 
+def of_class(vm: Machine, self: Object, name: str) -> Any:
+    """What the class says of the name; one that has it told what is read or written there is not followed."""
+    cls = self.pytype
+    found = guarded_lookup(vm, cls, name)
+    if is_descriptor(vm, found, "__set__") or guarded_lookup(vm, cls, "__getattr__") is not MISSING:
+        raise Break("unsupported attribute", name=name, type=cls.__name__)
+    return found
+
+
+def unknown(vm: Machine, self: Object, name: str) -> Raised:
+    kind = "_thread._local" if self.pytype is LOCAL else self.pytype.__name__
+    return vm.error(AttributeError, f"{kind!r} object has no attribute {name!r}")
+
+
 @models(LOCAL, "__getattribute__")
 def getattribute(vm: Machine, self: Object, name: str) -> Value:
+    found = of_class(vm, self, name)
     value = read(vm, self, name)
     if value is not None:
         return value
-    found = class_lookup(LOCAL, name)
     if found is not MISSING:
-        return describe(vm, self, LOCAL, name, found)
-    raise vm.error(AttributeError, f"'_thread._local' object has no attribute {name!r}")
+        return describe(vm, self, self.pytype, name, found)
+    raise unknown(vm, self, name)
 
 
 @models(LOCAL, "__setattr__")
 def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
+    of_class(vm, self, name.obj)
     written(vm, self, name.obj)[name.obj] = value
     vm.entity(self).touched = True
     return NONE
@@ -79,7 +97,7 @@ def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
 @models(LOCAL, "__delattr__")
 def delattribute(vm: Machine, self: Object, name: Known) -> Value:
     if read(vm, self, name.obj) is None:
-        raise vm.error(AttributeError, f"'_thread._local' object has no attribute {name.obj!r}")
+        raise unknown(vm, self, name.obj)
     return setattribute(vm, self, name, ABSENT)
 
 

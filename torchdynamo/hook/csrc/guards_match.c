@@ -1,5 +1,6 @@
 /* Comparing, measuring and finding without running anybody's Python code. */
 #include "guards.h"
+#include "hook.h"
 #include <structmember.h>
 
 PyTypeObject *td_deque_type = NULL;
@@ -273,6 +274,22 @@ static PyObject *call_getter(PyObject *obj, PyObject *descriptor, PyObject **tem
     return *temp = value;
 }
 
+/* Each thread has a dict of its own there. A subclass may have an `__init__`, which runs where a thread looks first. */
+static void of_this_thread(PyObject *obj, PyObject *name, PyObject **temp)
+{
+    TdThread *thread = td_thread;
+    int may_run = !Py_IS_TYPE(obj, td_local_type) && thread != NULL;
+    TdSetting ours, stray;
+    if (may_run)
+        ours = td_thread_swap(thread, TD_OFF);
+    if ((*temp = PyObject_GetAttr(obj, name)) == NULL)
+        PyErr_Clear();
+    if (may_run) {
+        stray = td_thread_swap(thread, ours);
+        Py_XDECREF(stray.callback);
+    }
+}
+
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
 {
     if (td_is_tensor(obj)) {
@@ -281,9 +298,8 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
         td_gc_resume(was_on);
         return *temp;
     }
-    if (Py_IS_TYPE(obj, td_local_type)) { /* each thread has a dict of its own there, and nothing of the user's runs */
-        if ((*temp = PyObject_GetAttr(obj, name)) == NULL)
-            PyErr_Clear();
+    if (TD_UNLIKELY(Py_TYPE(obj)->tp_getattro == td_local_type->tp_getattro)) {
+        of_this_thread(obj, name, temp);
         return *temp;
     }
     PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
