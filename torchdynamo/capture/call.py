@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import interop, model, numeric, overrides, policy
+from torchdynamo.capture import deaths, interop, model, numeric, overrides, policy
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
-from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.outcomes import made_anew
 from torchdynamo.capture.refusals import refuse_others, refuse_unsafe
@@ -264,8 +263,6 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             object.__new__(cls)
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
-    if guarded_lookup(vm, cls, "__del__") is not MISSING:  # which runs when the last reference goes
-        raise Break("unsupported type", type=f"{cls.__name__} (with __del__)")
     guarded_lookup(vm, cls, "__new__")
     maker = model.find_slot(cls, "__new__")
     if maker[0] == "model":
@@ -278,6 +275,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             raise Break("unsupported type", type=cls.__name__)
         source = Source("attr", Source("class_attr", class_source(cls), "__new__"), "__func__")
         obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
+    deaths.note(vm, obj)
     if (obj.__class__ is Object or vm.watching) and issubclass(obj.pytype, cls):
         cls = obj.pytype
         found = guarded_lookup(vm, cls, "__init__")

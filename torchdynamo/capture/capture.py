@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.bytecode.flow import loops
 from torchdynamo.capture import functions, ops, types
+from torchdynamo.capture.deaths import holding, noticed
 from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.heap import Entity
@@ -66,16 +67,18 @@ def capture(
     sys.setrecursionlimit(max(depth, 20_000))
     try:
         value = vm.run(frame)
+        check_deaths(vm, frame)
         return Capture(code, vm, Return(value), None, frame.cells)
     except Stop:
+        check_deaths(vm, frame)
         return Capture(code, vm, stopped(frame), None, frame.cells)
     except Break as why:
-        why.restart = stop_step(vm, frame, why)
+        why.restart = why.restart if why.restart >= 0 else stop_step(vm, frame)
         raise
     except Raised as raised:
         escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
         escaped.where = frame.position()
-        escaped.restart = stop_step(vm, frame, escaped, vm.entity(raised.value))
+        escaped.restart = stop_step(vm, frame, vm.entity(raised.value))
         raise escaped from None
     finally:
         sys.setrecursionlimit(depth)
@@ -88,12 +91,22 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     arguments: dict[str, Value] = {name: Opaque(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
     space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
     closure = {name: vm.wrap_cell(cell, Source("closure", None, name)) for name, cell in vm.roots.closure.items()}
-    frame = Frame(code, space, arguments, closure)
+    own = [name for name in code.co_varnames if name not in code.co_cellvars]
+    frame = Frame(code, space, holding(vm.roots.locals, arguments, own), closure)
     frame.root = True
     return frame
 
 
-def stop_step(vm: Machine, frame: Frame, why: Break, escaped: Entity | None = None) -> int:
+def check_deaths(vm: Machine, frame: Frame) -> None:
+    """Nothing may have been made whose death is noticed: such an object is Python's to make."""
+    mortal = noticed(vm)
+    if mortal is not None:
+        end = Break("unsupported type", type=f"{mortal.value.pytype.__name__} (with __del__)")
+        end.where, end.restart = mortal.where, stop_step(vm, frame, vm.entity(mortal.value))
+        raise end
+
+
+def stop_step(vm: Machine, frame: Frame, escaped: Entity | None = None) -> int:
     """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in.
 
     With an exception under way, the one that raised it: Python raises it again, with its traceback and context.

@@ -28,6 +28,7 @@ from torchdynamo.capture import (
 )
 from torchdynamo.capture import call as calls
 from torchdynamo.capture import wrap as wrapping
+from torchdynamo.capture.deaths import Mortal
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.signals import Break, Raised
@@ -98,6 +99,7 @@ class Machine(Trace):
         self.fakes: dict[int, Graphed] = {}
         self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
+        self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made
         self.made_classes: dict[type, int] = {}  # by the frame: the step of each
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
         self.inside: dict[int, int] = {}  # what stays in the capture, by id: such classes and what was made for them

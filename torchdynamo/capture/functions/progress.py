@@ -1,4 +1,4 @@
-"""tqdm, where its bars are switched off: without locks, and without the thread that watches bars."""
+"""tqdm, where its bars are switched off: without the thread that watches bars."""
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
@@ -6,11 +6,6 @@ from __future__ import annotations
 import contextlib
 
 from torchdynamo.capture.model import polyfill_named
-
-
-@polyfill_named("tqdm.std", "TqdmDefaultWriteLock.acquire", "TqdmDefaultWriteLock.release")
-def write_lock(self, *args, **kwargs):
-    """Taken to draw, and to number bars: neither is done here."""
 
 
 @polyfill_named("tqdm.std", "tqdm.__new__")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture import attribute_writes, attributes, lookup
-from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture import attribute_writes, attributes, deaths, lookup
+from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value, boolean
@@ -21,14 +21,14 @@ def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Val
     real = cls.obj
     if cls.__class__ is not Known or not isinstance(real, type):
         raise vm.error(TypeError, "object.__new__(X): X is not a type object")
-    if lookup.guarded_lookup(vm, real, "__del__") is not MISSING:
-        raise Break("unsupported type", type=f"{real.__name__} (with __del__)")
     for base in real.__mro__:
         if not lookup.written_in_python(base):
             raise Break("unsupported type", type=base.__name__)
     if args or kwargs:
         check_arguments(vm, real)
-    return vm.new(real)
+    made = vm.new(real)
+    deaths.note(vm, made)
+    return made
 
 
 def check_arguments(vm: Machine, cls: type) -> None:

@@ -1,7 +1,8 @@
-"""threading: locks."""
+"""threading: locks. And those between processes, of which others may hold as many as they like."""
 
 from __future__ import annotations
 
+import _multiprocessing  # type: ignore[import-not-found]
 import _thread
 import copy
 import threading
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
+BETWEEN_PROCESSES: Any = _multiprocessing.SemLock
+LOCKS = (LOCK, RLOCK, BETWEEN_PROCESSES)
 
 
 def new_lock(cls: type) -> Any:
@@ -32,19 +35,15 @@ for _make, _cls in ((threading.Lock, LOCK), (threading.RLock, RLOCK)):
 
 
 def known_free(vm: Machine, self: Object) -> Entity:
-    """A lock that the frame made is nobody else's; one that existed is free when the frame begins, which is guarded.
-
-    Of an RLock that cannot be asked: there, that no other thread runs.
-    """
+    """A lock that the frame made is nobody else's; one that existed is free when the frame begins, which is guarded."""
     entity = vm.entity(self)
     if entity.items is None:
         assert entity.source is not None
-        if hasattr(entity.real, "locked"):
-            if entity.real.locked():
-                raise Break("unsupported method", name="acquire", type="held lock")
-            vm.guard(Source("method", entity.source, "locked"), "EQUALS_MATCH", False)
-        else:
-            alone(vm)
+        asked = "_get_value" if entity.pytype is BETWEEN_PROCESSES else "__repr__"
+        told = getattr(entity.real, asked)()
+        if told != 1 and "<unlocked" not in str(told):
+            raise Break("unsupported method", name="acquire", type="held lock")
+        vm.guard(Source("method", entity.source, asked), "EQUALS_MATCH", told)
         entity.items = 0
     return entity
 
@@ -68,13 +67,22 @@ def hold(vm: Machine, self: Object) -> Value:
 
 def done_so_far(vm: Machine) -> tuple[Any, ...]:
     """Changes as soon as the frame changes something that others can see."""
-    changed = [entity for entity in vm.heap.entities if entity.changed and entity.pytype not in (LOCK, RLOCK)]
+    changed = [each for each in vm.heap.entities if each.changed and each.pytype not in LOCKS and not as_it_was(each)]
     return (
         vm.ops,
         [(entity.ref, list(entity.attrs.items()), contents(entity)) for entity in changed],
         list(vm.globals_written.items()),
         [list(attrs.items()) for _, attrs in vm.tensor_attrs.values()],
     )
+
+
+def as_it_was(entity: Entity) -> bool:
+    """Whether what the frame did to it, it has undone."""
+    if entity.attrs:
+        return False
+    if type(entity.items) is dict and entity.entry_items is not None:
+        return list(entity.items.items()) == list(entity.entry_items.items())
+    return entity.pytype is list and not entity.items and not entity.real
 
 
 def contents(entity: Entity) -> Any:
@@ -93,6 +101,7 @@ def acquire(vm: Machine, self: Object, blocking: Value = TRUE, timeout: Value = 
     return hold(vm, self)
 
 
+@models(BETWEEN_PROCESSES, "acquire", "__enter__")
 @models(RLOCK, "acquire", "__enter__")
 def acquire_again(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
     return hold(vm, self)
@@ -100,6 +109,7 @@ def acquire_again(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> V
 
 @models(LOCK, "release", "__exit__")
 @models(RLOCK, "release", "__exit__")
+@models(BETWEEN_PROCESSES, "release", "__exit__")
 def release(vm: Machine, self: Object, *args: Value) -> Value:
     """What was only read while the lock was held was read at entry, when it was free: nobody was half-way through."""
     entity = vm.entity(self)
@@ -109,7 +119,8 @@ def release(vm: Machine, self: Object, *args: Value) -> Value:
         cannot = "release unlocked lock" if self.pytype is LOCK else "cannot release un-acquired lock"
         raise vm.error(RuntimeError, cannot)
     if not entity.fresh and entity.items == 1:
-        if done_so_far(vm) != entity.note[1]:
+        (ops, *before), (ops_now, *now) = entity.note[1], done_so_far(vm)
+        if ops_now != ops or (now != before and any(now)):
             alone(vm)
         entity.touched = False
     entity.items -= 1
@@ -124,7 +135,7 @@ def locked(vm: Machine, self: Object) -> Value:
 MAKERS: dict[type, Any] = {LOCK: threading.Lock, RLOCK: RLOCK}  # what C has, not Python round it
 
 
-@replays(LOCK, RLOCK)
+@replays(*LOCKS)
 def replay(emit: Emitter, entity: Entity) -> None:
     """Still held where the graph ends: it ends before the lock is taken."""
     raise Restart(entity.note[0] - 1)

@@ -1,0 +1,168 @@
+"""Objects with a `__del__`: where nobody notices when it runs they are followed, else they are Python's."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+
+LOG: list[Any] = []
+X = torch.ones(2)
+
+
+class Quiet:
+    """Closed already, or closed now: nobody can tell."""
+
+    def __init__(self, n):
+        self.n, self.closed = n, False
+
+    def close(self):
+        if not self.closed:
+            self.closed = True
+
+    def __del__(self):
+        self.close()
+
+
+class Loud(Quiet):
+    def __del__(self):
+        LOG.append(self.n)
+
+
+class Asking(Quiet):
+    def __del__(self):
+        if LOG and LOG[-1] == "asked":
+            LOG.append("answered")
+
+
+class Holder(Quiet):
+    def __init__(self, n):
+        super().__init__(n)
+        self.items = []
+
+    def __del__(self):
+        if self.items:
+            LOG.append(len(self.items))
+
+
+class Failing(Quiet):
+    def __del__(self):
+        raise ValueError("nobody hears")
+
+
+def one(x):
+    return x * Quiet(2).n
+
+
+def several(x):
+    for n in range(3):
+        q = Quiet(n)
+        x = x + q.n
+    return x, q.closed
+
+
+def copied(x):
+    return x + copy.copy(Quiet(3)).n
+
+
+def returned(x):
+    q = Quiet(1)
+    return x + 1, q
+
+
+def carried_by_an_exception(x):
+    try:
+        raise ValueError(Quiet(1))
+    except ValueError as error:
+        return x + error.args[0].n
+
+
+def let_go(x):
+    q = Loud(2)
+    y = x * q.n
+    del q
+    LOG.append("after")
+    return y
+
+
+def replaced(x):
+    q = Loud(1)
+    y = x + 1
+    q = None
+    LOG.append("after")
+    return y, q
+
+
+def asks_what_changes(x):
+    q = Asking(1)
+    LOG.append("asked")
+    del q
+    LOG.append("after")
+    return x + 1
+
+
+def shares_what_it_asks(x):
+    q = Holder(1)
+    items = q.items
+    del q
+    items.append(1)
+    return x + 1
+
+
+def in_a_loop(x):
+    for n in range(3):
+        q = Loud(n)
+        x = x + q.n
+    return x * 2
+
+
+def loud_and_returned(x):
+    q = Loud(1)
+    return x + 1, q
+
+
+def failing(x):
+    return x + Failing(1).n
+
+
+def given(x):
+    def inner(q):
+        y = x + q.n
+        del q
+        LOG.append("after")
+        return y
+
+    return torchdynamo.compile(inner, backend="eager")(Loud(5))
+
+
+def outcome(fn: Any) -> tuple[str, list[Any]]:
+    """What it gives, and what was logged until all of that is gone."""
+    LOG.clear()
+    result = fn(X)
+    text = str([vars(each) if isinstance(each, Quiet) else each for each in result])
+    del result
+    return text, list(LOG)
+
+
+@pytest.mark.parametrize("fn", [one, several, copied, returned, carried_by_an_exception])
+def test_unnoticed(fn: Any) -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert outcome(compiled) == outcome(fn)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "fn",
+    [let_go, replaced, asks_what_changes, shares_what_it_asks, in_a_loop, loud_and_returned, failing, given],
+)
+def test_noticed(fn: Any) -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for _ in range(2):
+        assert outcome(compiled) == outcome(fn)

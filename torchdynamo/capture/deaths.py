@@ -1,0 +1,108 @@
+"""Objects whose class has a `__del__`: Python runs it when the last reference goes, and capture counts no references.
+
+So it is followed once, when the frame has been, and has to be one that nobody notices whenever it runs: it reads what
+the object itself holds and what the frame leaves as it was, and writes nowhere but to the object.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import guarded_lookup
+from torchdynamo.capture.signals import Break, Raised
+from torchdynamo.capture.source import Position
+from torchdynamo.capture.value import Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+class Mortal(NamedTuple):
+    """An object that the frame made, and where."""
+
+    value: Object
+    where: Position | None
+
+
+def note(vm: Machine, made: Value) -> None:
+    """The frame has made this: remembered if its death may be noticed."""
+    if guarded_lookup(vm, made.pytype, "__del__") is MISSING:
+        return
+    if made.__class__ is not Object or not vm.entity(made).fresh:
+        raise Break("unsupported type", type=f"{made.pytype.__name__} (with __del__)")
+    if all(known.value.ref != made.ref for known in vm.mortals):
+        vm.mortals.append(Mortal(made, vm.position()))
+
+
+def noticed(vm: Machine) -> Mortal | None:
+    """An object whose death somebody may notice."""
+    return next((each for each in vm.mortals if not passes_unseen(vm, each.value)), None)
+
+
+class Watched(list[Entity]):
+    """The contents of all objects, and whose were asked for."""
+
+    def __init__(self, entities: list[Entity]) -> None:
+        super().__init__(entities)
+        self.asked: set[int] = set()
+
+    def __getitem__(self, ref: Any) -> Any:
+        self.asked.add(ref)
+        return super().__getitem__(ref)
+
+
+def passes_unseen(vm: Machine, value: Object) -> bool:
+    """Whether its `__del__` does nothing."""
+    found = guarded_lookup(vm, value.pytype, "__del__")
+    if type(found) is not types.FunctionType or vm.globals_written or vm.class_written:
+        return False
+    entities, own, before = vm.heap.entities, vm.entity(value), traces(vm)
+    attrs, items, touched = dict(own.attrs), own.items, own.touched
+    watched = vm.heap.entities = Watched(entities)
+    try:
+        vm.call_method(value, "__del__")
+    except (Break, Raised):
+        return False
+    finally:
+        vm.heap.entities = list(watched)
+    others = [vm.heap.entities[ref] for ref in watched.asked if ref != value.ref]
+    if any(other.changed or (other.fresh and other.ref < len(entities)) for other in others):
+        return False
+    own.attrs, unchanged = attrs, own.items is items and own.touched == touched
+    return unchanged and traces(vm) == before
+
+
+def traces(vm: Machine) -> Any:
+    """What a run leaves behind, besides the contents of objects."""
+    written = len(vm.globals_written), len(vm.class_written), len(vm.later), len(vm.modes), len(vm.restore)
+    return len(vm.builder.graph.nodes), len(vm.tensor_attrs), len(vm.checks), *written, dict(vm.exit_state)
+
+
+class Holding(dict[str, Value]):
+    """The locals of a frame that was given such objects: to let go of one is Python's."""
+
+    def __init__(self, values: dict[str, Value], mortal: dict[str, type]) -> None:
+        super().__init__(values)
+        self.mortal = mortal
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        if name in self.mortal and getattr(self.get(name), "source", None) is not getattr(value, "source", self):
+            self.let_go(name)
+        super().__setitem__(name, value)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self.mortal and name in self:
+            self.let_go(name)
+        return super().pop(name, *default)
+
+    def let_go(self, name: str) -> None:
+        raise Break("unsupported type", type=f"{self.mortal[name].__name__} (with __del__)")
+
+
+def holding(real: Mapping[str, Any], values: dict[str, Value], own: Collection[str]) -> dict[str, Value]:
+    """The locals of the outermost frame; `own`: the names that are no cells."""
+    mortal = {name: type(obj) for name, obj in real.items() if hasattr(type(obj), "__del__") and name in own}
+    return Holding(values, mortal) if mortal else values
