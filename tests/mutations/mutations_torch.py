@@ -313,3 +313,25 @@ def vmap_around() -> Mutation:
         return torch.func.vmap(wrapped)(x) if depth else wrapped(x)
 
     return Mutation(fn, one, lambda stack: depth.append(1))
+
+
+@mutation
+def class_of_a_tensor() -> Mutation:
+    class Special(torch.Tensor):
+        pass
+
+    held = x()
+
+    def change(stack: ExitStack) -> None:
+        held.__class__ = Special
+
+    return Mutation(lambda v: v * (2 if isinstance(v, Special) else 3), lambda: (held,), change)
+
+
+@mutation
+def autocast_dtype_of_another_device() -> Mutation:
+    def change(stack: ExitStack) -> None:
+        stack.callback(torch.set_autocast_dtype, "xpu", torch.get_autocast_dtype("xpu"))
+        torch.set_autocast_dtype("xpu", torch.float64)
+
+    return Mutation(lambda v: v.to(torch.get_autocast_dtype("xpu")), one, change)

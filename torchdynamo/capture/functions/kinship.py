@@ -33,7 +33,8 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
     if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
         return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
     if obj.__class__ is Graphed:
-        return isinstance(obj.fake, wanted) if wanted is not torch.nn.Parameter else issubclass(obj.pytype, wanted)
+        by_class = isinstance(wanted, type) and issubclass(wanted, torch.Tensor) and wanted is not torch.nn.Buffer
+        return issubclass(obj.pytype, wanted) if by_class else isinstance(obj.fake, wanted)
     if obj.pytype is wanted:
         return True
     check = answering(vm, wanted, "__instancecheck__")

@@ -39,19 +39,29 @@ def reader(fn: Any) -> None:
         if vm.grad_mode_unknown and fn is torch.is_grad_enabled:
             raise Break("unknown call", name=fn.__name__)
         answer = vm.run_pure(fn, list(args), dict(kwargs))
-        if not lasting and not switched(vm, fn):
+        given = tuple(vm.concretely(arg) for arg in args)
+        if not (lasting and is_compared(fn, given)) and not switched(vm, fn, given):
             read = answer.obj if answer.__class__ is Known else vm
             if type(read) not in CONSTANTS or kwargs:
                 raise Break("unknown call", name=fn.__name__)
-            given = tuple(vm.concretely(arg) for arg in args)
             vm.guard(Source("call", Source("pinned", None, Pinned(fn)), given), "EQUALS_MATCH", read)
         return answer
 
     function(fn)(row)
 
 
-def switched(vm: Machine, fn: Any) -> bool:
+def is_compared(fn: Any, given: tuple[Any, ...]) -> bool:
+    """Dtypes of autocast are compared of the usual devices only."""
+    return fn is not torch.get_autocast_dtype or given in USUAL
+
+
+USUAL = (("cpu",), ("cuda",))
+
+
+def switched(vm: Machine, fn: Any, given: tuple[Any, ...]) -> bool:
     """Whether the frame itself has set the flag: then what it was at entry does not matter."""
+    if fn is torch.get_autocast_dtype:
+        return (torch.set_autocast_dtype, given) in vm.entry_state
     return any(setter is SWITCHED.get(id(fn)) for setter, _ in vm.entry_state)
 
 
