@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import copy
 import itertools
+import pickle
 import string
 import sys
 import types
@@ -508,6 +510,66 @@ def tee_that_asks_itself():
 
     first, _ = itertools.tee(Asking())
     return attempt(next, first)
+
+
+@case
+def asked_by_index():
+    class Box:
+        def __init__(self, items):
+            self.items = items
+
+        def __getitem__(self, index):
+            if index == 3:
+                raise StopIteration
+            return self.items[index]
+
+    class Never:
+        def __eq__(self, other):
+            return False
+
+    class Always:
+        def __eq__(self, other):
+            return True
+
+    steps = iter(Box("abcd"))
+    kind, first = type(steps).__name__, next(steps)
+    return kind, first, list(steps), Always() in Box([Never()]), Never() in Box([Always()])
+
+
+@case
+def where_enumerate_begins():
+    class Index:
+        def __index__(self):
+            return 5
+
+    return list(enumerate("ab", Index())), attempt(enumerate, "ab", "c"), attempt(enumerate, "ab", 1.0)
+
+
+@case
+def errors_taken_apart():
+    first, second = ImportError("no", name="here", path="there"), OSError(2, "gone", "file")
+    return [(c.args, vars(c), c.name, c.path) for c in (copy.copy(first), pickle.loads(pickle.dumps(first)))], [
+        (c.args, c.filename) for c in (copy.copy(second), copy.deepcopy(second))
+    ]
+
+
+class Counted:
+    count = 0
+
+    def __new__(cls):
+        cls.count += 1
+        return object.__new__(cls)
+
+    def __del__(self):
+        type(self).count -= 1
+
+
+@case
+def deleted_objects_are_gone():
+    it = Counted()
+    before = Counted.count
+    del it
+    return before, Counted.count
 
 
 @pytest.mark.parametrize("fn", CASES)

@@ -128,7 +128,7 @@ def from_getitem(vm: Machine, value: Value) -> Iterator[Value]:
         try:
             item = vm.getitem(value, Known(index))
         except Raised as raised:
-            if issubclass(raised.value.pytype, IndexError):
+            if issubclass(raised.value.pytype, (IndexError, StopIteration)):
                 return
             raise
         yield item
@@ -144,7 +144,19 @@ def iterator(vm: Machine, value: Value) -> Value:
         found = lookup.guarded_slot(vm, value.pytype, "__iter__")
         if found[0] == "python" and type(found[1][1]) is types.FunctionType:
             return vm.special(value, "__iter__")
+        if found[0] == "missing":
+            return make_iterator(vm, iterate(vm, value), value, OF_SEQUENCES)
     return make_iterator(vm, iterate(vm, value), value)
+
+
+class Indexed:
+    """What is iterated by the old protocol."""
+
+    def __getitem__(self, index: int) -> int:
+        raise IndexError
+
+
+OF_SEQUENCES = type(iter(Indexed()))
 
 
 EMPTY: dict[int, int] = {}

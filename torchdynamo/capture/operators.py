@@ -304,7 +304,7 @@ def contains(vm: Machine, box: Value, item: Value) -> bool:
     answer = special(vm, box, "__contains__", item)
     if answer is not None:
         return truth(vm, answer)
-    return any(same_or_equal(vm, item, other) for other in vm.iterate(box))
+    return any(same_or_equal(vm, other, item) for other in vm.iterate(box))
 
 
 def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -164,8 +165,8 @@ def lazily(cls: type, steps: Any) -> None:
 
 
 def enumerated(vm: Machine, items: Value, start: Value = ZERO) -> Iterator[Value]:
-    source = vm.iterate(items)
-    return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, vm.known(start, "start")))
+    source, first = vm.iterate(items), vm.known(vm.call(Known(operator.index), [start], {}), "start")
+    return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, first))
 
 
 def zipped(vm: Machine, *iterables: Value, strict: Value = FALSE) -> Iterator[Value]:

@@ -117,6 +117,8 @@ def reduce_deque(vm: Machine, self: Object) -> Value:
 
 @models(BaseException, "__reduce__")
 def reduce_exception(vm: Machine, self: Object) -> Value:
+    if class_lookup(self.pytype, "__reduce__") is not BaseException.__dict__["__reduce__"]:  # OSError, ImportError
+        raise Break("unsupported method", name="__reduce__", type=self.pytype.__name__)
     own: Value = vm.instance_dict(self)
     return vm.make_tuple([Known(self.pytype), vm.getattr(self, "args"), *([own] if vm.truth(own) else [])])
 

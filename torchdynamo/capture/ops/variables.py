@@ -9,9 +9,10 @@ from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.interpreter import op
+from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, Known, Opaque, Value
+from torchdynamo.capture.value import ABSENT, Known, Object, Opaque, Value
 from torchdynamo.capture.wrap import wrap
 
 if TYPE_CHECKING:
@@ -47,10 +48,19 @@ def store_fast(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> No
 
 @op("DELETE_FAST", "--")
 def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
-    if frame.locals.pop(inst.arg, None) is None:
+    gone = frame.locals.pop(inst.arg, None)
+    if frame.root and gone is not None:
+        let_go(vm, gone)
+    if gone is None:
         raise vm.error(
             UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value"
         )
+
+
+def let_go(vm: Machine, value: Value) -> None:
+    """What existed at entry dies for real, if this was the last reference; code that runs then must not run later."""
+    if value.__class__ in (Object, Opaque) and guarded_lookup(vm, value.pytype, "__del__") is not MISSING:
+        raise Break("unsupported type", type=f"{value.pytype.__name__} (with __del__)")
 
 
 @op("LOAD_GLOBAL", "-- value")

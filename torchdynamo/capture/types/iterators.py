@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.iteration import ITERATOR_TYPES, iterate, make_iterator
+from torchdynamo.capture.iteration import ITERATOR_TYPES, OF_SEQUENCES, iterate, make_iterator
 from torchdynamo.capture.lookup import guarded_slot
 from torchdynamo.capture.model import ITERATE, function, models
 from torchdynamo.capture.signals import Raised
@@ -39,7 +39,14 @@ def itself(vm: Machine, self: Object) -> Value:
     return self
 
 
-for _type in {*ITERATOR_TYPES.values(), REVERSED_LIST, *REVERSED_VIEWS.values(), REVERSED_DEQUE, *MADE_OF_OTHERS}:
+for _type in {
+    OF_SEQUENCES,
+    *ITERATOR_TYPES.values(),
+    REVERSED_LIST,
+    *REVERSED_VIEWS.values(),
+    REVERSED_DEQUE,
+    *MADE_OF_OTHERS,
+}:
     models(_type, "__next__")(next_)
     models(_type, "__iter__")(itself)
 
