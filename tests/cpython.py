@@ -32,7 +32,7 @@ test_positional_only_arg test_keywordonlyarg test_extcall test_funcattrs test_gr
 test_compare test_richcmp test_contains test_enumerate test_sort test_fstring test_format test_generator_stop
 test_genexps test_global test_isinstance test_metaclass test_pow test_types test_typing test_random
 test_statistics test_fractions test_string_literals test_unary test_binop test_index test_hash test_abc
-test_baseexception test_builtin test_call test_bytes test_unicode test_pep380 test_long test_cmath test_numeric_tower
+test_baseexception test_builtin test_call test_bytes test_unicode test_yield_from test_long test_cmath test_numeric_tower
 test_dynamic test_opcodes test_memoryview
 """.split()
 
