@@ -3,7 +3,7 @@
     python benchmarks/sizes.py --corpus ../shared/corpus --out build/sizes.jsonl        # or `make sizes`
     python benchmarks/sizes.py --corpus ../shared/corpus --only 'hf/' --count 20
 
-For each case of the corpus: eager runs it with other batches, or with longer and shorter sequences. What
+For each case of the corpus: eager runs it with other batches, and with longer and shorter sequences. What
 it takes is run at five sizes, 1 among them where eager takes it, through torchdynamo and torch.compile (backend eager),
 each time compared with eager. A compile is one call of the backend; a model in k graphs may have 2k.
 """
@@ -14,6 +14,7 @@ import argparse
 import collections
 import json
 import os
+import random
 import re
 import signal
 import sys
@@ -22,9 +23,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from axes import Axis, axes, candidates, resized
 
 import torchdynamo
 
@@ -33,67 +35,6 @@ FRONTENDS: dict[str, tuple[Callable[..., Any], Callable[[], None]]] = {
     "torchdynamo": (torchdynamo.compile, torchdynamo.reset),
     "torch.compile": (torch.compile, torch.compiler.reset),
 }
-
-
-# -- sizes ------------------------------------------------------------------------------------------------------------
-class Axis(NamedTuple):
-    """What varies: a name, and for each tensor among the inputs the dimensions that go with it."""
-
-    name: str
-    size: int
-    dims: dict[int, tuple[int, ...]]
-
-
-def tensors(inputs: Any, found: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
-    """The tensors in the arguments, in order."""
-    found = [] if found is None else found
-    if isinstance(inputs, torch.Tensor):
-        found.append(inputs)
-    elif isinstance(inputs, dict):
-        for value in inputs.values():
-            tensors(value, found)
-    elif isinstance(inputs, (list, tuple)):
-        for value in inputs:
-            tensors(value, found)
-    return found
-
-
-def axes(inputs: Any) -> Iterator[Axis]:
-    """The batch, and each length of the first tensors that others may share."""
-    given = tensors(inputs)
-    ranked = [tensor for tensor in given if tensor.dim() > 0]
-    if not ranked:
-        return
-    batch = ranked[0].shape[0]
-    yield Axis("batch", batch, {i: (0,) for i, t in enumerate(given) if t.dim() > 0 and t.shape[0] == batch})
-    for size in dict.fromkeys(length for tensor in ranked for length in reversed(tensor.shape[1:])):
-        dims = {i: tuple(d for d in range(1, t.dim()) if t.shape[d] == size) for i, t in enumerate(given)}
-        yield Axis("length", size, {i: found for i, found in dims.items() if found})
-
-
-def resized(inputs: Any, axis: Axis, size: int) -> Any:
-    """The same arguments with this size: what they hold is repeated, or cut off."""
-    count = iter(range(1 << 30))
-
-    def other(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            for dim in axis.dims.get(next(count), ()):
-                value = value.index_select(dim, torch.arange(size) % axis.size)
-            return value
-        if isinstance(value, dict):
-            return {key: other(item) for key, item in value.items()}
-        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-            return type(value)(other(item) for item in value)
-        return value
-
-    return other(inputs)
-
-
-def candidates(size: int) -> list[int]:
-    """Other sizes, the likeliest first: any, then multiples, as images and windows want them."""
-    odd = [size + 3, 1, size + 1, max(size - 1, 2), 2 * size - 1]
-    even = [2 * size, size // 2, size + size // 2, 4 * size, 3 * size]
-    return [each for each in dict.fromkeys([*odd, *even]) if each not in (0, size)]
 
 
 # -- one case ---------------------------------------------------------------------------------------------------------
@@ -124,21 +65,30 @@ class Subject:
             return fn(*inputs[0], **inputs[1])
 
 
-def varying(subject: Subject) -> tuple[Axis, list[int]] | None:
-    """What of the case's sizes eager lets vary, and the sizes to run it at."""
+def varying(subject: Subject) -> dict[str, tuple[Axis, list[int]]]:
+    """What of the case's sizes eager lets vary, and the sizes to run it at: its batch, and one of its lengths."""
     module, inputs = subject.build()
     subject.call(module, inputs)
+    found: dict[str, tuple[Axis, list[int]]] = {}
     for axis in axes(inputs):
-        sizes = [axis.size]
-        for size in candidates(axis.size):
-            try:
-                subject.call(module, resized(subject.case.inputs_for(module, 0)[1:], axis, size))
-            except Exception:  # whatever a model says to a size it does not take
-                continue
-            sizes.append(size)
-            if len(sizes) == SIZES:
-                return axis, sizes
-    return None
+        sizes = sizes_of(subject, module, axis) if axis.name not in found else []
+        if len(sizes) == SIZES:
+            found[axis.name] = axis, sizes
+    return found
+
+
+def sizes_of(subject: Subject, module: Any, axis: Axis) -> list[int]:
+    """The first sizes that eager takes."""
+    sizes = [axis.size]
+    for size in candidates(axis.size):
+        try:
+            subject.call(module, resized(subject.case.inputs_for(module, 0)[1:], axis, size))
+        except Exception:  # whatever a model says to a size it does not take
+            continue
+        sizes.append(size)
+        if len(sizes) == SIZES:
+            break
+    return sizes
 
 
 def measured(
@@ -162,23 +112,23 @@ def measured(
     return {"compiles": after, "wrong": wrong, "seconds": round(time.perf_counter() - begin, 2)}
 
 
-def run_case(name: str, save: Callable[[dict[str, Any]], None]) -> None:
-    """Everything about one case, saved as it becomes known."""
+def run_case(name: str, save: Callable[[list[dict[str, Any]]], None]) -> None:
+    """A row for each axis of a case, saved as it becomes known."""
     import corpus  # type: ignore[import-not-found]
     import runner  # type: ignore[import-not-found]
 
     torch.set_num_threads(1)
-    subject, row = Subject(corpus, name), {"case": name}
-    found = varying(subject)
-    row["axis"] = found and found[0].name
-    row["sizes"] = found and found[1]
-    save(row)
-    for frontend in FRONTENDS if found else ():
-        try:
-            row[frontend] = measured(subject, frontend, *found, runner.differ)
-        except Exception as error:  # of the front end: the row says so
-            row[frontend] = {"error": f"{type(error).__name__}: {error}"[:400]}
-        save(row)
+    subject, rows = Subject(corpus, name), []
+    for axis, sizes in varying(subject).values():
+        row: dict[str, Any] = {"case": name, "axis": axis.name, "sizes": sizes}
+        rows.append(row)
+        save(rows)
+        for frontend in FRONTENDS:
+            try:
+                row[frontend] = measured(subject, frontend, axis, sizes, runner.differ)
+            except Exception as error:  # of the front end: the row says so
+                row[frontend] = {"error": f"{type(error).__name__}: {error}"[:400]}
+            save(rows)
 
 
 # -- all --------------------------------------------------------------------------------------------------------------
@@ -186,8 +136,8 @@ def child(name: str, path: str) -> None:
     """In a process of its own."""
     warnings.filterwarnings("ignore")
 
-    def save(row: dict[str, Any]) -> None:
-        Path(path + ".new").write_text(json.dumps(row, default=str))
+    def save(rows: list[dict[str, Any]]) -> None:
+        Path(path + ".new").write_text(json.dumps(rows, default=str))
         os.replace(path + ".new", path)
 
     run_case(name, save)
@@ -227,13 +177,17 @@ def run_all(names: list[str], jobs: int, timeout: float, out: Path) -> list[dict
                     done, status = os.waitpid(pid, 0)
                 if done:
                     del live[pid]
-                    row = json.loads(Path(path).read_text()) if Path(path).exists() else {"case": name, "axis": None}
-                    row["status"] = status
-                    rows.append(row)
-                    lines.write(json.dumps(row) + "\n")
+                    for row in json.loads(Path(path).read_text()) if Path(path).exists() else [fixed(name)]:
+                        rows.append({**row, "status": status})
+                        lines.write(json.dumps(rows[-1]) + "\n")
+                        print(told(rows[-1]), flush=True)
                     lines.flush()
-                    print(told(row), flush=True)
     return rows
+
+
+def fixed(name: str) -> dict[str, Any]:
+    """A case that takes no other sizes."""
+    return {"case": name, "axis": None, "sizes": []}
 
 
 def told(row: dict[str, Any]) -> str:
@@ -251,7 +205,8 @@ def told(row: dict[str, Any]) -> str:
 def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     """How many are right, and how many need two compiles at most."""
     able = [row for row in rows if row["axis"]]
-    yield f"{len(able)} of {len(rows)} cases can vary"
+    cases = {row["case"] for row in rows}
+    yield f"{len({row['case'] for row in able})} of {len(cases)} cases can vary, {len(able)} ways in all"
     for frontend in FRONTENDS:
         ran = [row[frontend] for row in able if "compiles" in row.get(frontend, {})]
         right = sum(not found["wrong"] for found in ran)
@@ -271,6 +226,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a regular expression for the cases' names")
     parser.add_argument("--skip", type=int, default=0, help="leave out so many cases at the beginning")
     parser.add_argument("--count", type=int, default=None, help="run so many cases")
+    parser.add_argument("--shuffle", action="store_true", help="in another order, the same each time")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=240)
     given = parser.parse_args()
@@ -283,7 +239,10 @@ def main() -> None:
     for name in runner.PRELOAD:
         if runner.importlib.util.find_spec(name.partition(".")[0]):
             runner.importlib.import_module(name)
-    names = [name for name in corpus.CASES if re.search(given.only, name)][given.skip :][: given.count]
+    names = [name for name in corpus.CASES if re.search(given.only, name)]
+    if given.shuffle:
+        random.Random(0).shuffle(names)
+    names = names[given.skip :][: given.count]
     out = Path(given.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = run_all(names, given.jobs, given.timeout, out)
