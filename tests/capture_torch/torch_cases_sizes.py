@@ -130,6 +130,17 @@ def padded(x: Any) -> Any:
 
 
 @sizes
+def tests_that_make_no_difference(x: Any, mask: Any = None, causal: Any = True) -> Any:
+    no_mask = mask is None
+    if x.shape[0] > 1 and mask is not None:
+        x = x + mask
+    if x.shape[0] == 1 or no_mask:
+        x = x + 1
+    is_long = x.shape[0] > 3 and mask is None
+    return x, x.shape[0] > 1 and mask is not None and causal, is_long, x.shape[0] > 2 or mask is None
+
+
+@sizes
 def windows(x: Any) -> Any:
     wide = torch.cat([x, x, x, x, x.new_ones(4, 3)])
     return wide.unfold(0, 4, 2).shape, F.avg_pool1d(wide.t()[None], 2).shape

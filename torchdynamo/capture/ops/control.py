@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import raising, symbols
+from torchdynamo.capture import foregone, raising, symbols
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.signals import Break, Raised
@@ -31,6 +31,8 @@ def holds(vm: Machine, condition: str, value: Value) -> bool:
 @op("BRANCH", "x -- jump")
 def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None:
     condition, target = inst.arg
+    if x.__class__ is Symbol and makes_no_difference(vm, frame, inst, x, frame.stack):
+        return frame.code.targets[target]
     if x.__class__ is Graphed or x.__class__ is Symbol:
         truth = raising.truth_to_go_on(vm, frame, x, condition, frame.code.targets[target])
         if truth is not None:
@@ -42,6 +44,15 @@ def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None
             vm.call(Known(torch._assert), [x, Known(message)], {})
             return frame.code.targets[target]
     return frame.code.targets[target] if holds(vm, condition, x) else None
+
+
+def makes_no_difference(vm: Machine, frame: Frame, inst: Instruction, x: Symbol, straight: list[Value]) -> bool:
+    """Whether both ways on lead to where the branch jumps; the stack is then as it is there."""
+    condition, label = inst.arg
+    after = foregone.stack_after(vm, frame, x, condition, frame.code.targets[label], straight, frame.stack)
+    if after is not None:
+        frame.stack[:] = after
+    return after is not None
 
 
 def assertion(frame: Frame) -> str | None:
@@ -57,7 +68,10 @@ def assertion(frame: Frame) -> str | None:
 @op("BRANCH_KEEP", "-- jump")
 def branch_keep(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
     condition, target = inst.arg
-    if holds(vm, condition, frame.stack[-1]):
+    x = frame.stack[-1]
+    if x.__class__ is Symbol and makes_no_difference(vm, frame, inst, x, frame.stack[:-1]):
+        return frame.code.targets[target]
+    if holds(vm, condition, x):
         return frame.code.targets[target]
     frame.stack.pop()
     return None
