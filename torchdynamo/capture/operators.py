@@ -309,6 +309,8 @@ def contains(vm: Machine, box: Value, item: Value) -> bool:
 
 def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
     """`a is b or a == b`, the test containers make."""
+    if a.pytype is b.pytype is int and (a.__class__ is Symbol or b.__class__ is Symbol):
+        return truth(vm, binary(vm, "==", a, b))  # the same integers are equal ones
     return identical(vm, a, b) or truth(vm, binary(vm, "==", a, b))
 
 

@@ -393,8 +393,6 @@ def tuple_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
     values = [] if items is None else list(vm.iterate(items))
     if cls.obj is tuple:
         return vm.make_tuple(values)
-    if cls.obj is torch.Size:
-        return Known(torch.Size([vm.known(value, "size") for value in values]))
     return vm.new(cls.obj, values)
 
 

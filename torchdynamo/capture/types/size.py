@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchdynamo.capture.model import models
-from torchdynamo.capture.symbols import is_number
+from torchdynamo.capture.symbols import is_number, is_symbol
 from torchdynamo.capture.types import sequence
 from torchdynamo.capture.value import Known, Value
 
@@ -20,6 +20,14 @@ def make(vm: Machine, items: list[Value]) -> Value:
     if all(item.__class__ is Known for item in items):
         return Known(torch.Size([item.obj for item in items]))  # type: ignore[union-attr]
     return vm.new(torch.Size, items)
+
+
+@models(torch.Size, "__new__")
+def new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
+    sizes = [] if items is None else list(vm.iterate(items))
+    if any(map(is_symbol, sizes)) and all(is_number(size) and size.pytype is int for size in sizes):
+        return make(vm, sizes)
+    return vm.run_pure(torch.Size, [vm.make_tuple(sizes)], {})
 
 
 @models(torch.Size, "__getitem__")
