@@ -22,6 +22,8 @@ import torch.compiler
 
 from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
+from torchdynamo.backends.fixed import at_fixed_sizes
+from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.cache.ties import Ties
@@ -83,11 +85,14 @@ class Compiler:
     ) -> None:
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
-        self.dynamic = False if getattr(self.backend, "fixed_sizes", False) else dynamic
+        self.dynamic = dynamic
+        self.buckets, options = buckets_in(options)
         asked = {"mode": mode if mode != "default" else None, "options": options}
         given = {name: value for name, value in asked.items() if value is not None}
         if given:  # the backend's own business; one that takes none of it says so
             self.backend = functools.partial(self.backend, **given)
+        if self.buckets or getattr(self.backend, "fixed_sizes", False):
+            self.backend = at_fixed_sizes(self.backend, self.buckets)
         self.fullgraph = fullgraph
         self.owner_id = next(_owner_ids)
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
@@ -211,7 +216,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         builder.numbers.never = compiler.dynamic is False
         builder.numbers.passed, builder.numbers.schedules = passed, schedules
-        builder.numbers.attentive = attentive
+        builder.numbers.attentive, builder.numbers.bucketed = attentive, compiler.buckets
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
             with torch_compat.treating_sizes_alike():

@@ -142,3 +142,19 @@ def test_sizes_vary_in_inference_mode_too(backend: str) -> None:
     with torch.inference_mode():
         assert compiles(rows(5, 7, 1, 0), work, backend_name=backend) == 2
     assert compiles(rows(5, 7, 1), work, backend_name=backend) == 2
+
+
+def test_a_size_that_has_a_version_of_its_own_gets_it() -> None:
+    torchdynamo.reset()
+    made: list[int] = []
+    ran: list[int] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        number = len(made)
+        made.append(number)
+        return lambda *args: ran.append(number) or gm.forward(*args)  # type: ignore[func-returns-value]
+
+    compiled = torchdynamo.compile(double, backend=backend)
+    for x in rows(5, 7, 5, 9, 5, 7):
+        compiled(x)
+    assert made == [0, 1] and ran == [0, 1, 0, 1, 0, 1]

@@ -68,7 +68,7 @@ x.view(x.shape) | x.transpose(0, 1).contiguous() | x.squeeze(0) | x.squeeze() | 
 x[None].squeeze(0) | x[:2] if len(x) > 9 else x | x[-3:] | x[:5] | x + x[:, :1] | x.t() + x[:, 0]
 x.t().reshape(-1) | torch.cat([x[:0], x]) | torch.broadcast_tensors(x, x[:, :1]) | torch.atleast_3d(x) | x.nbytes
 F.linear(x.t()[None].transpose(1, 2), torch.ones(2, 3)) | F.conv1d(x.t()[None], torch.ones(2, 3, 1)) | x.unsqueeze(0)
-torch.Size([x.shape[0], 2]) | 9 in x.shape | x.new_zeros(torch.Size((x.shape[0],)) + (2,)) | (1, 2).count(x.shape[0]) if len(x) > 8 else 0
+torch.Size([x.shape[0], 2]) | 9 in x.shape | x.new_zeros(torch.Size((x.shape[0],)) + (2,)) | [9, 99].count(x.shape[0])
 torch.inner(x, x) | torch.tensordot(x, x, ([1], [1])) | F.conv2d(x[:, None, None], torch.ones(1, 1, 1, 2))
 """
 # What asks whether a size is 0 or 1: Python, or an operator whose result lies otherwise in memory then.
@@ -131,7 +131,7 @@ def padded(x: Any) -> Any:
 
 
 @sizes
-def tests_that_make_no_difference(x: Any, mask: Any = None, causal: Any = True) -> Any:
+def makes_no_difference(x: Any, mask: Any = None, causal: Any = True) -> Any:
     no_mask = mask is None
     if x.shape[0] > 1 and mask is not None:
         x = x + mask

@@ -103,5 +103,3 @@ def decided(condition: str, value: Value) -> bool | None:
     if value.__class__ is Known and type(value.obj) in PLAIN:
         return bool(value.obj) == (condition == "true")
     return None
-
-

@@ -36,6 +36,7 @@ def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: boo
         return {}
     dims = {dim for dim in range(tensor.dim()) if Source("size", source, dim) in numbers.varying}
     said = said_of(tensor)
+    dims.update(dim for dim in numbers.bucketed.get(str(source), ()) if dim < tensor.dim())
     if numbers.always or str(source) in numbers.named:
         dims.update(range(tensor.dim()))
     return {

@@ -26,6 +26,7 @@ class Numbers(Protocol):
     never: bool
     entries: dict[Any, tuple[Source, int]]
     named: Collection[str]
+    bucketed: Mapping[str, Collection[int]]
     where: Any
     schedules: bool  # what a scheduler changes is not the same in every call
     scheduled: bool  # there was such a number

@@ -8,7 +8,7 @@ that is read from a tensor is one more number nobody knows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ class Numbers:
         self.always = self.never = False  # all sizes may vary; none may
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
         self.named: Collection[str] = ()  # sources that the user has named as varying
+        self.bucketed: Mapping[str, Collection[int]] = {}  # and dimensions of tensors, by the tensor's
         self.schedules, self.scheduled = True, False  # what a scheduler changes varies; there was such a number
 
     @cached_property

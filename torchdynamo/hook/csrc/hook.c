@@ -82,6 +82,7 @@ static Verdict accept(const TdFrame *view, TdThread *thread, PyObject *answer, C
     if (holds == 0)
         return AS_IS;
     choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
+    td_hint_keep(td_state_of(view->code), td_look(view), entry); /* the one made for a size serves it from then on */
     return ENTRY;
 }
 

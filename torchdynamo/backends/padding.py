@@ -1,0 +1,238 @@
+"""Sizes padded up to a few, where the user asks for that and where it is seen to change nothing.
+
+`options={"buckets": {"x": {0: (64, 128)}}}`: dimension 0 of the argument x is 64 or 128 to the backend. What lies
+beyond the real size must not show in what is computed. It is zero, so in a mask it says "not there". That is tried on
+the first inputs that are padded, with zeros, with nan and without, and with opposite integers, which may be the mask;
+if results differ, that graph is not padded.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+from torchdynamo.errors import FallbackWarning
+from torchdynamo.graph.fixing import Place, Values, at_sizes, put_in, value_of
+from torchdynamo.graph.mutation import changes_modes, effects_of
+from torchdynamo.graph.sizes import Sizes
+
+Buckets = Mapping[str, Mapping[int, Sequence[int]]]
+Fill = Callable[[torch.Tensor, int, int], torch.Tensor]
+
+
+def buckets_in(options: Mapping[str, Any] | None) -> tuple[Buckets, Mapping[str, Any] | None]:
+    """The buckets, and the options that are the backend's own business."""
+    if not options or "buckets" not in options:
+        return {}, options
+    given = options["buckets"]
+    complaint = 'buckets are {name of a tensor: {dimension: sizes}}, such as {"x": {0: (64, 128)}}, and not '
+    if not isinstance(given, Mapping) or not all(isinstance(dims, Mapping) for dims in given.values()):
+        raise TypeError(f"{complaint}{given!r}")
+    for dim, sizes in (pair for dims in given.values() for pair in dims.items()):
+        whole = isinstance(sizes, Sequence) and all(type(size) is int and size > 0 for size in sizes)
+        if type(dim) is not int or dim < 0 or not whole:
+            raise TypeError(f"{complaint}{given!r}")
+    return given, {name: value for name, value in options.items() if name != "buckets"} or None
+
+
+def zeros(tensor: torch.Tensor, dim: int, count: int) -> torch.Tensor:
+    """So many more in a dimension: zeros."""
+    shape = list(tensor.shape)
+    shape[dim] = count
+    return tensor.new_zeros(shape)
+
+
+def nans(tensor: torch.Tensor, dim: int, count: int) -> torch.Tensor:
+    """So many more: nan, where the tensor can hold it."""
+    more = zeros(tensor, dim, count)
+    return more.fill_(float("nan")) if more.is_floating_point() else more
+
+
+def opposite(tensor: torch.Tensor) -> torch.Tensor:
+    """What is least like these integers, or truth values."""
+    return ~tensor
+
+
+class Plan(NamedTuple):
+    """What is padded at some sizes, and what is cut off the results again."""
+
+    padded: tuple[int, ...]  # sizes
+    wider: tuple[tuple[int, int, int], ...]  # (input, dimension, how many are to be there)
+    results: tuple[Any, ...]  # one after the other: (size, stride) of a tensor, or what it is
+
+    def inputs(self, args: Sequence[Any], fill: Fill = zeros) -> list[Any]:
+        given = list(args)
+        for position, dim, size in self.wider:
+            tensor = given[position]
+            more = fill(tensor, dim, size - tensor.size(dim))
+            given[position] = torch.cat([tensor, more], dim)
+        return given
+
+    def cut(self, result: Any) -> Any:
+        leaves, spec = pytree.tree_flatten(result)
+        return pytree.tree_unflatten([cut(*each) for each in zip(leaves, self.results, strict=True)], spec)
+
+
+def cut(leaf: Any, what: Any) -> Any:
+    """A result as it is at its real size."""
+    if not isinstance(leaf, torch.Tensor):
+        return what
+    size, stride = what
+    for dim, length in enumerate(size):
+        leaf = leaf.narrow(dim, 0, length) if leaf.size(dim) != length else leaf
+    if tuple(leaf.stride()) != stride:
+        leaf = leaf.new_empty_strided(size, stride).copy_(leaf)
+    return leaf
+
+
+UNKNOWN = object()
+
+
+def expected(leaf: Any, values: Values) -> Any:
+    """What there is to know of a result at some sizes."""
+    if not isinstance(leaf, torch.fx.Node):
+        return leaf
+    example = leaf.meta.get("example_value")
+    if not isinstance(example, torch.Tensor):
+        number = value_of(example, values)
+        return UNKNOWN if number is None else number
+    size, stride = (tuple(value_of(n, values) for n in part) for part in (example.size(), example.stride()))
+    return UNKNOWN if None in (*size, *stride) else (size, stride)
+
+
+def same(a: Any, b: Any, exactly: bool) -> bool:
+    """Whether two results are: to the bit, or but for rounding."""
+    if not isinstance(a, torch.Tensor):
+        return bool(a == b)
+    near = 0.0 if exactly else None
+    try:
+        torch.testing.assert_close(a, b, rtol=near, atol=near, equal_nan=True)
+    except AssertionError:
+        return False
+    return True
+
+
+def all_same(some: Sequence[Any] | None, others: Sequence[Any] | None, exactly: bool) -> bool:
+    """The same of all results, where there are any."""
+    return some is not None and others is not None and all(map(functools.partial(same, exactly=exactly), some, others))
+
+
+def shares_memory(results: Sequence[Any], args: Sequence[Any]) -> bool:
+    """Whether some results are views of inputs."""
+    memory = {each.untyped_storage()._cdata for each in args if isinstance(each, torch.Tensor)}
+    return any(isinstance(each, torch.Tensor) and each.untyped_storage()._cdata in memory for each in results)
+
+
+def rounded_up(size: int, buckets: Sequence[int]) -> int:
+    """The smallest that holds it; of none, it stays."""
+    return next((bucket for bucket in buckets if bucket >= size), size)
+
+
+class Padding:
+    """Decides, for one graph, what is padded."""
+
+    def __init__(self, gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, Place], buckets: Any) -> None:
+        self.gm = gm
+        self.sizes = sizes
+        self.places = places
+        self.buckets: dict[Any, tuple[int, ...]] = buckets  # by symbol
+        self.layouts = [sizes.layouts.get(node.name) for node in gm.graph.find_nodes(op="placeholder")]
+        self.tried: dict[Any, bool] = {}  # by padded sizes, and what is padded: whether it changes nothing
+        self.plans: dict[tuple[int, ...], Plan | None] = {}
+
+    @staticmethod
+    def of(gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, Place], buckets: Buckets) -> Padding | None:
+        """None where nothing may be padded."""
+        found: dict[Any, tuple[int, ...]] = {}
+        for symbol, (source, _) in sizes.numbers.entries.items():
+            given = buckets.get(str(source.base), {}).get(source.arg, ()) if source.how == "size" else ()
+            expr = sizes.numbers.env.replace(symbol)
+            if given and expr.is_Symbol:
+                found[expr] = tuple(sorted({*found.get(expr, ()), *given}))
+        effects = effects_of(gm)
+        if not found or effects.mutated or effects.random or changes_modes(gm):
+            return None
+        return Padding(gm, sizes, places, found)
+
+    def plan(self, key: tuple[int, ...], args: Sequence[Any]) -> Plan | None:
+        """What to do with inputs of these sizes; None: run them as they are."""
+        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
+            return None
+        if key not in self.plans:
+            if len(self.plans) > 4096:
+                self.plans.clear()
+            self.plans[key] = self.planned(key)
+        plan = self.plans[key]
+        if plan is None or (plan.wider and not self.changes_nothing(plan, args)):
+            return None
+        return plan
+
+    def planned(self, key: tuple[int, ...]) -> Plan | None:
+        values = dict(zip(self.places, key, strict=True))
+        rounded = {symbol: rounded_up(value, self.buckets.get(symbol, ())) for symbol, value in values.items()}
+        replaced = {symbol: self.sizes.numbers.env.replace(symbol) for symbol in values}
+        padded = {
+            symbol: int(put_in(expr, rounded)) if expr != symbol else rounded[symbol]
+            for symbol, expr in replaced.items()
+        }
+        if not all(bool(put_in(guard.expr, padded)) for guard in self.sizes.numbers.env.guards):
+            return None  # at the padded size the program would have done something else
+        wider = [
+            (position, dim, value_of(now, padded))
+            for position, layout in enumerate(self.layouts)
+            for dim, now in enumerate(layout.size if layout is not None else ())
+            if value_of(now, padded) != value_of(now, values)
+        ]
+        leaves = pytree.tree_leaves(self.gm.graph.output_node().args[0])
+        results = [expected(leaf, values) for leaf in leaves]
+        if any(each is UNKNOWN for each in results):
+            return None
+        return Plan(tuple(padded.values()), tuple(wider), tuple(results))
+
+    def changes_nothing(self, plan: Plan, args: Sequence[Any]) -> bool:
+        """Whether the results are the same with padding, whatever it is, as without. Tried once a padded size."""
+        question = plan.padded, plan.wider
+        known = self.tried.get(question)
+        if known is None and any(args[position].size(dim) < 2 for position, dim, _ in plan.wider):
+            return False  # too small to tell
+        if known is None:
+            with torch.no_grad():
+                known = self.tried[question] = self.tried_out(plan, args)
+            if not known:
+                names = ", ".join(sorted({str(self.source(position)) for position, _, _ in plan.wider}))
+                text = f"{names} cannot be padded to a bucket: what lies beyond its size shows in what is computed"
+                warnings.warn(f"{text}; it is compiled at its own sizes", FallbackWarning, stacklevel=3)
+        return known
+
+    def tried_out(self, plan: Plan, args: Sequence[Any]) -> bool:
+        wide = at_sizes(self.gm, dict(zip(self.places, plan.padded, strict=True)))
+        plainly = self.results(self.gm, args)
+        if plainly is None or shares_memory(plainly, args):
+            return False
+        padded, otherwise = (self.results(wide, plan.inputs(args, fill), plan) for fill in (zeros, nans))
+        if not all_same(padded, otherwise, exactly=True) or not all_same(plainly, padded, exactly=False):
+            return False
+        for position in {position for position, _, _ in plan.wider if not args[position].is_floating_point()}:
+            other = [opposite(each) if i == position else each for i, each in enumerate(args)]
+            plainly = self.results(self.gm, other)  # None of indices, which have no opposite
+            if plainly and not all_same(plainly, self.results(wide, plan.inputs(other), plan), exactly=False):
+                return False
+        return True
+
+    def results(self, gm: torch.fx.GraphModule, args: Sequence[Any], plan: Plan | None = None) -> list[Any] | None:
+        """What a graph gives, one after the other; None if an operator does not take these inputs."""
+        try:
+            result = gm.forward(*args)
+        except (RuntimeError, IndexError, ValueError, TypeError):
+            return None
+        return pytree.tree_leaves(result if plan is None else plan.cut(result))
+
+    def source(self, position: int) -> Any:
+        """What an input is called."""
+        return self.gm.graph.find_nodes(op="placeholder")[position].meta["source"].path
