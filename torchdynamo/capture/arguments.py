@@ -11,6 +11,7 @@ from torch.utils._device import _device_constructors
 
 from torchdynamo.capture import catching, numeric, overrides, readings, symbols
 from torchdynamo.capture.model import MODELS, plain_new
+from torchdynamo.capture.naming import called
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
@@ -97,7 +98,7 @@ def to_node(vm: Machine, value: Value) -> Any:
             return NUMBERS[obj]
         if type(obj) is tuple:
             return tuple(to_node(vm, constant(vm, item)) for item in obj)
-        raise Break("unsupported argument", what=repr(obj), type=type(obj).__name__)
+        raise Break("unsupported argument", what=called(obj), type=type(obj).__name__)
     if value.__class__ is Object:
         cls = value.pytype
         if cls in (list, tuple, torch.Size) or issubclass(cls, tuple) or cls in LIST_LIKE:
@@ -194,7 +195,7 @@ def concrete(vm: Machine, value: Value) -> Any:
 COPIES: dict[type, Callable[[Any, Any], Any]] = {
     list: lambda vm, value: [concretely(vm, item) for item in vm.iterate(value)],
     tuple: lambda vm, value: tuple(concretely(vm, item) for item in vm.iterate(value)),
-    set: lambda vm, value: {concretely(vm, item) for item in vm.iterate(value)},
+    set: lambda vm, value: MODELS[set, "<copy>"](vm, value),
     dict: lambda vm, value: {concretely(vm, key): concretely(vm, item) for key, item in vm.dict_items(value)},
     slice: lambda vm, value: slice(*(concretely(vm, item) for item in vm.entity(value).items)),
 }

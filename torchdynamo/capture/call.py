@@ -12,7 +12,8 @@ from torchdynamo.capture import deaths, interop, model, numeric, overrides, poli
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
-from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
+from torchdynamo.capture.lookup import derives, guarded_lookup, guarded_slot
+from torchdynamo.capture.naming import called
 from torchdynamo.capture.outcomes import made_anew
 from torchdynamo.capture.refusals import refuse_others, refuse_unsafe
 from torchdynamo.capture.scalars import plainly, seen_by
@@ -98,7 +99,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         return row(vm, fn, *args, **kwargs)
     if policy.is_pure(obj):
         return run_pure(vm, obj, args, kwargs)
-    raise Break("unknown call", name=getattr(obj, "__qualname__", repr(obj)))
+    raise Break("unknown call", name=called(obj))
 
 
 def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -107,7 +108,7 @@ def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dic
         return row(vm, *args, **kwargs)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            raise Break("unknown call", name=getattr(fn, "__qualname__", repr(fn))) from None
+            raise Break("unknown call", name=called(fn)) from None
         raise
 
 
@@ -158,7 +159,7 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
         real = [vm.concretely(plainly(vm, arg)) for arg in args]
         named = {name: vm.concretely(plainly(vm, arg)) for name, arg in kwargs.items()}
     except Break as unknown:
-        raise Break("unknown call", name=getattr(fn, "__qualname__", repr(fn))) from unknown
+        raise Break("unknown call", name=called(fn)) from unknown
     try:
         result = fn(*real, **named)
     except Exception as error:  # the user's call raises: so does the symbolic one
@@ -276,7 +277,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         source = Source("attr", Source("class_attr", class_source(cls), "__new__"), "__func__")
         obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
     deaths.note(vm, obj)
-    if (obj.__class__ is Object or vm.watching) and issubclass(obj.pytype, cls):
+    if (obj.__class__ is Object or vm.watching) and derives(obj.pytype, cls):
         cls = obj.pytype
         found = guarded_lookup(vm, cls, "__init__")
         init = model.find_slot(cls, "__init__")

@@ -38,7 +38,7 @@ class Frame:
 
     __slots__ = (
         *("cells", "code", "globals", "handling", "locals", "namespace", "pc", "raw", "result", "root", "stack"),
-        "yielded",
+        *("again", "yielded"),
     )
 
     def __init__(self, code: CodeType, globals: Globals, local: dict[str, Value], closure: dict[str, Value]) -> None:
@@ -53,6 +53,7 @@ class Frame:
         self.handling: list[Object] = []  # exceptions being handled, innermost last
         self.root = False
         self.namespace: dict[str, Value] | None = None  # of the body of a class
+        self.again = False  # some name of it was bound twice, or deleted
         self.result: Any = None
 
     def position(self) -> Position:

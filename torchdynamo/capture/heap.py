@@ -72,6 +72,7 @@ class Heap:
     def __init__(self) -> None:
         self.entities: list[Entity] = []
         self.by_id: dict[int, Object] = {}
+        self.literals: list[frozenset[Any]] = []  # what sets were filled with at once, in an order of its own
 
     def new(self, pytype: type, *, items: Any = None, born: int = 0, note: Any = None) -> Object:
         """An object made by the frame."""

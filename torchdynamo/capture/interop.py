@@ -17,6 +17,7 @@ import torch.compiler
 
 from torchdynamo import marks
 from torchdynamo.capture import model, policy
+from torchdynamo.capture.naming import called
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Value, boolean
@@ -73,7 +74,7 @@ def enter_compiled(vm: Machine, obj: Any, source: Source) -> Value:
 def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Inside a capture a compiled function is the function; a disabled one stays outside."""
     if fn.obj in marks.DISABLED or not fn.obj.callback:
-        raise Break("disabled function", name=getattr(fn.obj, "__qualname__", repr(fn.obj)))
+        raise Break("disabled function", name=called(fn.obj))
     inner = vm.constant(fn.obj.fn) if fn.source is None else wrap(vm, fn.obj.fn, Source("attr", fn.source, "fn"))
     return vm.call(inner, args, kwargs)
 
@@ -148,7 +149,7 @@ def said_to_us(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if obj in marks.DISABLED:
         raise Break("disabled function", name=obj.__qualname__)
     if obj in marks.DISALLOWED:
-        raise Break("disallowed function", name=getattr(obj, "__qualname__", repr(obj)))
+        raise Break("disallowed function", name=called(obj))
     if obj in marks.CONSTANT:
         return vm.run_pure(obj, args, kwargs)
     if obj in marks.ALLOWED:

@@ -106,6 +106,11 @@ def hashed_by_code(cls: type) -> bool:
     return any(type(fn) is types.FunctionType and fn.__code__.co_filename != "<string>" for fn in says)
 
 
+def derives(cls: type, base: type) -> bool:
+    """`issubclass`, past what a metaclass says of it."""
+    return type.__subclasscheck__(base, cls)
+
+
 def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
     """Whether what a class has is asked for its value by that method."""
     return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING

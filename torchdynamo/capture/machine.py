@@ -105,6 +105,7 @@ class Machine(Trace):
         self.inside: dict[int, int] = {}  # what stays in the capture, by id: such classes and what was made for them
         self.realized: dict[int, Any] = {}  # what lies in such a class, by reference into the heap
         self.class_written: dict[tuple[type, str], Value] = {}
+        self.ids_are_keys = self.addresses_are_keys = False  # what `id` gave; numbers at entry that may be the same
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
         self.path: list[int] = []
@@ -314,7 +315,10 @@ class Machine(Trace):
             if cls.__hash__ in IDENTITY_HASHES:
                 return Ref(self.identity(value))
             if type(cls.__hash__) is types.FunctionType:
-                return Keyed(self, value, self.hkey(self.special(value, "__hash__")))
+                says = self.special(value, "__hash__")
+                if says.__class__ is Known and not isinstance(says.obj, int):
+                    raise self.error(TypeError, "__hash__ method should return an integer")
+                return Keyed(self, value, self.hkey(says))
             if cls.__hash__ is None:
                 raise self.error(TypeError, f"unhashable type: {cls.__name__!r}")
         raise Break("unsupported key", type=value.pytype.__name__)

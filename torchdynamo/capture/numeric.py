@@ -39,9 +39,11 @@ def is_function(obj: Any) -> bool:
         return False
     if isinstance(obj, np.ufunc):
         return True
+    if issubclass(type(obj), type):
+        return issubclass(obj, (np.generic, np.dtype)) and obj.__module__ == "numpy"
     module = getattr(obj, "__module__", None)
-    if not isinstance(module, str) or not module.startswith("numpy") or isinstance(obj, type):
-        return isinstance(obj, type) and issubclass(obj, (np.generic, np.dtype)) and module == "numpy"
+    if not isinstance(module, str) or not module.startswith("numpy"):
+        return False
     return module.startswith(SPACES) and callable(obj) and getattr(obj, "__name__", "") not in EFFECTS
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from torchdynamo.capture.naming import called, class_name, has_name
+
 
 @dataclass(frozen=True, slots=True)
 class Roots:
@@ -98,7 +100,7 @@ class Pinned:
         return id(self.object)
 
     def __repr__(self) -> str:
-        return getattr(self.object, "__qualname__", type(self.object).__name__)
+        return called(self.object) if has_name(self.object) else class_name(type(self.object))
 
 
 class Source:

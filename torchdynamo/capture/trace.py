@@ -16,6 +16,8 @@ from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value
 
+ABOUT_OBJECTS = frozenset({"TYPE_MATCH", "ID_MATCH", "FUNCTION_MATCH", "CLASS_ATTR"})
+
 
 class Numbers(Protocol):
     """The numbers of the graph (graph/numbers.py)."""
@@ -168,12 +170,17 @@ class Trace:
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:
         """Rest on a fact about the state at entry."""
-        try:
-            key: tuple[Any, ...] = (source, kind, type(arg), arg)
+        if kind in ABOUT_OBJECTS:  # which may say themselves what they equal
+            key: tuple[Any, ...] = (source, kind, id(arg) if kind != "CLASS_ATTR" else arg[0])
             if key in self.guards:
                 return
-        except TypeError:  # unhashable arguments are rare: keep them all
-            key = (source, kind, id(arg))
+        else:
+            try:
+                key = (source, kind, type(arg), arg)
+                if key in self.guards:
+                    return
+            except TypeError:  # unhashable arguments are rare: keep them all
+                key = (source, kind, id(arg))
         self.guards[key] = Guard(source, kind, arg, self.position())
 
     def count_turn(self, name: str) -> None:

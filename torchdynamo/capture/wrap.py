@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture import model, numeric, sizes, varying
+from torchdynamo.capture.naming import class_name
 from torchdynamo.capture.signals import Break, NotYet
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.subclasses import overrides, watch
@@ -53,6 +54,8 @@ def lying_in_class(vm: Machine, obj: Any) -> Value:
 def enter(vm: Machine, obj: Any, source: Source) -> Value:
     """Make the value, with the guard that earns it."""
     cls = type(obj)
+    if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
+        raise Break("unsupported type", type=class_name(cls))
     if cls in CONSTANTS:
         if cls is int and sizes.varies(vm, obj, source):
             return sizes.enter_int(vm, obj, source)
@@ -80,11 +83,19 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     return vm.heap.adopt(obj, source)
 
 
+def told_apart(cls: type) -> bool:
+    """Whether classes of this class's kind are told apart by identity, and not by what a metaclass says they equal."""
+    meta: Any = type(cls)
+    return meta is type or (meta.__eq__ is type.__eq__ and meta.__hash__ is type.__hash__)
+
+
 @model.enters(types.FunctionType, types.ModuleType, type)
 def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
     """Functions go by their code; modules and classes by identity."""
     if type(type(obj).__getattribute__) is types.FunctionType:  # it would see us look
         raise Break("unsupported type", type=type(obj).__name__)
+    if issubclass(type(obj), type) and (obj.__mro__ is None or not told_apart(obj)):  # one is still being made
+        raise Break("unsupported type", type=class_name(type(obj)))
     vm.guard(source, "FUNCTION_MATCH", obj)
     return Known(obj, source)
 

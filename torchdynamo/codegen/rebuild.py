@@ -16,7 +16,7 @@ from torchdynamo.capture.value import ABSENT, Object
 if TYPE_CHECKING:
     from torchdynamo.codegen.emit import Emitter
 
-INDEXED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
+INDEXED: dict[type, type] = {type(iter([])): list, type(iter(())): tuple, type(iter(range(0))): range}
 
 
 def is_plain(cls: type) -> bool:
@@ -52,7 +52,9 @@ def iterator(emit: Emitter, entity: Entity) -> None:
     """An iterator over something that can be made, at the place it has reached."""
     steps: Steps = entity.items
     over = steps.over
-    if over is None or (steps.count and entity.pytype not in INDEXED) or is_iterator(emit, over):
+    if over is None or is_iterator(emit, over):
+        raise Restart(entity.born - 1)
+    if steps.count and not issubclass(over.pytype, INDEXED.get(entity.pytype, ())):
         raise Restart(entity.born - 1)
     if steps.version != version_of(emit, over):
         raise Restart(entity.born - 1)  # changed since, and what the iterator says to that is an error

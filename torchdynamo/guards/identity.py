@@ -12,6 +12,7 @@ import types
 import weakref
 from typing import Any
 
+from torchdynamo.capture.naming import called, class_name, has_name
 from torchdynamo.guards.constants import is_constant
 
 OWN_NOTHING: tuple[type, ...] = (
@@ -37,7 +38,8 @@ class Weak:
 
     def __init__(self, obj: Any) -> None:
         self.ref = weakref.ref(obj)
-        self.text = f"{type(obj).__qualname__} {getattr(obj, '__qualname__', '') or hex(id(obj))}"
+        name = called(obj) if has_name(obj) else hex(id(obj))
+        self.text = f"{class_name(type(obj))} {name}"
 
     def __repr__(self) -> str:
         return self.text
@@ -45,7 +47,7 @@ class Weak:
 
 def owns_nothing(obj: Any, depth: int = 3) -> bool:
     """Whether keeping the object alive keeps nothing of the user's alive: a class, a C function, a finfo, ..."""
-    if isinstance(obj, OWN_NOTHING) or is_constant(obj):
+    if issubclass(type(obj), OWN_NOTHING) or is_constant(obj):
         return True
     if type(obj) is types.BuiltinFunctionType:
         return obj.__self__ is None or owns_nothing(obj.__self__, depth - 1)

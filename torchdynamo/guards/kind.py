@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from torchdynamo.capture.naming import called
 from torchdynamo.capture.source import Guard, Roots, Source
 
 NodeOf: TypeAlias = Callable[[Source], int]
@@ -19,17 +20,9 @@ class Change(NamedTuple):
     new: str
 
 
-def text_of(obj: Any) -> str:
-    """`repr(obj)`, which Python refuses for numbers of thousands of digits."""
-    try:
-        return repr(obj)
-    except ValueError:
-        return f"<a long {type(obj).__name__}>"
-
-
 def short(obj: Any) -> str:
     """An object in at most a line, by name if it has one."""
-    text = getattr(obj, "__qualname__", None) or text_of(obj)
+    text = called(obj)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -122,6 +122,15 @@ def hash_(vm: Machine, obj: Value) -> Value:
     raise Break("unknown call", name="hash")
 
 
+def as_hash(vm: Machine, answer: Any) -> int:
+    """What Python makes of the answer of a `__hash__`."""
+    if not isinstance(answer, int):
+        raise vm.error(TypeError, "__hash__ method should return an integer")
+    if not -sys.maxsize - 1 <= answer <= sys.maxsize:
+        return hash(int(answer))
+    return int(answer) if answer != -1 else -2
+
+
 @function(iter)
 def iter_(vm: Machine, obj: Value, *sentinel: Value) -> Value:
     if sentinel:
@@ -290,7 +299,7 @@ def converter(cls: Callable[..., Any], method: str) -> None:
             name = said_by(args[0].pytype, method) if len(args) == 1 else method
             slot = slot if name == method else lookup.guarded_slot(vm, args[0].pytype, name)
             if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
-                answer = vm.special(args[0], name, *args[1:])
+                answer = vm.special(args[0], name, *((args[1:] or (Known(""),)) if name == "__format__" else ()))
                 if answer.pytype is not GIVEN[method]:  # a warning, or an error
                     raise Break("unknown call", name=method)
                 return answer

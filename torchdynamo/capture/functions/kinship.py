@@ -12,6 +12,7 @@ import torch
 from torchdynamo.capture import lookup
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import function, is_open
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
 from torchdynamo.capture.wrap import class_source
@@ -80,6 +81,8 @@ def subclass_of(vm: Machine, cls: Any, wanted: Any) -> bool:
     """`issubclass(cls, wanted)`. An abstract class takes more for its subclasses with `register`, and none away."""
     if type(wanted) is tuple:
         return any(subclass_of(vm, cls, one) for one in wanted)
+    if isinstance(wanted, types.UnionType):
+        return any(subclass_of(vm, cls, one) for one in wanted.__args__)
     check = answering(vm, wanted, "__subclasscheck__")
     if check is not None:
         return vm.truth(vm.call(check, [Known(wanted), Known(cls)], {}))
@@ -94,6 +97,8 @@ def by_bases(vm: Machine, cls: Any, wanted: Any) -> bool:
         answer = issubclass(cls, wanted)
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
+    except Exception as error:  # from a `__subclasshook__`; Python will raise it again
+        raise Break("unknown call", name="issubclass") from error
     if not answer and isinstance(wanted, abc.ABCMeta):
         vm.guard(REGISTRATIONS, "UNREGISTERED", (cls, wanted, abc.get_cache_token()))
     return answer

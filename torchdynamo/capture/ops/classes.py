@@ -37,6 +37,7 @@ def store_name(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> No
     if frame.namespace is None:
         store_global(vm, frame, inst, value)
     else:
+        frame.again |= inst.arg in frame.namespace
         frame.namespace[inst.arg] = value
 
 
@@ -44,7 +45,9 @@ def store_name(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> No
 def delete_name(vm: Machine, frame: Frame, inst: Instruction) -> None:
     if frame.namespace is None:
         delete_global(vm, frame, inst)
-    elif frame.namespace.pop(inst.arg, None) is None:
+    elif frame.namespace.pop(inst.arg, None) is not None:
+        frame.again = True
+    else:
         raise vm.error(NameError, f"name {inst.arg!r} is not defined")
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.heap import MISSING, Missing
 from torchdynamo.capture.lookup import class_lookup
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import class_source
 
 if TYPE_CHECKING:
@@ -36,13 +37,19 @@ def build_class(vm: Machine, body: Value, name: Value, *bases: Value, **kwargs: 
     frame = Frame(parts.code, parts.globals, {}, parts.closure)
     frame.namespace = {}
     vm.run(frame)
-    return make_class(vm, name, bases, frame.namespace, kwargs)
+    return make_class(vm, name, bases, frame.namespace, kwargs, again=frame.again)
 
 
 def make_class(
-    vm: Machine, name: Value, bases: tuple[Value, ...], names: dict[str, Value], kwargs: dict[str, Value]
+    vm: Machine,
+    name: Value,
+    bases: tuple[Value, ...],
+    names: dict[str, Value],
+    kwargs: dict[str, Value],
+    *,
+    again: bool = False,
 ) -> Value:
-    """The class of these names, made for real."""
+    """The class of these names, made for real. Some may have been bound more than once, or deleted (`again`)."""
     above = tuple(vm.known(base, "class") for base in bases)
     given = {key: vm.concretely(value) for key, value in kwargs.items()}
     for meta in (given.get("metaclass"), *(type(base) for base in above)):
@@ -55,12 +62,16 @@ def make_class(
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
     check(meta, resolved, prepared, names)
+    if again and type(prepared) is not dict:  # which may have something to say to that
+        raise Break("unsupported instruction", name="class statement")
     cell = names.pop("__classcell__", None)
     real = {key: real_of(vm, value) for key, value in names.items()}
     if cell is not None:
         real["__classcell__"] = real_of(vm, cell)
     try:
         made = types.new_class(vm.known(name, "name"), above, given, lambda space: fill(space, real))
+    except Break:
+        raise
     except Exception as error:  # what the statement itself raises
         raise vm.error(type(error), *error.args) from None
     if cell is not None:
@@ -80,9 +91,13 @@ def check(meta: type, bases: tuple[Any, ...], prepared: Any, names: dict[str, Va
     homes = [meta.__module__, *(getattr(each, "__func__", type).__module__ for each in told)]
     by_enum = type(prepared) is not dict and any(name in names or written(bases, name) for name in RUN_BY_ENUM)
     kinds = {value.pytype for value in names.values()}.difference(ATTRIBUTES)
-    named = any(type(class_lookup(kind, "__set_name__")) is types.FunctionType for kind in kinds)
-    if any(home not in PYTHONS for home in homes) or by_enum or named:
+    if any(home not in PYTHONS for home in homes) or by_enum or any(is_told(kind, "__set_name__") for kind in kinds):
         raise Break("unsupported instruction", name="class statement")
+
+
+def is_told(cls: type, name: str) -> bool:
+    """Whether the class answers to that method, other than with C code."""
+    return type(class_lookup(cls, name)) not in (Missing, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def written(bases: tuple[Any, ...], name: str) -> bool:
@@ -97,14 +112,20 @@ WRAPPERS: dict[type, tuple[str, ...]] = {  # of functions, in C: what each is ma
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
 }
-ATTRIBUTES = (functools.cached_property, dataclasses.Field, enum.auto)  # Python's, made by attributes alone
+ATTRIBUTES = (functools.cached_property, dataclasses.Field, dataclasses.InitVar, enum.auto)  # made by attributes alone
 
 
 MARKERS = ("dataclasses", "enum")  # whose own objects say that something is missing
 
 
+DESCRIPTOR = ("__get__", "__set__", "__delete__", "__set_name__")  # what classes ask of what lies in them
+
+
 class StandIn:
     """For something that a real class must not hold."""
+
+    def __bool__(self) -> bool:
+        raise Break("unsupported instruction", name="class statement")  # as of a method's `__isabstractmethod__`
 
 
 def real_of(vm: Machine, value: Value) -> Any:
@@ -142,7 +163,8 @@ def make_real(vm: Machine, value: Object) -> Any:
         return cls(real_of(vm, item) for item in vm.iterate(value))
     if entity.fresh and cls is dict:
         return {real_of(vm, key): real_of(vm, item) for key, item in vm.dict_items(value)}
-    if hasattr(cls, "__get__") or cls.__hash__ is None:
+    looked_at = any(class_lookup(cls, name) is not MISSING for name in DESCRIPTOR)
+    if looked_at or cls.__hash__ is None or (cls.__module__ in (*PYTHONS, *MARKERS) and cls is not object):
         raise Break("unsupported instruction", name="class statement")
     return StandIn()
 
@@ -173,7 +195,17 @@ def wrapper(cls: type) -> None:
         return vm.new(cls, **dict(zip(fields, args)))
 
     models(cls, "__new__")(new)
-    models(cls, "__init__")(lambda vm, self, *args, **kwargs: self)
+
+    def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+        if not vm.entity(self).fresh or self.pytype is not cls:
+            raise Break("unsupported method", name="__init__", type=cls.__name__)
+        return NONE
+
+    def is_abstract(vm: Machine, self: Value) -> Value:  # asks for the truth of what may be anything
+        raise Break("unsupported attribute", name="__isabstractmethod__", type=cls.__name__)
+
+    models(cls, "__init__")(init)
+    models(cls, ".__isabstractmethod__")(is_abstract)
 
 
 for _wrapper in WRAPPERS:

@@ -8,7 +8,7 @@ It may be a key, be compared and be kept; what makes a number of it ends the gra
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
@@ -77,7 +77,27 @@ def hash_key(vm: Machine, self: Object) -> Value:
     if not is_id(vm, self):
         raise Break("unsupported key", type=self.pytype.__name__)
     owner: Value = vm.entity(self).note.owner
+    vm.ids_are_keys = True
+    if vm.addresses_are_keys:
+        raise Break("unsupported key", type="int")
     return owner
+
+
+def may_be_id(key: Any) -> bool:
+    """Whether a key that was there at entry may be some object's id, or be made of one."""
+    if type(key) is tuple:
+        return any(map(may_be_id, key))
+    return type(key) is int and key > LARGEST_SIZE
+
+
+def seen_address(vm: Machine) -> None:
+    """There was such a key: nobody knows whether ids that are taken as keys equal it."""
+    vm.addresses_are_keys = True
+    if vm.ids_are_keys:
+        raise Break("unsupported key", type="int")
+
+
+LARGEST_SIZE = 1 << 16  # no object lies below
 
 
 @rebuilds(int)

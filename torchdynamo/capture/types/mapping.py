@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture import attributes
+from torchdynamo.capture.call import apply
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import class_lookup, guarded_lookup, guarded_slot, hashed_by_code, instance_dict
 from torchdynamo.capture.machine import Keyed, Ref
@@ -17,16 +18,17 @@ from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, mode
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break, Raised, Restart
 from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.watched import Ordered, Watched
 from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
 from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Symbol, Value, boolean
-from torchdynamo.capture.wrap import CONSTANTS
+from torchdynamo.capture.wrap import CONSTANTS, told_apart
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
-BY_IDENTITY = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum, weakref.ReferenceType)
+BY_IDENTITY = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum, weakref.ReferenceType)
 
 
 class OfInstance(NamedTuple):
@@ -61,6 +63,8 @@ def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
         if hkey is not None:
             return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
     elif sourceable(key):
+        if identity.may_be_id(key):
+            identity.seen_address(vm)
         return key, Known(key)
     return Ref(id(key)), None
 
@@ -82,7 +86,9 @@ def sourceable(key: Any) -> bool:
     """Keys that may stand in a path: constants, and what is its own identity."""
     if type(key) is tuple:
         return all(sourceable(item) for item in key)
-    return type(key) in CONSTANTS or isinstance(key, BY_IDENTITY)
+    if issubclass(type(key), type):
+        return told_apart(key)
+    return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY)
 
 
 def as_key(key: Value, hkey: Any) -> Any:
@@ -674,8 +680,7 @@ def past_order(name: str) -> None:
     def of_dict(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         if issubclass(self.pytype, collections.OrderedDict):
             raise Break("unsupported method", name=name, type="dict")
-        answer: Value = row(vm, self, *args, **kwargs)
-        return answer
+        return apply(vm, row, getattr(dict, name), [self, *args], kwargs)
 
     models(collections.OrderedDict, name)(row)
     models(dict, name)(of_dict)

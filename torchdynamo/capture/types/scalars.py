@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, is_open, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.scalars import SCALARS, Plain, plain_value
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.value import Known, Object, Value
 from torchdynamo.capture.wrap import constant
 
@@ -61,6 +61,8 @@ def iterate(vm: Machine, self: Object) -> Iterator[Value]:
 @rebuilds(float, complex, str, bytes)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """Past the class's own `__new__`, which has run."""
+    if entity.note is None:
+        raise Restart(entity.born - 1)
     emit.function(plain_new(entity.pytype))
     emit.const(entity.pytype)
     emit.const(entity.note.value.obj)

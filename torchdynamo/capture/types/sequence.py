@@ -88,9 +88,12 @@ def getitem(vm: Machine, self: Value, key: Value) -> Value:
     items = items_of(vm, self)
     base = list if issubclass(self.pytype, list) else tuple
     if isinstance(index, slice):
+        try:
+            wanted = range(len(items))[index]
+        except (TypeError, ValueError) as error:
+            raise vm.error(type(error), *error.args) from None
         if base is list:
-            return vm.new(list, items[index])
-        wanted = range(len(items))[index]
+            return vm.new(list, [items[i] for i in wanted])
         if self.pytype is tuple and wanted == range(len(items)):
             return self
         return vm.make_tuple([read(vm, items, i) for i in wanted])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, mirror, write
+from torchdynamo.capture.types.set_orders import happened, united
+from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, write
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
@@ -59,10 +60,19 @@ def combine(name: str) -> None:
         for other in others:
             theirs = keys(vm, other)
             given = in_order(vm, other, theirs)
-            mine, entity = kept(vm, keep, write(vm, self, theirs), theirs, self, other), vm.entity(self)
-            if given is None:
-                entity.note = None
-            mirror(vm, self, lambda order, given=given: getattr(order, update_name)(given))  # type: ignore[misc]
+            before = dict(write(vm, self, theirs))
+            mine, entity = kept(vm, keep, before, theirs, self, other), vm.entity(self)
+            if name == "union":
+                united(vm, self, before, given, theirs)
+            elif entity.fresh:
+                entity.note = None if given is None else entity.note
+                if entity.note is not None:
+                    getattr(entity.note, update_name)(given)
+            else:
+                for item in (item for key, item in before.items() if key not in mine):
+                    happened(vm, self, "discard", item=item)
+                for item in (item for key, item in mine.items() if key not in before):
+                    happened(vm, self, "add", item=item)
             entity.items = mine
         return NONE
 

@@ -1,21 +1,21 @@
 """set and frozenset: contents are looked at as a whole, and so is their order where something depends on it.
 
-The order of a set comes from its history. A real set of the same keys, with the same history, stands beside the items
-as long as those are constants: `Shadowed.order`.
+Of their order, see `set_orders.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import MODELS, Emitter, enters, iterates, models, rebuilds, replays
-from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.model import MODELS, enters, iterates, models
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.types import weak
 from torchdynamo.capture.types.mapping import by_code, entry_key, key_error, sourceable, whole
 from torchdynamo.capture.types.mapping import items_of as dict_items_of
+from torchdynamo.capture.types.set_orders import given_order, happened
 from torchdynamo.capture.types.watched import Watched
 from torchdynamo.capture.value import NONE, Known, Object, Symbol, Value, boolean
 from torchdynamo.capture.wrap import constant
@@ -185,13 +185,6 @@ def length(vm: Machine, self: Object) -> Value:
     return Known(len(items_of(vm, self)))
 
 
-def mirror(vm: Machine, self: Object, change: Callable[[set[Any]], object]) -> None:
-    """The same change for the real set beside the items."""
-    order = vm.entity(self).note
-    if order is not None:
-        change(order)
-
-
 @models(set, "add")
 def add(vm: Machine, self: Object, item: Value) -> Value:
     key = vm.hkey(item)
@@ -201,10 +194,8 @@ def add(vm: Machine, self: Object, item: Value) -> Value:
     items.setdefault(key, item)
     if len(items) == size:
         entity.version -= 1  # it was there
-    if item.__class__ is Known:
-        mirror(vm, self, lambda order: order.add(key))
     else:
-        entity.note = None
+        happened(vm, self, "add", key, item)
     return NONE
 
 
@@ -221,7 +212,7 @@ def take_out(vm: Machine, self: Object, key: Any) -> bool:
     if found is None:
         entity.version -= 1
         return False
-    mirror(vm, self, lambda order: order.discard(key))
+    happened(vm, self, "discard", key, found)
     return True
 
 
@@ -230,7 +221,8 @@ def pop(vm: Machine, self: Object) -> Value:
     """Which item goes, the history says, of which pops are a part."""
     if not items_of(vm, self):
         raise vm.error(KeyError, "pop from an empty set")
-    order = vm.entity(self).note
+    entity = vm.entity(self)
+    order = entity.note if entity.fresh else None
     if order is None:
         raise Break("unsupported method", name="pop", type="set")
     return write(vm, self).pop(order.pop())
@@ -246,7 +238,10 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
 @models(set, "clear")
 def clear(vm: Machine, self: Object) -> Value:
     write(vm, self).clear()
-    vm.entity(self).note = set()
+    if vm.entity(self).fresh:
+        vm.entity(self).note = set()
+    else:
+        happened(vm, self, "clear")
     return NONE
 
 
@@ -289,38 +284,11 @@ def frozen_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
     return Known(frozenset(given if order is None else order))
 
 
-@rebuilds(set)
-def rebuild(emit: Emitter, entity: Entity) -> None:
-    """One item after the other, where that gives the order that the set has."""
-    items: Items = entity.items or {}
-    if any(by_code(key) for key in items):
-        raise Restart(entity.born - 1)
-    keys = list(items)
-    if entity.note is not None and len(items) > 1:
-        orders = (keys, list(entity.note), list(entity.note)[::-1])
-        found = next((each for each in orders if list(set(each)) == list(entity.note)), None)
-        if found is None:
-            raise Restart(entity.born - 1)
-        keys = found
-    for key in keys:
-        emit.value(items[key])
-    emit.op("BUILD", ("set", len(items)))
-    if entity.pytype is not set:
-        emit.instance(entity, "update")
-
-
-@replays(set)
-def replay(emit: Emitter, entity: Entity) -> None:
-    """What went is taken out, what came is put in, each by itself."""
-    before, now = entity.entry_items, entity.items
-    gone = [("discard", item) for key, item in before.items() if key not in now]
-    came = [("add", item) for key, item in now.items() if key not in before]
-    if not now and gone:
-        gone = [("clear", None)]
-    for method, item in (*gone, *came):
-        emit.function(getattr(set, method))
-        emit.local(entity)
-        if item is not None:
-            emit.value(item)
-        emit.op("CALL", (1 if item is None else 2, ()))
-        emit.op("POP")
+@models(set, "<copy>")
+def real_copy(vm: Machine, value: Object) -> set[Any]:
+    """A real set of constants, in the same order."""
+    items = [vm.concretely(item) for item in iterate(vm, value)]
+    found = given_order(vm.heap, items, items)
+    if found is None:
+        raise Break("unsupported argument", what="argument", type="set")
+    return set(found)

@@ -6,7 +6,8 @@ from typing import Any
 
 from torchdynamo.capture.source import Guard
 from torchdynamo.guards.constants import is_constant, same_constant
-from torchdynamo.guards.kind import Change, Kind, NodeOf, text_of
+from torchdynamo.capture.naming import text_of
+from torchdynamo.guards.kind import Change, Kind, NodeOf
 
 
 def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:

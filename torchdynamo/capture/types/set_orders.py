@@ -1,0 +1,103 @@
+"""The order of a set comes from its history, so the history is what is kept.
+
+Of a set that the frame makes: a real set of the same keys beside the items, its entity's `note`, as long as all are
+constants. Of one that existed: what was done to it, in a list, to be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.heap import Entity, Heap
+from torchdynamo.capture.model import Emitter, rebuilds, replays
+from torchdynamo.capture.signals import Restart
+from torchdynamo.capture.types.mapping import by_code
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+Change = tuple[str, Value | None]  # a method of set, and what it was given
+
+
+def happened(vm: Machine, self: Object, method: str, key: Any = None, item: Value | None = None) -> None:
+    """A change of one item, or of all."""
+    entity = vm.entity(self)
+    if not entity.fresh:
+        note(entity, (method, item))
+    elif item is not None and item.__class__ is not Known and method == "add":
+        entity.note = None
+    elif entity.note is not None:
+        getattr(entity.note, method)(*(() if item is None else (key,)))
+
+
+def note(entity: Entity, change: Change) -> None:
+    """One more thing that was done to a set that existed."""
+    entity.note = entity.note or []
+    entity.note.append(change)
+
+
+def united(vm: Machine, self: Object, mine: dict[Any, Value], given: Any, theirs: dict[Any, Value]) -> None:
+    """All of another set, a dict or some sequence put in at once: `given` is a real one, None if that is not known."""
+    entity = vm.entity(self)
+    if type(given) is frozenset:
+        vm.heap.literals.append(given)
+    if entity.fresh:
+        if given is None:
+            entity.note = None
+        elif entity.note is not None:
+            entity.note.update(given)
+    elif given is None or type(given) is list:
+        for item in (item for key, item in theirs.items() if key not in mine):
+            note(entity, ("add", item))
+    elif type(given) is dict:
+        note(entity, ("update", vm.make_dict([(item, NONE) for item in theirs.values()])))
+    elif type(given) is frozenset:
+        note(entity, ("update", Known(given)))
+    else:
+        note(entity, ("update", vm.new(set, dict(theirs), list(given))))
+
+
+def given_order(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:
+    """Of what a set has to be made to be in that order: a list, or a literal's frozenset; None if of nothing."""
+    wanted = list(order)
+    tried: tuple[Any, ...] = (keys, wanted, wanted[::-1], *heap.literals)
+    return next((each for each in tried if list(set(each)) == wanted), None)
+
+
+@rebuilds(set)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    """In the order that the set has."""
+    items: dict[Any, Value] = entity.items or {}
+    if any(by_code(key) for key in items):
+        raise Restart(entity.born - 1)
+    keys: Any = list(items)
+    if entity.note is not None and len(items) > 1:
+        keys = given_order(emit.heap, keys, entity.note)
+    if keys is None:
+        raise Restart(entity.born - 1)
+    if type(keys) is frozenset:
+        emit.op("BUILD", ("set", 0))
+        emit.const(keys)
+        emit.op("EXTEND", ("set", 1))
+    else:
+        for key in keys:
+            emit.value(items[key])
+        emit.op("BUILD", ("set", len(items)))
+    if entity.pytype is not set:
+        emit.instance(entity, "update")
+
+
+@replays(set)
+def replay(emit: Emitter, entity: Entity) -> None:
+    """What was done, each by itself; nothing, where the set is as it was."""
+    if entity.items.keys() == entity.entry_items.keys():
+        return
+    for method, item in entity.note or ():
+        emit.function(getattr(set, method))
+        emit.local(entity)
+        if item is not None:
+            emit.value(item)
+        emit.op("CALL", (1 if item is None else 2, ()))
+        emit.op("POP")
