@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import types
 import typing
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,10 +43,7 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
     if check is not None:
         return vm.truth(vm.call(check, [Known(wanted), obj], {}))
     if obj.__class__ is Known:
-        try:
-            answer = isinstance(obj.obj, wanted)
-        except TypeError as error:
-            raise vm.error(TypeError, *error.args) from None
+        answer = answered(vm, isinstance, obj.obj, wanted)
         if lookup.speaks(obj) and not is_protocol(wanted):
             return is_kin(vm, obj.pytype, wanted)
         return answer
@@ -93,15 +91,20 @@ def by_bases(vm: Machine, cls: Any, wanted: Any) -> bool:
     """By the order of bases, and what was registered."""
     if isinstance(cls, type):
         lookup.rest_on_bases(vm, cls)
-    try:
-        answer = issubclass(cls, wanted)
-    except TypeError as error:
-        raise vm.error(TypeError, *error.args) from None
-    except Exception as error:  # from a `__subclasshook__`; Python will raise it again
-        raise Break("unknown call", name="issubclass") from error
+    answer = answered(vm, issubclass, cls, wanted)
     if not answer and isinstance(wanted, abc.ABCMeta):
         vm.guard(REGISTRATIONS, "UNREGISTERED", (cls, wanted, abc.get_cache_token()))
     return answer
+
+
+def answered(vm: Machine, ask: Callable[[Any, Any], bool], obj: Any, wanted: Any) -> bool:
+    """Python's answer."""
+    try:
+        return ask(obj, wanted)
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+    except Exception as error:  # from a `__subclasshook__`; Python will raise it again
+        raise Break("unknown call", name=ask.__name__) from error
 
 
 LIBRARIES = (*lookup.LIBRARIES, "torch.")  # whose answers rest on classes alone

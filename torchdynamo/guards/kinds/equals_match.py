@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchdynamo.capture.naming import text_of
 from torchdynamo.capture.source import Guard
 from torchdynamo.guards.constants import is_constant, same_constant
-from torchdynamo.capture.naming import text_of
 from torchdynamo.guards.kind import Change, Kind, NodeOf
 
 

@@ -1,0 +1,279 @@
+"""Looking at a program changes nothing: its code does not run to name, hash or tell apart, and orders stay its own."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+import reprlib
+import typing
+import warnings
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import torchdynamo
+from torchdynamo import config
+from torchdynamo.errors import FallbackWarning
+
+CASES: list[Any] = []
+
+
+def case(fn: Callable[[], Any]) -> Callable[[], Any]:
+    """The function is compiled and called, twice."""
+    CASES.append(pytest.param(fn, id=fn.__name__))
+    return fn
+
+
+def attempt(fn: Callable[..., Any], *args: Any) -> Any:
+    """The result, or which error with what text."""
+    try:
+        return fn(*args)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+class Unfollowed:
+    """What ends a capture where it is made."""
+
+    def __del__(self) -> None:
+        pass
+
+
+# -- orders of sets ---------------------------------------------------------------------------------------------------
+
+
+@case
+def a_set_given_to_a_library():
+    words = {"add", "at", "build", "bypass", "create", "expected", "field", "four", "got", "helper", "maps", "note"}
+    return namedtuple("Words", words)._fields == tuple(words)
+
+
+@case
+def a_literal_made_again():
+    words = {"add", "at", "build", "bypass", "create", "expected", "field", "four", "got", "helper", "maps", "note"}
+    before = list(words)
+    Unfollowed()
+    return before == list(words), list({64, 3, 128, 1000, 77, 12, 0, 8, 16, 24}), list(words)
+
+
+@case
+def a_set_that_was_there():
+    def change(numbers, more):
+        numbers.add(300)
+        numbers.discard(1)
+        numbers.update({64, 3, 128, 1000, 77, 12})
+        numbers.update([5, 6, 1])
+        numbers.update({9: 1, 10: 2})
+        numbers.update(more)
+        numbers |= {2, 3}
+        numbers.difference_update([5])
+        Unfollowed()
+
+    found = []
+    for first in range(3):
+        numbers = {1, 64 * first, 128, 7}
+        change(numbers, {33, 34, 64 + first})
+        found.append(list(numbers))
+    return found
+
+
+# -- ids --------------------------------------------------------------------------------------------------------------
+class Node:
+    def __init__(self) -> None:
+        self.inside: Any = None
+
+    @reprlib.recursive_repr()
+    def __repr__(self) -> str:
+        Unfollowed()
+        return f"Node({self.inside!r})"
+
+
+@case
+def ids_that_were_kept():
+    node, other = Node(), Node()
+    node.inside = other
+    other.inside = node
+    return repr(node), repr(other)
+
+
+# -- classes that look at what lies in them ---------------------------------------------------------------------------
+@case
+def told_its_name_through_a_field():
+    class Told:
+        def __set_name__(self, owner, name):
+            self.name = f"{name} of {owner.__name__}"
+
+    @dataclasses.dataclass
+    class Holder:
+        told: int = dataclasses.field(default=Told(), init=False)
+
+    return Holder.told.name
+
+
+@case
+def data_descriptors_that_only_set():
+    asked = []
+
+    class Setting:
+        def __set__(self, owner, value):
+            asked.append(value)
+
+    @dataclasses.dataclass
+    class Holder:
+        setting: Any = Setting()  # noqa: RUF009
+
+    Holder(5)
+    return asked[-1]
+
+
+@case
+def fields_only_of_init():
+    def define():
+        @dataclasses.dataclass
+        class Holder:
+            names: dataclasses.InitVar[list] = dataclasses.field(default_factory=list)
+
+    return attempt(define)
+
+
+@case
+def truth_of_what_is_abstract():
+    class Neither:
+        def __bool__(self):
+            raise ValueError("neither")
+
+    def define():
+        class Holder(abc.ABC):  # noqa: B024
+            def method(self):
+                return 1
+
+            method.__isabstractmethod__ = Neither()
+            method = property(method)
+
+    return attempt(define)
+
+
+@case
+def a_wrapper_made_by_super():
+    class Marked(classmethod):
+        def __init__(self, fn):
+            fn.marked = True
+            super().__init__(fn)
+
+    class Holder:
+        @Marked
+        def method(cls):
+            return cls.__name__
+
+    return Holder.method(), Holder.__dict__["method"].__func__.marked
+
+
+@case
+def names_bound_twice():
+    def define():
+        class Color(enum.Enum):
+            red = 1
+            red = 2  # noqa: PIE794
+
+    return attempt(define)
+
+
+# -- code that is not to be run ---------------------------------------------------------------------------------------
+class Equal(type):
+    """Classes that say themselves what they equal."""
+
+    def __eq__(cls, other):
+        raise ValueError("asked")
+
+    def __hash__(cls):
+        raise ValueError("asked")
+
+
+class Equalled(metaclass=Equal):
+    size = 3
+
+
+@case
+def classes_that_say_what_they_equal():
+    return [Equalled().size, type(Equalled()) is Equalled, isinstance(Equalled(), Equalled)]
+
+
+class Bare:
+    """An object on its way: it can be neither shown nor hashed yet."""
+
+    def __init__(self, size: Any = None) -> None:
+        if size is not None:
+            self.size = size
+
+    def __repr__(self) -> str:
+        return f"Bare({self.size})"
+
+    def __hash__(self) -> int:
+        return hash(self.size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bare) and self.size == other.size
+
+
+BARE = Bare()
+
+
+@case
+def objects_on_their_way():
+    return hasattr(BARE, "size"), type(BARE).__name__, attempt(repr, BARE)[0]
+
+
+@case
+def types_on_their_way():
+    made = typing.TypeVar("made", covariant=True)
+    return repr(made), typing.List[made] == typing.List[made]  # noqa: UP006
+
+
+@case
+def subclasses_by_a_hook_that_fails():
+    class Hooked(abc.ABC):  # noqa: B024
+        @classmethod
+        def __subclasshook__(cls, other):
+            raise KeyError("hooked")
+
+    return attempt(issubclass, int, Hooked), attempt(isinstance, 1, Hooked | None)
+
+
+class Formatted:
+    def __format__(self):  # noqa: PLE0302
+        return "never"
+
+
+@case
+def formats_are_given_a_specification():
+    return attempt(lambda: f"{Formatted()}")[0]
+
+
+@case
+def slices_with_steps_of_none():
+    return attempt(lambda: [1, 2][::0]), attempt(lambda: (1, 2)[::0])
+
+
+@case
+def arguments_of_methods_by_class():
+    return attempt(dict.clear, {}, 1)[0], attempt(dict.pop, {})[0]
+
+
+@case
+def iterators_over_what_is_no_sequence():
+    args = iter(list[int])
+    first = next(args)
+    Unfollowed()
+    return first, attempt(next, args)[0]
+
+
+@pytest.mark.parametrize("fn", CASES)
+def test_as_python(fn: Callable[[], Any]) -> None:
+    wanted = repr(fn())
+    compiled = torchdynamo.compile(fn, backend="eager")
+    with config.patch(capture_everything=True), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        assert [repr(compiled()) for _ in range(2)] == [wanted, wanted]
