@@ -252,6 +252,19 @@ def formats_are_given_a_specification():
     return attempt(lambda: f"{Formatted()}")[0]
 
 
+class Hashed:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __hash__(self):
+        return self.answer
+
+
+@case
+def answers_of_hash():
+    return [hash(Hashed(answer)) for answer in (1, -1, 1 << 62, 1 << 80, True)]
+
+
 @case
 def slices_with_steps_of_none():
     return attempt(lambda: [1, 2][::0]), attempt(lambda: (1, 2)[::0])

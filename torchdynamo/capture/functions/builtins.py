@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -118,17 +119,13 @@ def hash_(vm: Machine, obj: Value) -> Value:
         said = plainly(vm, vm.special(obj, "__hash__"))
         if not issubclass(said.pytype, int):
             raise vm.error(TypeError, "__hash__ method should return an integer")
+        if said.__class__ is Known and LEAST_WORD <= said.obj <= sys.maxsize:
+            return Known(int(said.obj) if said.obj != -1 else -2)  # as it is; longer ones are hashed
         return vm.run_pure(hash, [said], {})
     raise Break("unknown call", name="hash")
 
 
-def as_hash(vm: Machine, answer: Any) -> int:
-    """What Python makes of the answer of a `__hash__`."""
-    if not isinstance(answer, int):
-        raise vm.error(TypeError, "__hash__ method should return an integer")
-    if not -sys.maxsize - 1 <= answer <= sys.maxsize:
-        return hash(int(answer))
-    return int(answer) if answer != -1 else -2
+LEAST_WORD = -sys.maxsize - 1
 
 
 @function(iter)
