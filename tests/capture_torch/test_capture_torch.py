@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch_cases_distributions
 import torch_cases_functions
 import torch_cases_leaves
 import torch_cases_modules
@@ -23,7 +24,7 @@ from torchdynamo.errors import Unsupported
 
 TABLES = (
     *(torch_cases_functions, torch_cases_leaves, torch_cases_modules, torch_cases_numpy, torch_cases_random),
-    *(torch_cases_tensors,),
+    *(torch_cases_tensors, torch_cases_distributions),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -390,3 +391,21 @@ def contains_none(x):
 def stored(x):
     x.tag = 3
     return x.tag + x
+
+
+@case(X)
+def new_of_a_size(x):
+    return x.new(x.shape).fill_(1), x.new(x.shape[0]).zero_(), x.new([1.0, 2.0]), x.new(2, 3).zero_(), x.new((1, 2))
+
+
+@case(X)
+def shallow_copy(x):
+    y, part = copy.copy(x), copy.copy((x * 2)[1:])
+    y.add_(1)
+    part.mul_(2)
+    return y, y is x, part, part.storage_offset()
+
+
+@case(X)
+def size_of_two_together(x):
+    return x, torch._C._infer_size(torch.Size([2, 1]), torch.Size([1, 3]))

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 
+# No `__del__`, or that of a file in C, which closes it.
+BY_NOBODY = (type(MISSING), types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
 class Mortal(NamedTuple):
     """An object that the frame made, and where."""
 
@@ -29,7 +33,7 @@ class Mortal(NamedTuple):
 
 def note(vm: Machine, made: Value) -> None:
     """The frame has made this: remembered if its death may be noticed."""
-    if guarded_lookup(vm, made.pytype, "__del__") is MISSING:
+    if type(guarded_lookup(vm, made.pytype, "__del__")) in BY_NOBODY:
         return
     if made.__class__ is not Object or not vm.entity(made).fresh:
         raise Break("unsupported type", type=f"{made.pytype.__name__} (with __del__)")

@@ -94,7 +94,7 @@ def named_outside(name: str, reason: str) -> Any:
     return row
 
 
-for _name in ("eval", "exec", "compile", "breakpoint", "input", "open", "print"):
+for _name in ("eval", "exec", "compile", "breakpoint", "input", "open"):
     function(getattr(builtins, _name))(named_outside(_name, "builtin with effects"))
 for _name in ("locals", "globals"):
     function(getattr(builtins, _name))(named_outside(_name, "frame inspects itself"))

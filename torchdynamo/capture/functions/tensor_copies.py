@@ -1,4 +1,4 @@
-"""copy.deepcopy of tensors: memory of its own for all that the tensor's memory holds."""
+"""copy.copy of tensors, which shares memory; copy.deepcopy: memory of its own for all that the tensor's memory holds."""
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch
 from torchdynamo.capture.model import function, polyfill
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Graphed, Value
+from torchdynamo.capture.value import NONE, Graphed, Known, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -20,6 +20,23 @@ LEAVES_ONLY = (
     "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
     "see https://github.com/pytorch/pytorch/pull/103001"
 )
+
+
+@function(torch.Tensor.__reduce_ex__)
+def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
+    """What copy.copy makes again: the same memory, without a history."""
+    if self.__class__ is not Graphed or self.pytype is not torch.Tensor or self.fake.requires_grad:
+        raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
+    real = vm.input_objects.get(self.node)
+    if vm.stored_on(self) or getattr(real, "__dict__", None):
+        raise Break("unsupported method", name="__reduce_ex__", type="Tensor")
+    if real is not None and self.source is not None:
+        vm.guard(Source("dict", self.source), "DICT_KEYS", ())
+    return vm.make_tuple([Known(same_memory), vm.make_tuple([self])])
+
+
+def same_memory(tensor):
+    return tensor.data
 
 
 @polyfill(torch.Tensor.__deepcopy__)

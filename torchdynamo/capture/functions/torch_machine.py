@@ -29,6 +29,7 @@ for _fn in (
     *(torch.xpu.is_available, torch.xpu.device_count, torch.backends.mps.is_available, torch.backends.mps.is_built),
     *(torch.backends.cuda.is_built, torch.backends.mkldnn.is_available, torch.backends.cudnn.is_available),
     *(torch.accelerator.current_accelerator, torch.accelerator.device_count, torch.accelerator.is_available),
+    *(torch._C._infer_size,),  # of two shapes
     *(torch.backends.openmp.is_available, torch.distributed.is_available, torch.cuda._is_compiled),
 ):
     fact(_fn)

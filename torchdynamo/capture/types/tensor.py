@@ -75,7 +75,6 @@ OUTSIDE = [
     "__str__",
     "__format__",
     "__deepcopy__",
-    "__reduce_ex__",
     "is_shared",
     "__dlpack__",
     "record_stream",
@@ -242,6 +241,14 @@ def outside(name: str) -> model.Model:
 for _names, _make in ((METADATA, metadata), (PLACE, place), (VALUES, values), (OUTSIDE, outside)):
     for _name in _names:
         models(BASE, _name)(_make(_name))
+
+
+@models(BASE, "new")
+def new_like(vm: Machine, self: Graphed, /, *args: Value, **kwargs: Value) -> Value:
+    """Of a torch.Size it makes a tensor of that size; a graph knows sizes as tuples, of which it makes a tensor."""
+    if len(args) == 1 and args[0].pytype is torch.Size and not kwargs:
+        return vm.call_method(self, "new_empty", args[0])
+    return vm.emit("call_method", "new", [self, *args], kwargs)
 
 
 @models(BASE, "__len__")
