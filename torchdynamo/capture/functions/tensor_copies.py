@@ -1,4 +1,4 @@
-"""copy.copy of tensors, which shares memory; copy.deepcopy: memory of its own for all that the tensor's memory holds."""
+"""copy.copy of tensors, which shares memory, and copy.deepcopy: memory of its own for all that the memory holds."""
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
