@@ -179,15 +179,24 @@ def give_up(code: CodeType, error: Exception) -> None:
     warnings.warn(text, FallbackWarning, stacklevel=3)
 
 
+LONGEST_REST = 1000  # calls
+
+
 def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
-    """Whether the function has as many entries as allowed; the first time, say what keeps failing."""
+    """Whether the function has as many entries as allowed; the more often it was asked in vain, the rarer it asks."""
     known = entries_of(code, compiler.owner_id)
     if len(known) < config.cache_size_limit:
         return False
-    if count_misses(code, compiler.owner_id) == 1:
-        newest = known[-1]
-        warnings.warn(limit_text(code, newest.guards, roots, config.cache_size_limit), CacheLimitWarning, stacklevel=3)
+    misses = count_misses(code, compiler.owner_id)
+    if misses == 1:
+        tell_of_limit(code, known[-1], roots)
+    _native.rest_code(code, compiler.owner_id, min(misses // 2, LONGEST_REST))
     return True
+
+
+def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
+    """Say what keeps failing."""
+    warnings.warn(limit_text(code, newest.guards, roots, config.cache_size_limit), CacheLimitWarning, stacklevel=4)
 
 
 class Followed(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 
 import torchdynamo
 from torchdynamo.errors import CacheLimitWarning
+from torchdynamo.eval_frame import cache_entries, callback_active
+from torchdynamo.pipeline import Compiler
 
 
 def branching(x: Any, k: Any) -> Any:
@@ -80,3 +83,27 @@ def test_the_limit_names_what_would_help(fn: Any, calls: list[Any], remedy: str)
             compiled(*args)
         with pytest.warns(CacheLimitWarning, match=re.escape(remedy)):
             compiled(*calls[2])
+
+
+def test_over_the_limit_it_is_asked_rarely() -> None:
+    """A limit that is raised is noticed all the same, after some calls."""
+    asked = []
+
+    class Counting(Compiler):
+        def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+            asked.extend(frame.f_locals.keys() & {"name"})
+            return super().__call__(frame, cache_entry, frame_state)
+
+    def named(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x + len(name)
+
+    compiler = Counting("eager")
+    with torchdynamo.config.patch(cache_size_limit=2), warnings.catch_warnings():
+        warnings.simplefilter("ignore", CacheLimitWarning)
+        with callback_active(compiler):
+            assert [named(torch.zeros(1), "a" * n).item() for n in range(300)] == list(range(300))
+    assert 30 < len(asked) < 60
+    with callback_active(compiler):
+        for n in range(100):
+            named(torch.zeros(1), "b" * n)
+    assert len(cache_entries(named)) > 2

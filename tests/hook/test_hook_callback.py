@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hooking import Swapper, always, nothing, swapped, unraisable
 
+from torchdynamo._native import rest_code
 from torchdynamo.eval_frame import GuardedCode, cache_entries, callback_active, set_eval_frame
 from torchdynamo.hook.install import Entry, clear_code, drop_owner, hook_is_in, skip_code, skip_reason
 
@@ -202,6 +203,22 @@ def test_a_skipped_function_is_not_asked_about_but_its_entries_serve() -> None:
     clear_code(add.__code__)
     assert skip_reason(add.__code__) is None
     assert cache_entries(add) == []
+
+
+def test_who_rests_is_not_asked_for_so_many_calls() -> None:
+    swapper = Swapper((add, tell), check=lambda f_locals: f_locals["a"] == 1)
+    with callback_active(swapper):
+        add(1)
+        rest_code(add.__code__, 0, 2)
+        assert add(1)[0] == 1  # an entry serves
+        swapper.codes.clear()
+        assert [add(2), add(3), len(swapper.asked)] == [7, 8, 1]
+        assert [add(2), len(swapper.asked)] == [7, 2]
+        rest_code(add.__code__, 99, 5)  # somebody else
+        assert [add(2), len(swapper.asked)] == [7, 3]
+        rest_code(add.__code__, 0, 5)
+        clear_code(add.__code__)
+        assert [add(2), len(swapper.asked)] == [7, 4]
 
 
 def test_an_error_in_a_callback_is_reported_and_the_function_runs() -> None:

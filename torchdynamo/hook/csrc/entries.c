@@ -144,6 +144,7 @@ static int prune(TdCodeState *state)
             if (((TdEntry *)PyTuple_GET_ITEM(old, i))->live)
                 PyTuple_SET_ITEM(kept, at++, Py_NewRef(PyTuple_GET_ITEM(old, i)));
         state->entries = kept;
+        state->resting = 0;
         td_hints_forget(state);
         kept = old;
     }
@@ -172,6 +173,7 @@ static void forget(TdCodeState *state)
 {
     PyObject *reason = state->reason, *notes = state->notes;
     state->reason = state->notes = NULL;
+    state->resting = 0;
     Py_XDECREF(reason);
     Py_XDECREF(notes);
 }
@@ -218,6 +220,22 @@ static PyObject *skip_code(PyObject *module, PyObject *const *args, Py_ssize_t n
         return NULL;
     Py_XSETREF(state->reason, Py_NewRef(args[1]));
     state->quiet = (char)quiet;
+    Py_RETURN_NONE;
+}
+
+static PyObject *rest_code(PyObject *module, PyObject *args)
+{
+    PyObject *object;
+    long long owner_id;
+    long calls;
+    if (!PyArg_ParseTuple(args, "OLl:rest_code", &object, &owner_id, &calls))
+        return NULL;
+    PyCodeObject *code = expect_code(object);
+    TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
+    if (state == NULL)
+        return NULL;
+    state->resting_for = owner_id;
+    state->resting = calls;
     Py_RETURN_NONE;
 }
 
@@ -310,6 +328,7 @@ static PyObject *clear_all(PyObject *module, PyObject *unused)
     for (TdCodeState *state = all_states; !failed && state != NULL; state = state->next) {
         mark_dropped(state, 1, 0);
         td_hints_forget(state);
+        state->resting = 0;
         failed = throw_away(&state->entries, trash) < 0 || throw_away(&state->reason, trash) < 0
                  || throw_away(&state->notes, trash) < 0;
     }
@@ -332,6 +351,9 @@ static PyMethodDef state_functions[] = {
     {"skip_code", (PyCFunction)(void (*)(void))skip_code, METH_FASTCALL,
      "skip_code(code, reason, quiet=False, /)\n--\n\nAsk no callback about the code again; entries it has go on to serve. "
      "With quiet, no callback is on while it runs."},
+    {"rest_code", rest_code, METH_VARARGS,
+     "rest_code(code, owner_id, calls, /)\n--\n\nFor so many calls that no entry serves, do not ask this owner's "
+     "callback. What drops an entry ends that."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
     {"called_last", called_last, METH_O,
      "called_last(code, /)\n--\n\nCode that has this code for a constant calls it last thing, and then needs none of its "

@@ -190,6 +190,10 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
     }
     if (run_only || (state != NULL && state->reason != NULL))
         return AS_IS;
+    if (state != NULL && state->resting > 0 && state->resting_for == thread->owner_id) {
+        state->resting--;
+        return AS_IS;
+    }
     return ask(view, thread, choice);
 }
 

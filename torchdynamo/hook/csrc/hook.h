@@ -25,6 +25,8 @@ typedef struct TdCodeState {
     char quiet;            /* skipped, and nothing is asked about what it calls either */
     char tail;             /* the code is called last thing, by code that rests on it */
     PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
+    int64_t resting_for;   /* the owner that is not asked for the next calls without an entry, */
+    long resting;          /* and for how many of them */
     struct TdHints *hints; /* which entry is likely for what; see dispatch.c */
     PyCodeObject *code;    /* borrowed: the code owns this state */
     struct TdCodeState *next, **link;
