@@ -23,7 +23,7 @@ def written(x):
 
 def read(x):
     s = io.StringIO("a\nb\n\nc")
-    return x, s.read(1), s.readline(), [line for line in s], s.readlines(), s.closed
+    return x, s.read(1), s.readline(), [line * 2 for line in s], s.readlines(), s.closed
 
 
 def returned(x):

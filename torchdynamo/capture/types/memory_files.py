@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 FILES: tuple[Any, ...] = (io.StringIO, io.BytesIO)
-OTHERWISE = frozenset(
-    {"__new__", "__init__", "__iter__", "__next__", "__getattribute__", "__setattr__", "__del__", "getbuffer"}
-)
+OTHERWISE = frozenset("__new__ __init__ __iter__ __next__ __getattribute__ __setattr__ __del__ getbuffer".split())
 
 
 def contents(vm: Machine, self: Object) -> Any:
@@ -30,18 +28,18 @@ def contents(vm: Machine, self: Object) -> Any:
     return entity.items
 
 
-def for_real(vm: Machine, self: Object, fn: Any, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Any:
+def for_real(vm: Machine, self: Object, name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Any:
     """Call a method of the real one."""
     box, real = contents(vm, self), [vm.concretely(arg) for arg in args]
     try:
-        return fn(box, *real, **{name: vm.concretely(value) for name, value in kwargs.items()})
+        return getattr(type(box), name)(box, *real, **{key: vm.concretely(value) for key, value in kwargs.items()})
     except Exception as error:
         raise vm.error(type(error), *error.args) from None
 
 
 def method(name: str) -> Model:
     def row(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
-        result = for_real(vm, self, getattr(self.pytype, name), args, kwargs)
+        result = for_real(vm, self, name, args, kwargs)
         return self if result is contents(vm, self) else constant(vm, result)
 
     return row
@@ -49,7 +47,7 @@ def method(name: str) -> Model:
 
 def attribute(name: str) -> Model:
     def row(vm: Machine, self: Object) -> Value:
-        return constant(vm, for_real(vm, self, lambda box: getattr(box, name), (), {}))
+        return constant(vm, for_real(vm, self, "__getattribute__", (Known(name),), {}))
 
     return row
 
@@ -78,13 +76,13 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 
 
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    for_real(vm, self, self.pytype.__init__, args, kwargs)
+    for_real(vm, self, "__init__", args, kwargs)
     vm.entity(self).note = len(args) > 1 or "newline" in kwargs  # it reads and writes lines its own way
     return NONE
 
 
 def next_line(vm: Machine, self: Object) -> Value:
-    line = for_real(vm, self, self.pytype.readline, (), {})
+    line = for_real(vm, self, "readline", (), {})
     if not line:
         raise vm.error(StopIteration)
     return constant(vm, line)
@@ -96,7 +94,7 @@ def itself(vm: Machine, self: Object) -> Value:
 
 def lines(vm: Machine, self: Object) -> Iterator[Value]:
     while True:
-        line = for_real(vm, self, self.pytype.readline, (), {})
+        line = for_real(vm, self, "readline", (), {})
         if not line:
             return
         yield constant(vm, line)
@@ -104,7 +102,7 @@ def lines(vm: Machine, self: Object) -> Iterator[Value]:
 
 def leave(vm: Machine, self: Object, *error: Value) -> Value:
     """The end of a `with` block."""
-    for_real(vm, self, self.pytype.close, (), {})
+    for_real(vm, self, "close", (), {})
     return FALSE
 
 
