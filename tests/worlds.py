@@ -86,7 +86,7 @@ class Program:
 
     def own_names(self) -> dict[str, Any]:
         """The globals that hold data."""
-        skip = ("torch", "__name__", "__builtins__", "f")
+        skip = ("torch", "__name__", "__builtins__", "__warningregistry__", "f")
         return {key: value for key, value in self.space.items() if key not in skip and not callable(value)}
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Happened:

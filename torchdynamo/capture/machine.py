@@ -34,7 +34,7 @@ from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Roots, Source, instance_attr
 from torchdynamo.capture.trace import GraphBuilder, Trace
-from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.capture.value import ABSENT, NONE, TRUE, Graphed, Known, Object, Opaque, Symbol, Value
 
 # Hashing of objects that only identity tells apart.
 IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.nn.Module.__hash__)
@@ -224,8 +224,22 @@ class Machine(Trace):
     def note_raised(self, exc: Object) -> None:
         """An exception of the frame's has a context and a traceback from now on."""
         entity = self.entity(exc)
-        if entity.fresh:
+        if entity.fresh and entity.note is not RAISED:
             entity.note = RAISED
+            self.put_in_context(exc)
+
+    def put_in_context(self, exc: Object) -> None:
+        """What is being handled when an exception is raised is its context; two are not each other's."""
+        found = [handled for frame in self.frames for handled in frame.handling]
+        if not found or found[-1].ref == exc.ref:
+            return
+        link: Value | None = found[-1]
+        while link.__class__ is Object:
+            attrs = self.entity(link).attrs
+            link = attrs.get("__context__")
+            if link.__class__ is Object and link.ref == exc.ref:
+                attrs["__context__"] = NONE
+        self.entity(exc).attrs["__context__"] = found[-1]
 
     def bound_method(self, owner: Value, fn: Value, name: str) -> Value:
         """`owner.fn` as a value."""
@@ -451,7 +465,15 @@ class Machine(Trace):
                 result = self.run(frame)
             except Raised as raised:
                 if issubclass(raised.value.pytype, StopIteration):
-                    raise self.error(RuntimeError, "generator raised StopIteration") from None
+                    error = self.error(RuntimeError, "generator raised StopIteration")
+                    links: dict[str, Value] = {
+                        "__cause__": raised.value,
+                        "__context__": raised.value,
+                        "__suppress_context__": TRUE,
+                    }
+                    self.entity(error.value).attrs.update(links)
+                    self.entity(error.value).note = RAISED
+                    raise error from None
                 raise
             if not frame.yielded:
                 self.entity(value).attrs["return"] = result

@@ -142,8 +142,8 @@ def chained(name: str, default: Value, always: bool) -> None:
         if not entity.fresh:
             assert entity.source is not None
             return wrap(vm, getattr(entity.real, name), Source("attr", entity.source, name))
-        if entity.note is RAISED and not always:
-            raise Break("unsupported attribute", name=name, type=self.pytype.__name__)
+        if entity.note is RAISED and not always and name not in entity.attrs:
+            nothing_handled_at_entry(vm)
         return entity.attrs.get(name, default)
 
     models(BaseException, "." + name)(row)
@@ -274,10 +274,15 @@ def handled(vm: Machine) -> Object | None:
     found = [exc for frame in vm.frames for exc in frame.handling]
     if found:
         return found[-1]
+    nothing_handled_at_entry(vm)
+    return None
+
+
+def nothing_handled_at_entry(vm: Machine) -> None:
+    """Whoever called the frame is not handling an exception, which is guarded."""
     if vm.handled_at_entry is not None:
         raise Break("unknown call", name="sys.exc_info")
     vm.guard(HANDLED, "EQUALS_MATCH", (None, None, None))
-    return None
 
 
 @function(sys.exc_info)
@@ -305,6 +310,7 @@ def raise_new(vm: Machine, exc: Value, cause: Value | None = None) -> Raised:
     if not vm.entity(exc).fresh:
         raise Break("side effect not replayable", what="raising an exception that existed")
     vm.entity(exc).attrs.pop("<whole>", None)  # raised by itself, it is no part of a group any more
+    vm.put_in_context(exc)
     if cause is not None:
         if cause.__class__ is Known and isinstance(cause.obj, type) and issubclass(cause.obj, BaseException):
             cause = vm.call(cause, [], {})
