@@ -32,6 +32,11 @@ def may_come_again(code: CodeType) -> bool:
     return runs[0] > MOST
 
 
+def forget() -> None:
+    """As if nothing had run."""
+    _runs.clear()
+
+
 class FirstRun:
     """What the code of a first run calls at its end, with the state it began with.
 

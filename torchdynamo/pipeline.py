@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, marks
+from torchdynamo import _native, config, first_run, marks
 from torchdynamo.backends import registry
 from torchdynamo.backends.fixed import at_fixed_sizes
 from torchdynamo.backends.padding import buckets_in
@@ -118,8 +118,10 @@ def compiler_for(backend: Any, **settings: Any) -> Compiler:
 
 
 def reset() -> None:
-    """Forget all that was compiled."""
+    """Forget all that was compiled, and what was learnt from it."""
     _native.clear_all()
+    first_run.forget()
+    goes_both_ways.clear()
 
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:

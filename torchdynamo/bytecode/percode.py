@@ -23,3 +23,7 @@ class PerCode(Generic[T]):
     def set(self, code: CodeType, value: T) -> None:
         key = id(code)
         self._known[key] = ref(code, lambda _: self._known.pop(key, None)), value
+
+    def clear(self) -> None:
+        """Know nothing of any."""
+        self._known.clear()

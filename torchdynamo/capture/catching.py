@@ -34,7 +34,9 @@ HARMLESS = frozenset(
     "unsqueeze squeeze expand expand_as transpose permute sum mean max min amax amin any all _is_all_true "
     "isnan isfinite isinf where masked_fill zeros_like ones_like full_like stack cat broadcast_tensors getattr".split()
 )
-# The same, that do not take all floats.
+# Context managers that pass on what is raised in them, for all that their `__exit__` checks.
+PASSING = frozenset({torch.autograd.profiler.record_function})
+# Operators that do not take all floats.
 PARTICULAR = frozenset(
     "cholesky inverse pinverse svd logdet slogdet lu lstsq multinomial bernoulli normal poisson "
     "binary_cross_entropy _assert _assert_async floordiv mod".split()
@@ -125,7 +127,7 @@ def is_manager(code: Code, region: Region) -> bool:
 def swallows(vm: Machine, leave: Value) -> bool:
     """Whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
     manager = vm.entity(leave).attrs.get("__self__") if leave.__class__ is Object else None
-    if manager is None or manager.__class__ is not Object or not is_open(manager.pytype):
+    if manager is None or manager.__class__ is not Object or not is_open(manager.pytype) or manager.pytype in PASSING:
         return False
     generator = vm.entity(manager).attrs.get("gen")
     if generator is not None and generator.pytype is types.GeneratorType:

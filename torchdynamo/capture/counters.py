@@ -1,7 +1,9 @@
-"""Conditions on what step counters hold: decided by what they hold now, which each later call checks before it runs.
+"""Conditions on what step counters hold, and on settings that vary: decided by what they are now, which each later call
+checks before it runs.
 
 Some optimizers update in one way in their first steps and in another afterwards. A counter is a tensor, which only the
-optimizer adds one to; so the condition is a formula over what counters hold when the frame begins.
+optimizer adds one to; so the condition is a formula over what counters hold when the frame begins. A momentum that a
+scheduler changes is only asked whether there is one.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ OPERATIONS: dict[Any, tuple[Callable[..., Any], Program]] = {
     operator.lt: (operator.lt, [("lt", None)]),
     operator.ge: (operator.ge, [("ge", None)]),
     operator.le: (operator.le, [("le", None)]),
+    operator.eq: (operator.eq, [("eq", None)]),
+    operator.ne: (operator.ne, [("ne", None)]),
 }
 
 
@@ -71,10 +75,11 @@ class Formula:
         real = self.vm.input_objects.get(tensor)
         if real is None:
             return self.read(float(made_as(tensor) + added))
-        source = next(value.source for value in self.vm.inputs if value.node is tensor)
+        boxes = {value.node: value.source for value in self.vm.boxes}
+        source = boxes.get(tensor) or next(value.source for value in self.vm.inputs if value.node is tensor)
         if source is None or real.numel() != 1 or real.is_complex() or real.device.type != "cpu":
             raise NoFormula
-        held = Source("method", source, "item")
+        held = Source("method", source, "item" if tensor not in boxes else "__float__")
         if held not in self.sources:
             self.sources.append(held)
         self.program += [("load", self.sources.index(held)), ("int", added), ("add", None)]
@@ -102,7 +107,7 @@ def made_as(tensor: Node) -> float:
 
 
 def decide(vm: Machine, condition: Symbol) -> bool | None:
-    """The truth of a condition on counters, guarded; None where it is another kind of condition."""
+    """The truth of a condition on counters and settings, guarded; None where it is another kind of condition."""
     formula = Formula(vm)
     try:
         answer = bool(formula.read(condition.node))

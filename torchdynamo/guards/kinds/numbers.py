@@ -2,7 +2,7 @@
 
 The argument is (sources, programs). A program is a tuple of (operation, operand) in postfix order: `load` pushes the
 number at a source, `int` and `float` push their operand, the rest take what they need off the stack. What a tensor of
-one number holds is a float; all other sources hold integers.
+one number holds is a float, and what is asked for as one; all other sources hold integers.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def fits(source: Source, number: Any) -> bool:
 
 
 def is_contents(source: Source) -> bool:
-    """What a tensor of one number holds."""
-    return source.how == "method" and source.arg == "item"
+    """A float: what a tensor of one number holds, or a float itself."""
+    return source.how == "method" and source.arg in ("item", "__float__")
 
 
 def holds_one(program: Program, sources: tuple[Source, ...], roots: Roots) -> bool:
