@@ -117,7 +117,7 @@ def test_two_models_share_what_was_compiled() -> None:
     with collecting() as events:
         for _ in range(3):
             train("Adam", compiled("eager"))
-    assert len(updates(events)) == 2
+    assert len(updates(events)) == 1
 
 
 def test_groups_with_settings_of_their_own() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, model, overrides, readings, symbols, tensor_methods
+from torchdynamo.capture import lookup, model, overrides, policy, readings, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
@@ -205,6 +205,8 @@ def values(name: str) -> model.Model:
             real = readings.evaluate(vm, self)
             if real is not None:
                 return vm.run_pure(getattr(real, name), [], {})
+            if name == "item" and self.fake.is_floating_point() and policy.in_optimizer(vm.frames):
+                return symbols.opaque(vm, torch.Tensor.item, [self], float)  # what it decides is guarded: counters.py
             if vm.builder.numbers.scalars:
                 return convert(vm, vm.emit("call_method", "tolist" if name == "tolist" else "item", [self], {}))
         if name == "__bool__":
