@@ -274,3 +274,29 @@ def test_nothing_is_kept_alive() -> None:
     del mine, compiled
     gc.collect()
     assert died() is None
+
+
+def test_another_object_of_the_kind_uses_what_there_is() -> None:
+    """Its first call sets it up as well; what comes after it was compiled for the first one."""
+    counting = Counting()
+
+    def call(module: Cached, x: torch.Tensor) -> Any:
+        return module(x)
+
+    compiled = torchdynamo.optimize(counting)(call)
+    for module in (Cached(), Cached(), Cached()):
+        for _ in range(2):
+            assert torch.equal(compiled(module, X), module(X))
+    assert counting.graphs == 1
+
+
+def test_a_reset_is_a_fresh_start() -> None:
+    """How often there was a first run counts no more."""
+    for _ in range(8):
+        torchdynamo.reset()
+        counting = Counting()
+        module = Cached()
+        compiled = torchdynamo.optimize(counting)(lambda x, module=module: module(x))
+        compiled(X)
+        compiled(X)
+        assert counting.graphs == 1

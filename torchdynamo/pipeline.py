@@ -331,7 +331,12 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
 
 
 def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
-    """The entry for a frame as it is when the call that set it up is done; the next call hears of what goes wrong."""
+    """The entry for a frame as it is when the call that set it up is done; the next call hears of what goes wrong.
+
+    None, if there is one that serves: for another object of the same kind, set up before.
+    """
+    if any(first_failure(known.guards, roots) is None for known in entries_of(code, compiler.owner_id)):
+        return None
     try:
         return build_entry(code, roots, compiler, time.perf_counter(), first=False)
     except Exception:
