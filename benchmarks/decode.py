@@ -1,14 +1,14 @@
-"""One token through 36 layers shaped as Qwen3's: what the host pays per token, under torchdynamo and under torch.compile.
+"""One token through 36 layers shaped as Qwen3's: what the host pays per token, here and under torch.compile.
 
-    python benchmarks/decode.py                        # on the GPU if there is one; with 2,560 wide layers as Qwen3-4B has
+    python benchmarks/decode.py                        # on the GPU if there is one; as wide as Qwen3-4B
     python benchmarks/decode.py --hidden 256 --device cpu
     python benchmarks/decode.py --backend inductor     # also the time per token of a loop with that backend
 
 Weights are random and there is no cache: a token goes in, the likeliest next one comes out and goes in. *Overhead* is a
 call whose graph computes nothing, over the call of an empty function: guards and the way to the graph. *Token* is the
 wall time per token of such a loop with a real backend, which the GPU bounds where it is slower than the host; *host* is
-the processor's time until all of a token's work is queued. Every figure is the better of seven rounds, each front end in
-a process of its own, so that neither's hook is in the other's way.
+the processor's time until all of a token's work is queued. Every figure is the better of seven rounds, each front end
+in a process of its own, so that neither's hook is in the other's way.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
         figures["first call, s"] = time.perf_counter() - start
         for _ in range(50):
             compiled(token)
-        empty = best(lambda: int(), 20_000, time.perf_counter, settle)
+        empty = best(lambda: 0, 20_000, time.perf_counter, settle)
         figures["overhead, us"] = best(lambda: compiled(token), 2_000, time.perf_counter, settle) - empty
         figures["graphs"], figures["operators"] = len(graphs), sum(graphs)
         figures["parameters"] = sum(1 for _ in model.parameters())

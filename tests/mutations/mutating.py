@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from unittest import mock
 import torch
 
 import torchdynamo
+from torchdynamo.errors import FallbackWarning
 from torchdynamo.eval_frame import cache_entries
 from torchdynamo.report.explain import collecting
 
@@ -99,7 +101,7 @@ def follow(row: Row, backend: str = "eager") -> None:
     torchdynamo.reset()
     case = row()
     compiled = torchdynamo.compile(case.fn, backend=backend)
-    with ExitStack() as stack, collecting() as events:
+    with ExitStack() as stack, collecting() as events, warnings.catch_warnings(record=True) as said:
         before = outcome(case.fn, case.args())
         assert outcome(compiled, case.args()) == before
         first = len(events)
@@ -116,3 +118,4 @@ def follow(row: Row, backend: str = "eager") -> None:
         again = len(events)
         assert outcome(compiled, case.args()) == after
         assert len(events) == again, "compiled once more after the change"
+    assert not [each for each in said if each.category is FallbackWarning]

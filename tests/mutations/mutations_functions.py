@@ -394,3 +394,73 @@ def hook_defaults_replaced() -> Mutation:
     block = nn.Linear(2, 2)
     block.register_forward_hook(hook)
     return changing(block, lambda: setattr(hook, "__defaults__", (7.0,)))
+
+
+@mutation
+def lru_cached() -> Mutation:
+    calls = [2.0]
+
+    @functools.lru_cache
+    def k():
+        return calls[0]
+
+    def ch():
+        calls[0] = 5.0
+        k.cache_clear()
+
+    return changing(lambda x: x * k(), ch)
+
+
+@mutation
+def lru_cached_bounded() -> Mutation:
+    calls = [2.0]
+
+    @functools.lru_cache(maxsize=4)
+    def k(n):
+        return calls[0] * n
+
+    def ch():
+        calls[0] = 5.0
+        k.cache_clear()
+
+    return changing(lambda x: x * k(2), ch)
+
+
+@mutation
+def lru_cached_unbounded() -> Mutation:
+    calls = [2.0]
+
+    @functools.cache
+    def k(n, m):
+        return calls[0] * n
+
+    def ch():
+        calls[0] = 5.0
+        k.cache_clear()
+
+    return changing(lambda x: x * k(2, "a"), ch)
+
+
+@mutation
+def lru_cached_unbounded_list() -> Mutation:
+    calls = [2.0]
+
+    @functools.cache
+    def k():
+        return [calls[0]]
+
+    def ch():
+        calls[0] = 5.0
+        k.cache_clear()
+
+    return changing(lambda x: x * k()[0], ch)
+
+
+@mutation
+def lru_other_keys() -> Mutation:
+
+    @functools.lru_cache(maxsize=4)
+    def k(n):
+        return n
+
+    return changing(lambda x: x * k(2), lambda: [k(3), k(4)], seen=False)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from torchdynamo import _native
 from torchdynamo.capture.naming import called, class_name, has_name
 
 
@@ -74,6 +75,8 @@ ACCESSORS: dict[str, Accessor] = {
     ),
     "type": Accessor(lambda obj, _: type(obj), lambda base, _: f"type({base})"),
     "class_attr": Accessor(_class_attr, lambda base, name: f"{base}.{name}"),
+    # the results that functools.lru_cache keeps
+    "cache": Accessor(lambda fn, _: _native.cache_of(fn), lambda base, _: f"cache({base})"),
     # only of C callables that do nothing but look: a weakref, `torch._C._get_cudnn_enabled`
     "call": Accessor(lambda fn, args: fn(*args), lambda base, args: f"{base}({', '.join(map(repr, args))})"),
     # a tensor's size or stride in a dimension

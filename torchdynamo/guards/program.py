@@ -45,6 +45,8 @@ def row(source: Source, parent: int, arg: Any) -> tuple[str, int, Any]:
         return "constant", -1, source.arg.object
     if source.how == "module":
         return "constant", -1, source.load(NOWHERE)
+    if source.how == "cache":
+        return "attr", parent, "<cache>"
     return source.how, parent, arg
 
 

@@ -6,12 +6,13 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import MISSING
+from torchdynamo import _native
+from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, is_open, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
-from torchdynamo.capture.wrap import constant, wrap
+from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -42,9 +43,22 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         kept = entity.real(*real, **named)
     except Exception as error:  # the user's function raises
         raise vm.error(type(error), *error.args) from None
+    if not named:
+        rest_on_result(vm, entity, tuple(real))
     if type(kept) in (list, dict, set):  # one object for all callers
         return wrap(vm, kept, Source("pinned", None, Pinned(kept)))
     return constant(vm, kept)
+
+
+def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
+    """Eager would ask again if the cache were cleared, or had no room for this result any more."""
+    cache = _native.cache_of(entity.real)
+    key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+    if entity.source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
+        return
+    kept = cache[key]
+    kind = "EQUALS_MATCH" if type(kept) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
+    vm.guard(Source("key", Source("cache", entity.source), key), kind, kept)
 
 
 def made_here(vm: Machine, value: Value) -> bool:

@@ -60,7 +60,7 @@ def iterate(vm: Machine, self: Object) -> Iterator[Value]:
 
 @rebuilds(float, complex, str, bytes)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    """Past the class's own `__new__`, which has run."""
+    """Past the class's own `__new__`, which has run. The text of a number that nobody knows cannot be made."""
     if entity.note is None:
         raise Restart(entity.born - 1)
     emit.function(plain_new(entity.pytype))

@@ -247,6 +247,8 @@ int td_guards_init(PyObject *module)
     Py_DECREF(thread);
     if (td_local_type == NULL)
         return -1;
+    if (td_caches_init(module) < 0)
+        return -1;
     static const char *const parts[3] = {"start", "stop", "step"};
     for (int i = 0; i < 3; i++)
         if ((td_range_parts[i] = PyUnicode_InternFromString(parts[i])) == NULL)

@@ -165,6 +165,8 @@ int td_set_is(PyObject *set, const TdItems *items);
 Py_ssize_t td_length(PyObject *obj); /* -1: nothing we can measure */
 PyObject *td_item_at(PyObject *obj, Py_ssize_t index); /* borrowed, or NULL */
 int td_attr_unbound(PyObject *obj, PyObject *name);
+int td_caches_init(PyObject *module);
+PyObject **td_cache_place(PyObject *obj); /* functools.lru_cache's results; NULL: it is no such function */
 PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds it, if that is a place that stays */
 /* A C attribute (slot, member, getset) of the object: borrowed, or a new reference also put in *temp; or NULL. */
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);

@@ -290,6 +290,9 @@ static void of_this_thread(PyObject *obj, PyObject *name, PyObject **temp)
     }
 }
 
+/* What functools.lru_cache keeps goes by a name that no attribute has. */
+static int is_cache(PyObject *name) { return _PyUnicode_EqualToASCIIString(name, "<cache>"); }
+
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
 {
     if (td_is_tensor(obj)) {
@@ -303,8 +306,10 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
         return *temp;
     }
     PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
-    if (descriptor == NULL)
-        return NULL;
+    if (descriptor == NULL) {
+        PyObject **cache = is_cache(name) ? td_cache_place(obj) : NULL;
+        return cache == NULL ? NULL : *cache;
+    }
     int optional;
     if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
         PyObject **place = member_place(obj, descriptor, &optional);
@@ -320,6 +325,8 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
 PyObject **td_attr_place(PyObject *obj, PyObject *name)
 {
     int optional;
+    if (is_cache(name))
+        return td_cache_place(obj);
     if (PyFunction_Check(obj)) {
         PyFunctionObject *fn = (PyFunctionObject *)obj;
         PyObject **place = _PyUnicode_EqualToASCIIString(name, "__closure__")    ? &fn->func_closure
