@@ -572,6 +572,34 @@ def deleted_objects_are_gone():
     return before, Counted.count
 
 
+@case
+def keys_with_the_hash_of_others():
+    class Like:
+        def __hash__(self):
+            return hash("halibut")
+
+        def __eq__(self, other):
+            return other == "halibut"
+
+    return len({"halibut", Like()}), {"halibut": 1}.get(Like()), {Like(): 2}.get("halibut")
+
+
+@case
+def what_an_iterator_returns_to_yield_from():
+    class Ending:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            raise StopIteration(42)
+
+    def outer():
+        got.append((yield from Ending()))
+
+    got: list[int] = []
+    return list(outer()), got
+
+
 @pytest.mark.parametrize("fn", CASES)
 def test_rule(fn: Callable[[], Any]) -> None:
     wanted = repr(fn())
@@ -584,7 +612,7 @@ def test_rule(fn: Callable[[], Any]) -> None:
 def test_long_numbers_can_be_told_of() -> None:
     """Python writes out no number of that many digits."""
     compiled = torchdynamo.compile(lambda number: number % 7, backend="eager")
-    numbers = [10**5000 + 1, 10**5000 + 2, 2]
+    numbers = [10**5000 + 1, 10**5000 + 2, 2, 3, 10**5000]
     with config.patch(capture_everything=True), warnings.catch_warnings(), collecting() as events:
         warnings.simplefilter("error", FallbackWarning)
         assert [compiled(number) for number in numbers] == [number % 7 for number in numbers]

@@ -70,7 +70,7 @@ class Keyed:
         return operators.same_or_equal(self.vm, self.value, against)
 
     def __hash__(self) -> int:
-        return hash(self.hash)
+        return self.hash if isinstance(self.hash, int) else hash(self.hash)  # a long word is not hashed again
 
 
 RAISED = "raised"  # the note of an exception that was
@@ -530,6 +530,8 @@ class Machine(Trace):
 
     def advance_or_return(self, value: Value) -> tuple[Value | None, Value]:
         """One step of `yield from`: the item, or None and the value of `return`."""
+        if type(lookup.class_lookup(value.pytype, "__next__")) is types.FunctionType:
+            return self.item_or_return(lambda: self.special(value, "__next__"))
         item = self.advance(value)
         if item is not None:
             return item, NONE

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from torchdynamo.capture.naming import text_of
 from torchdynamo.capture.source import Guard, Roots, Source
 from torchdynamo.guards.kind import Change, Check, Kind, NodeOf, read
 
@@ -134,7 +135,7 @@ def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Program, ...]], roots: 
     for program in programs:
         if not holds_one(program, sources, roots):
             used = {operand for name, operand in program if name == "load"}
-            now = ", ".join(f"{sources[i]} = {read(sources[i], roots)!r}" for i in sorted(used))
+            now = ", ".join(f"{sources[i]} = {text_of(read(sources[i], roots))}" for i in sorted(used))
             return Change("", tell(program, sources), now)
     return Change("", "", "")
 
