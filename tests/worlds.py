@@ -58,7 +58,15 @@ class Picture:
     def tensor(self, obj: torch.Tensor) -> Iterable[Any]:
         storage = self.storages.setdefault(obj.untyped_storage()._cdata, len(self.storages))
         yield (str(obj.dtype), tuple(obj.shape), obj.stride(), obj.storage_offset(), f"storage {storage}")
-        yield (obj.requires_grad, obj.is_leaf, repr(obj.detach().tolist()))
+        yield (obj.requires_grad, is_leaf(obj), repr(obj.detach().tolist()))
+
+
+def is_leaf(tensor: torch.Tensor) -> bool | str:
+    """A view that autograd has given up on does not say."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        return "given up"
 
 
 class Happened(NamedTuple):

@@ -418,7 +418,7 @@ def compile_captured(
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
     subclasses = any(overrides(type(each)) for each in examples)
-    plain = written_apart(vm, gm) and not subclasses and not effects_of(gm).seeds
+    plain = written_apart(vm, gm) and not subclasses and not effects_of(gm).as_captured
     backend = backend if plain else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     with collector.awake(), torch_compat.treating_sizes_alike():

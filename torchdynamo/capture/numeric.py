@@ -7,10 +7,12 @@ capture, so an array made of one ends the graph.
 from __future__ import annotations
 
 import importlib.util
+import operator
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.fx
 
 from torchdynamo.capture import model
 from torchdynamo.capture.heap import Entity
@@ -47,9 +49,50 @@ def is_function(obj: Any) -> bool:
     return module.startswith(SPACES) and callable(obj) and getattr(obj, "__name__", "") not in EFFECTS
 
 
+class Flowing(NamedTuple):
+    """The contents of an array, or the number, that a node of the graph gives."""
+
+    node: torch.fx.Node
+    borrowed: bool = False  # a tensor's own memory
+
+    @property
+    def example(self) -> Any:
+        """One of this type, shape and layout."""
+        return self.node.meta["example_value"]
+
+
+def flowing(vm: Machine, value: Value) -> Flowing | None:
+    """What is known of an array, or a number of NumPy's, of the graph; None for any other value."""
+    if value.__class__ is not Object or np is None or not issubclass(value.pytype, (np.ndarray, np.generic)):
+        return None
+    items = vm.entity(value).items
+    return items if items.__class__ is Flowing else None
+
+
+def flowing_type(value: Value) -> bool:
+    """Whether this is a number of NumPy's that a graph gives, of whatever value."""
+    return value.__class__ is Object and np is not None and issubclass(value.pytype, np.generic)
+
+
+def flows(vm: Machine, value: Value) -> bool:
+    """Whether there is such an array in it."""
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        return any(flows(vm, item) for item in vm.iterate(value))
+    if value.__class__ is Object and value.pytype is slice:
+        return any(flows(vm, part) for part in vm.entity(value).items)
+    return flowing(vm, value) is not None
+
+
+def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operation of graphs: a function of NumPy's by its name, `sin`, `linalg.inv`, `ndarray.sum`."""
+    return operator.attrgetter(name)(np)(*args, **kwargs)
+
+
 def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`fn(*args, **kwargs)` of constants. Arrays that the frame made are the real thing, views and writes with them."""
     name = getattr(fn, "__name__", repr(fn))
+    if any(flows(vm, arg) for arg in (*args, *kwargs.values())):
+        return model.MODELS[np.ndarray, "<of the graph>"](vm, fn, args, kwargs)
     if any(map(holds_tensors, (*args, *kwargs.values()))):
         raise Break("data-dependent value", name=f"numpy.{name}")
     real = [vm.concretely(arg) for arg in args]
@@ -67,7 +110,8 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
 
 def arrays(vm: Machine) -> list[Entity]:
     """The arrays the frame has looked at."""
-    return [each for each in vm.heap.entities if each.pytype is np.ndarray and each.items is not None]
+    looked_at = [each for each in vm.heap.entities if each.pytype is np.ndarray and each.items is not None]
+    return [each for each in looked_at if each.items.__class__ is not Flowing]
 
 
 def holds_tensors(value: Value) -> bool:
@@ -101,8 +145,11 @@ def array_of(vm: Machine, value: Object) -> Any:
             raise Break("unsupported type", type="large ndarray" if real.nbytes > LARGEST else "ndarray of objects")
         vm.guard(Source("attr", Source("attr", source, "dtype"), "str"), "EQUALS_MATCH", real.dtype.str)
         vm.guard(Source("attr", source, "shape"), "EQUALS_MATCH", real.shape)
+        vm.guard(Source("attr", source, "strides"), "EQUALS_MATCH", real.strides)
         vm.guard(Source("method", source, "tobytes"), "EQUALS_MATCH", real.tobytes())
-        entity.items = real.copy()
+        entity.items = real.copy(order="K")  # what is computed of it lies as what is computed of the real one
+    if entity.items.__class__ is Flowing:
+        raise Break("data-dependent value", name="numpy")
     return entity.items
 
 
@@ -144,6 +191,7 @@ def rows() -> None:
             model.models(np.ndarray, "." + name)(attribute(name))
 
 
+OF_THE_MEMORY = frozenset({"strides", "flags", "base", "data", "ctypes", "flat"})
 NOT_METHODS = frozenset(
     {"__new__", "__init__", "__getattribute__", "__array_function__", "__array_ufunc__", "__hash__"}
 )
@@ -158,6 +206,13 @@ def method(name: str) -> model.Model:
 
 def attribute(name: str) -> model.Model:
     def row(vm: Machine, self: Object) -> Value:
-        return lift(vm, getattr(array_of(vm, self), name))
+        if flowing(vm, self) is not None:
+            return model.MODELS[np.ndarray, "<attribute of the graph's>"](vm, self, name)
+        array, real = array_of(vm, self), vm.entity(self).real
+        if vm.entity(self).source is not None and name in OF_THE_MEMORY:
+            if name != "strides":
+                raise Break("unsupported attribute", name=name, type="ndarray")
+            array = real
+        return lift(vm, getattr(array, name))
 
     return row

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import model, overrides, picking, symbols, tensor_methods
+from torchdynamo.capture import model, numeric, overrides, picking, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import (
     LIBRARIES,
@@ -125,6 +125,8 @@ def opposite(vm: Machine, equal: Value | None) -> Value | None:
 
 def is_foreign(value: Value) -> bool:
     """An object that the operators of Python's own numbers and strings leave to its class."""
+    if numeric.flowing_type(value):
+        return True
     return value.__class__ is Object and all(
         model.is_open(base) or base in (object, list, dict, collections.deque) for base in value.pytype.__mro__
     )

@@ -83,6 +83,16 @@ class GraphBuilder(Protocol):
         self, op: str, target: Any, args: tuple[Any, ...], example: Any, position: Position | None
     ) -> torch.fx.Node: ...
 
+    def untried(
+        self,
+        op: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        example: Any,
+        position: Position | None,
+    ) -> torch.fx.Node: ...
+
     def example(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
     def layout(self, node: torch.fx.Node) -> Any: ...

@@ -174,10 +174,22 @@ class GraphBuilder:
         return self._add("call_function", target, args, kwargs, example, describe(position))
 
     def seed(self, op: str, target: Target, args: tuple[Any, ...], example: Any, position: Position | None) -> Node:
-        """An operation that makes, reads or sets a generator of random numbers. It is not tried."""
+        """An operation that makes, reads or sets a generator of random numbers."""
         self.record.draw()
-        self.record.seeds = True
-        return self._add(op, target, args, {}, example, describe(position))
+        return self.untried(op, target, args, {}, example, position)
+
+    def untried(
+        self,
+        op: str,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        example: Any,
+        position: Position | None,
+    ) -> Node:
+        """An operation that is not tried, of which compilers know nothing: the graph is run as it was captured."""
+        self.record.as_captured = True
+        return self._add(op, target, args, kwargs, example, describe(position))
 
     def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
         """A change of the process's state. It is made for real, and outside the stand-ins' world: leaving a mode puts
@@ -389,7 +401,7 @@ class GraphBuilder:
             Effects(
                 frozenset(node.name for node in self.mutated() if node in remaining),
                 self.record.random,
-                self.record.seeds,
+                self.record.as_captured,
             ),
         )
         return gm

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from torchdynamo.capture.numeric import of_numpy
 from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph.inputs import InputSource
 
@@ -73,7 +74,7 @@ def problems(gm: torch.fx.GraphModule, *, body: bool = False) -> Iterator[str]:
 
 def is_operator(target: Any) -> bool:
     """Whether a function may be called by a graph: no Python of the user's, or of a library's, hides behind it."""
-    if isinstance(target, _TORCH_OPERATORS) or type(target) in _C_FUNCTIONS:
+    if isinstance(target, _TORCH_OPERATORS) or type(target) in _C_FUNCTIONS or target is of_numpy:
         return True
     return str(getattr(target, "__module__", None)).partition(".")[0] in _MODULES
 

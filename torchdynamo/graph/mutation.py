@@ -20,7 +20,7 @@ class Effects(NamedTuple):
 
     mutated: frozenset[str]  # names of placeholders whose memory may change
     random: bool
-    seeds: bool = False  # and sets generators of random numbers, which a second run would set again
+    as_captured: bool = False  # there are operations that compilers know nothing of
 
 
 def note_effects(gm: torch.fx.GraphModule, effects: Effects) -> None:

@@ -29,7 +29,7 @@ class Record:
 
     def __init__(self) -> None:
         self.draws = 0  # how often random numbers were drawn
-        self.seeds = False  # what is drawn is decided here, too
+        self.as_captured = False  # there are operations that compilers know nothing of
         self.writes: list[int] = []  # the memory written, each time; 0: nobody knows where
         self.latest: set[int] = set()  # the memory written since whoever reads this emptied it; 0: nobody knows where
         # By address; the storage is kept so that no other can get the same address.

@@ -10,10 +10,10 @@ import torch
 
 from torchdynamo.capture import arguments, numeric
 from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import enters, function, iterates, rebuilds
+from torchdynamo.capture.model import MODELS, enters, function, iterates, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Known, Object, Value
+from torchdynamo.capture.value import Graphed, Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -36,13 +36,18 @@ def enter_fixed(vm: Machine, obj: Any, source: Source) -> Value:
 
 def items(vm: Machine, value: Object) -> Iterator[Value]:
     """Along the first dimension."""
+    if numeric.flowing(vm, value) is not None:
+        return MODELS[np.ndarray, "<items of the graph's>"](vm, value)
     return (numeric.lift(vm, item) for item in numeric.array_of(vm, value))
 
 
 def rebuild(emit: Any, entity: Entity) -> None:
-    """A copy for each call; two that share memory would not do so any more."""
-    made = [other for other in emit.heap.entities if other.ref in emit.made and other.pytype is np.ndarray]
-    shared = [*made, *(other for other in emit.heap.entities if other.pytype is np.ndarray and other.note is not None)]
+    """A copy for each call; two that share memory would not do so any more. One of the graph's comes out of it."""
+    if entity.items.__class__ is numeric.Flowing:
+        emit.computed(Graphed(entity.items.node, None, entity.pytype))
+        return
+    arrays = numeric.arrays(emit.capture.machine)
+    shared = [other for other in arrays if other.ref in emit.made or other.note is not None]
     if any(np.may_share_memory(entity.items, other.items) for other in shared):
         raise Restart(entity.born - 1)
     emit.function(functools.partial(np.array, entity.items))
@@ -53,6 +58,8 @@ def sharing(fn: Any) -> None:
     """A function that makes a tensor of an array's own memory."""
 
     def row(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
+        if numeric.flowing(vm, data) is not None and not args:
+            return MODELS[np.ndarray, "<tensor of the graph's>"](vm, fn, data, kwargs)
         if data.__class__ is Object and data.pytype is np.ndarray:
             data = numeric.share(vm, data)
             if fn is torch.from_numpy:
@@ -64,6 +71,8 @@ def sharing(fn: Any) -> None:
 
 def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
     """`torch.tensor`, which copies."""
+    if numeric.flowing(vm, data) is not None and not args:
+        return MODELS[np.ndarray, "<tensor of the graph's>"](vm, torch.tensor, data, kwargs)
     if data.__class__ is not Object or data.pytype is not np.ndarray:
         return vm.emit("call_function", torch.tensor, [data, *args], kwargs)
     if args or not kwargs.keys() <= {"dtype", "device"}:

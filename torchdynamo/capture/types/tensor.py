@@ -49,7 +49,6 @@ VALUES = [
     "__float__",
     "__complex__",
     "__index__",
-    "numpy",
     "__array__",
     "__contains__",
 ]

@@ -1,0 +1,301 @@
+"""Arrays made of what tensors hold, in whole graphs: nodes that call NumPy itself when the graph runs.
+
+What an operation gives is tried on an array of the same type, shape and layout with other contents. So only operations
+are here whose result's type and shape do not depend on contents; all others end the graph.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from torchdynamo.capture import arguments, numeric
+from torchdynamo.capture.model import models, rebuilds
+from torchdynamo.capture.numeric import Flowing, flowing, flows, of_numpy
+from torchdynamo.capture.policy import NUMPYS
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.machine import Machine
+
+np = numeric.np
+BASE = torch._C.TensorBase
+
+FUNCTIONS = frozenset(
+    "concatenate stack vstack hstack dstack column_stack split array_split reshape ravel transpose swapaxes moveaxis "
+    "squeeze expand_dims flip fliplr flipud rot90 roll tile pad sum mean std var median average prod min max amin amax "
+    "ptp argmin argmax cumsum cumprod nansum nanmean nanmin nanmax nanstd any all sort argsort clip round around dot "
+    "matmul inner outer vdot tensordot einsum kron cross trace diagonal diag tril triu diff gradient interp "
+    "percentile quantile where zeros_like ones_like full_like array asarray ascontiguousarray copy broadcast_to "
+    "atleast_1d atleast_2d atleast_3d nan_to_num isclose real imag angle cov corrcoef meshgrid take_along_axis "
+    "linalg.norm linalg.inv linalg.det linalg.solve linalg.svd linalg.eigh linalg.eigvalsh linalg.cholesky linalg.qr "
+    "linalg.pinv fft.fft fft.ifft fft.rfft fft.irfft fft.fft2 fft.ifft2 fft.fftshift fft.ifftshift".split()
+)
+METHODS = frozenset(
+    "sum mean std var min max argmin argmax cumsum cumprod prod any all reshape ravel flatten transpose swapaxes "
+    "squeeze astype copy clip round dot trace diagonal argsort ptp conj conjugate view".split()
+    + [f"__{r}{name}__" for name in "add sub mul truediv floordiv mod pow matmul and or xor".split() for r in ("", "r")]
+    + [f"__{name}__" for name in "neg pos abs invert lt le gt ge eq ne getitem len".split()]
+)
+WRITERS = frozenset(
+    ["__setitem__", "fill", "sort"]
+    + [f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor".split()]
+)
+READ = frozenset({"shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides"})
+PARTS = frozenset({"T", "real", "imag"})
+# Where shapes are among the arguments, those may not depend on contents.
+SHAPED = frozenset({"reshape", "tile", "pad", "roll", "broadcast_to", "full_like", "swapaxes", "moveaxis", "view"})
+
+
+def unknown(name: str) -> Break:
+    return Break("data-dependent value", name=f"numpy.{name}")
+
+
+# -- in ---------------------------------------------------------------------------------------------------------------
+@models(BASE, "numpy")
+def numpy(vm: Machine, self: Graphed, /, *, force: Value = FALSE) -> Value:
+    """The tensor's memory as an array."""
+    if np is None or not vm.builder.numbers.scalars:
+        raise Break("data-dependent value", name="numpy")
+    if vm.truth(force):
+        for step in ("detach", "cpu", "resolve_conj", "resolve_neg"):
+            self = vm.call_method(self, step)  # type: ignore[assignment]
+    fake = self.fake
+    if fake.requires_grad:
+        text = "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        raise vm.error(RuntimeError, text)
+    plain = (
+        all(type(size) is int for size in (*fake.shape, *fake.stride())) and not fake.is_conj() and not fake.is_neg()
+    )
+    if fake.device.type != "cpu" or fake.dtype not in DTYPES or not plain or self.pytype is not torch.Tensor:
+        raise Break("data-dependent value", name="numpy")
+    like = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype).numpy()
+    like[...] = np.random.RandomState(0).rand(*like.shape) + 0.5
+    node = vm.builder.untried("call_method", "numpy", (self.node,), {}, like, vm.position())
+    vm.ops += 1
+    return vm.new(np.ndarray, Flowing(node, borrowed=True))
+
+
+DTYPES = frozenset(
+    {torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
+)
+
+
+# -- through ----------------------------------------------------------------------------------------------------------
+def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`fn(*args, **kwargs)`, of which some are arrays of the graph."""
+    name = name_of(fn)
+    short = name.rpartition(".")[2]
+    if name == "ndarray.__len__" and args[0].__class__ is Object:
+        return Known(len(node_of(vm, args[0]).meta["example_value"]))
+    if short in SHAPED and any(flows(vm, arg) for arg in (*args[1:], *kwargs.values())):
+        raise unknown(short)
+    if short == "where" and len(args) != 3:
+        raise unknown(short)
+    if short in ("__getitem__", "__setitem__"):
+        check_index(vm, args[1], writes=short == "__setitem__")
+    writes = name.startswith("ndarray.") and short in WRITERS
+    for value in [kwargs["out"]] if kwargs.get("out", NONE) is not NONE else args[:1] if writes else []:
+        check_written(vm, value, short)
+    node_args = tuple(to_arg(vm, arg) for arg in args)
+    node_kwargs = {key: to_arg(vm, arg) for key, arg in kwargs.items()}
+    return operation(vm, name, node_args, node_kwargs, [*args, *kwargs.values()])
+
+
+def name_of(fn: Any) -> str:
+    """The path of a function of NumPy's that may be in a graph."""
+    short = getattr(fn, "__name__", "")
+    if getattr(fn, "__objclass__", None) is np.ndarray:
+        if short in METHODS or short in WRITERS:
+            return f"ndarray.{short}"
+    elif getattr(fn, "__objclass__", None) is np.generic:
+        if short in METHODS:
+            return f"generic.{short}"
+    elif isinstance(fn, np.ufunc):
+        if getattr(np, short, None) is fn:
+            return short
+    else:
+        path = f"{fn.__module__.removeprefix('numpy').strip('.')}.{short}".strip(".")
+        if path in FUNCTIONS:
+            return path
+    raise unknown(short)
+
+
+def check_index(vm: Machine, index: Value, *, writes: bool) -> None:
+    """How many items a mask picks, and where a slice ends, contents would say."""
+    parts = list(vm.iterate(index)) if index.__class__ is Object and index.pytype is tuple else [index]
+    for part in parts:
+        known = flowing(vm, part)
+        mask = known is not None and known.example.dtype.kind == "b"
+        if (mask and not writes) or (known is None and flows(vm, part)):
+            raise unknown("ndarray.__getitem__")
+
+
+def check_written(vm: Machine, value: Value, name: str) -> None:
+    """Memory of the frame's own: not a tensor's, not that of a constant."""
+    known = flowing(vm, value)
+    others = [each.items for each in vm.heap.entities if each.items.__class__ is Flowing and each.items.borrowed]
+    if known is None or any(np.may_share_memory(known.example, other.example) for other in others):
+        raise Break("side effect not replayable", what=f"numpy.{name}, which writes into what others see,")
+
+
+def to_arg(vm: Machine, value: Value) -> Any:
+    """A value as an argument of a node."""
+    known = flowing(vm, value)
+    if known is not None:
+        return known.node
+    if value.__class__ is Known and (
+        isinstance(value.obj, np.dtype) or (isinstance(value.obj, type) and value.obj in TYPES)
+    ):
+        return np.dtype(value.obj).str
+    if value.__class__ is Known and isinstance(value.obj, np.generic):
+        return made(vm, value.obj.dtype.name, (numeric.plain(value.obj),), {}).node
+    if value.__class__ is Object and value.pytype is np.ndarray:
+        array = numeric.array_of(vm, value)
+        if array.nbytes > numeric.LARGEST or array.dtype.kind not in "biufc":
+            raise Break("unsupported argument", what="array", type="ndarray")
+        return made(vm, "array", (array.tolist(),), {"dtype": array.dtype.str}).node
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        return value.pytype(to_arg(vm, item) for item in vm.iterate(value))
+    if value.__class__ is Object and value.pytype is slice:
+        return slice(*(to_arg(vm, part) for part in vm.entity(value).items))
+    if value.__class__ is Known or (value.__class__ is Object and value.pytype is dict):
+        return arguments.to_node(vm, value)
+    raise unknown("ndarray")
+
+
+TYPES = (bool, int, float, complex, *NUMPYS)
+
+
+def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flowing:
+    """A node that calls NumPy, tried on arrays of other contents."""
+    examples = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["example_value"])
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            example = of_numpy(name, tuple(examples[0]), dict(examples[1]))
+    except Exception as error:  # perhaps only of these contents: Python will say
+        raise unknown(name) from error
+    vm.ops += 1
+    node = vm.builder.untried("call_function", of_numpy, (name, args, kwargs), {}, example, vm.position())
+    return Flowing(node)
+
+
+def operation(vm: Machine, name: str, args: Any, kwargs: Any, given: list[Value]) -> Value:
+    """The value of such a node."""
+    flow = made(vm, name, args, kwargs)
+    if flow.example is NotImplemented:
+        vm.builder.erase(flow.node)
+        return Known(NotImplemented)
+    for value in given:
+        known = flowing(vm, value)
+        if known is not None and known.example is flow.example:
+            return value
+    return result(vm, flow, name)
+
+
+def result(vm: Machine, flow: Flowing, name: str) -> Value:
+    if flow.example is None:
+        return NONE
+    if type(flow.example) is np.ndarray and not flow.example.dtype.hasobject:
+        return vm.new(np.ndarray, flow)
+    if isinstance(flow.example, np.generic):
+        return vm.new(type(flow.example), flow)
+    if type(flow.example) in (list, tuple):
+        parts = [Flowing(vm.builder.getitem(flow.node, at)[0]) for at in range(len(flow.example))]
+        return vm.new(type(flow.example), [result(vm, part, name) for part in parts])
+    raise unknown(name)
+
+
+def attribute(vm: Machine, self: Object, name: str) -> Value:
+    """`a.shape`, `a.T`."""
+    known = flowing(vm, self)
+    assert known is not None
+    if name in READ:
+        return numeric.lift(vm, getattr(known.example, name))
+    if name in PARTS:
+        owner = "ndarray" if self.pytype is np.ndarray else "generic"
+        return operation(vm, f"{owner}.{name}.__get__", (known.node,), {}, [])
+    raise unknown(f"ndarray.{name}")
+
+
+# -- out --------------------------------------------------------------------------------------------------------------
+def to_tensor(vm: Machine, fn: Any, value: Object, kwargs: dict[str, Value]) -> Value:
+    """`torch.from_numpy(a)`, `torch.tensor(a)`."""
+    known = flowing(vm, value)
+    assert known is not None
+    if fn is not torch.tensor:
+        check_written(vm, value, fn.__name__)  # by whoever gets the tensor
+    named = {key: arguments.to_node(vm, arg) for key, arg in kwargs.items()}
+    try:
+        real = fn(known.example, **named)
+    except Exception as error:
+        raise unknown(fn.__name__) from error
+    shape, stride = tuple(real.shape), tuple(real.stride())
+    like = vm.builder.example("call_function", torch.empty_strided, (shape, stride), {"dtype": real.dtype})
+    vm.ops += 1
+    node = vm.builder.untried("call_function", fn, (known.node,), named, like, vm.position())
+    if real.requires_grad or not isinstance(like, torch.Tensor):
+        raise unknown(fn.__name__)
+    value = vm.fakes[id(like)] = Graphed(node, like, torch.Tensor)  # type: ignore[assignment]
+    return value
+
+
+def rebuild(emit: Any, entity: Entity) -> None:
+    """A number that comes out of the graph."""
+    emit.computed(Graphed(entity.items.node, None, entity.pytype))
+
+
+def scalar_method(fn: Any) -> Any:
+    """A method of NumPy's numbers: of constants it is run at once, tensors answer themselves."""
+
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        if any(arg.__class__ is Graphed for arg in args):
+            return Known(NotImplemented)
+        if any(flows(vm, each) for each in (self, *args)):
+            return call(vm, fn, [self, *args], kwargs)
+        return vm.run_pure(fn, [self, *args], kwargs)
+
+    return row
+
+
+def scalar_attribute(name: str) -> Any:
+    def row(vm: Machine, self: Value) -> Value:
+        if flowing(vm, self) is not None:
+            return attribute(vm, self, name)  # type: ignore[arg-type]
+        return numeric.lift(vm, getattr(vm.known(self, "number"), name))
+
+    return row
+
+
+def items(vm: Machine, value: Object) -> Iterator[Value]:
+    """Along the first dimension."""
+    known = flowing(vm, value)
+    assert known is not None
+    return (call(vm, np.ndarray.__getitem__, [value, Known(at)], {}) for at in range(len(known.example)))
+
+
+def node_of(vm: Machine, value: Object) -> Any:
+    known = flowing(vm, value)
+    assert known is not None
+    return known.node
+
+
+if np is not None:
+    models(np.ndarray, "<of the graph>")(call)
+    models(np.ndarray, "<attribute of the graph's>")(attribute)
+    models(np.ndarray, "<items of the graph's>")(items)
+    models(np.ndarray, "<tensor of the graph's>")(to_tensor)
+    rebuilds(np.generic)(rebuild)
+    for _name in METHODS & vars(np.generic).keys():
+        models(np.generic, _name)(scalar_method(vars(np.generic)[_name]))
+    for _name in READ | PARTS:
+        models(np.generic, "." + _name)(scalar_attribute(_name))
+    for _cls in NUMPYS:
+        arguments.AS_NODES[_cls] = node_of
