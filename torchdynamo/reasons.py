@@ -235,6 +235,12 @@ _SKIPS = (
         "Put the code into a function to have it compiled.",
     ),
     Reason(
+        "strange globals",
+        "{name} has globals of another class than dict",
+        "What a name means is decided by a mapping of the program's own, each time it is asked.",
+        "Evaluate the code with a dict for its globals.",
+    ),
+    Reason(
         "stdlib",
         "{name} is part of Python's library",
         "Frames of the standard library are not compiled by themselves, only as part of what calls them.",

@@ -600,6 +600,23 @@ def what_an_iterator_returns_to_yield_from():
     return list(outer()), got
 
 
+class Names(dict[str, Any]):
+    def __missing__(self, name):
+        return len(name)
+
+
+def looked_up():
+    try:
+        return longer + long
+    except NameError:
+        return "missing"
+
+
+@case
+def names_that_a_mapping_makes_up():
+    return types.FunctionType(looked_up.__code__, Names())()
+
+
 @pytest.mark.parametrize("fn", CASES)
 def test_rule(fn: Callable[[], Any]) -> None:
     wanted = repr(fn())

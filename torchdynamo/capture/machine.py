@@ -422,6 +422,8 @@ class Machine(Trace):
     def globals_of(self, fn: types.FunctionType, source: Source | None) -> Globals:
         """The namespace a function's names are looked up in."""
         real = fn.__globals__
+        if type(real) is not dict:
+            raise Break("unsupported type", type=type(real).__name__)
         builtins = fn.__builtins__  # type: ignore[attr-defined]
         told = Source("builtins")
         if builtins is not self.roots.builtins:

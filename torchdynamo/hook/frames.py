@@ -103,6 +103,11 @@ def _is_class_body(code: CodeType, f_globals: Mapping[str, Any]) -> bool:
     return not code.co_flags & inspect.CO_OPTIMIZED
 
 
+def _has_strange_globals(code: CodeType, f_globals: Mapping[str, Any]) -> bool:
+    """`eval(code, names)` takes instances of subclasses of dict, which may say themselves what a name is."""
+    return type(f_globals) is not dict
+
+
 RULES = (
     Rule("torchdynamo", _from_torchdynamo),
     Rule("torch internals", _from_torch),
@@ -113,6 +118,7 @@ RULES = (
     Rule("generator", _flag(inspect.CO_GENERATOR)),
     Rule("module body", _is_module_body),
     Rule("class body", _is_class_body),
+    Rule("strange globals", _has_strange_globals),
 )
 
 _wanted: dict[int, weakref.ref[CodeType]] = {}
