@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import enum
+import functools
+import gc
+import inspect
 import reprlib
+import sys
 import typing
 import warnings
+import weakref
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -250,6 +256,83 @@ class Formatted:
 @case
 def formats_are_given_a_specification():
     return attempt(lambda: f"{Formatted()}")[0]
+
+
+@case
+def annotations_written_into():
+    def written(x): ...
+
+    def noted(x: int): ...
+
+    written.__annotations__["x"] = noted.__annotations__["y"] = "later"
+    Unfollowed()
+    return written.__annotations__, noted.__annotations__
+
+
+class Weakly:
+    pass
+
+
+@case
+def weak_dicts_that_are_copied():
+    found = []
+    for kind in (weakref.WeakKeyDictionary, weakref.WeakValueDictionary):
+        key, value, other = Weakly(), Weakly(), Weakly()
+        first = kind()
+        first[key] = value
+        first[other] = other
+        second = copy.copy(first)
+        found.append((len(first), len(second)))
+        del other
+        gc.collect()
+        found.append((len(first), len(second)))
+    return found
+
+
+@case
+def caches_made_again():
+    @functools.lru_cache(3)
+    def doubled(x):
+        return 2 * x
+
+    Unfollowed()
+    return doubled(2), doubled(2), doubled.cache_info().maxsize, doubled.cache_parameters()
+
+
+class Calling(type):
+    __call__ = dict  # as typing.TypedDict has it
+
+
+class Called(metaclass=Calling):
+    pass
+
+
+@case
+def metaclasses_that_call_something_else():
+    made = Called(name="a")
+    return type(made), made
+
+
+@case
+def tuples_in_tuples_past_the_limit():
+    limit = sys.getrecursionlimit()
+    nested: Any = str
+    for _ in range(200):
+        nested = (nested,)
+    sys.setrecursionlimit(len(inspect.stack(0)) + 60)
+    try:
+        return attempt(isinstance, "", nested)[0], attempt(issubclass, str, nested)[0]
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+@case
+def modules_in_packages():
+    for name in ("wsgiref.headers", "wsgiref"):
+        sys.modules.pop(name, None)
+    from wsgiref import headers
+
+    return headers.__name__
 
 
 class Hashed:

@@ -254,6 +254,8 @@ def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Val
         return call(
             vm, Known(meta_call, Source("class_attr", class_source(type(cls)), "__call__")), [Known(cls), *args], kwargs
         )
+    if type(meta_call) is not types.WrapperDescriptorType:
+        return call(vm, describe(vm, Known(cls), type(cls), "__call__", meta_call), args, kwargs)
     return construct(vm, cls, args, kwargs)
 
 

@@ -597,14 +597,30 @@ class Machine(Trace):
         except Exception as error:  # anything: it is what the module's own code raises; Python will raise it again
             raise Break("import in frame", name=name) from error
 
+    def import_parts(self, full: str, module: types.ModuleType, names: tuple[str, ...]) -> None:
+        """`from package import module`: of names that the package does not have, those that are modules in it."""
+        for name in names:
+            if name != "*" and not hasattr(module, name):
+                try:
+                    importlib.import_module(f"{full}.{name}")
+                except ModuleNotFoundError as error:
+                    if error.name != f"{full}.{name}":
+                        raise Break("import in frame", name=full) from error
+                except Exception as error:  # as above
+                    raise Break("import in frame", name=full) from error
+
     def import_module(self, frame: Frame, name: str, level: int, names: Value) -> Value:
         """`import name`. What is not imported yet is imported now: the program is at the point of doing so."""
         package = frame.globals.real.get("__package__") or ""
         base = package.rsplit(".", level - 1)[0] if level else ""
         full = f"{base}.{name}".strip(".") if level else name
         module = sys.modules.get(full) or self.first_import(full)
+        if not issubclass(type(module), types.ModuleType):  # anything may stand in `sys.modules`
+            raise Break("import in frame", name=full)
         if getattr(getattr(module, "__spec__", None), "_initializing", False):
             raise Break("import in frame", name=full)
+        if names.__class__ is Known and names.obj and "__path__" in module.__dict__:
+            self.import_parts(full, module, names.obj)
         if names.__class__ is Known and not names.obj:
             module = sys.modules[full.partition(".")[0]] if not level else module
             full = full.partition(".")[0] if not level else full

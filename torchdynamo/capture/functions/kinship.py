@@ -28,10 +28,10 @@ def isinstance_(vm: Machine, obj: Value, classes: Value) -> Value:
     return boolean(instance_of(vm, obj, wanted))
 
 
-def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
+def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
     """By the exact type; what an instance says its class is counts as well."""
     if type(wanted) is tuple:
-        return any(instance_of(vm, obj, one) for one in wanted)
+        return any(instance_of(vm, obj, one, deeper("isinstance", depth)) for one in wanted)
     if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
         return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
     if obj.__class__ is Graphed:
@@ -58,6 +58,16 @@ def instance_of(vm: Machine, obj: Value, wanted: Any) -> bool:
     return False
 
 
+def deeper(name: str, depth: int) -> int:
+    """One more level of tuples in tuples; how many there may be is set for the program, not for the capture."""
+    if depth > DEPTH:
+        raise Break("inlining too deep", name=name)
+    return depth + 1
+
+
+DEPTH = 20
+
+
 def is_kin(vm: Machine, cls: type, wanted: Any) -> bool:
     """Whether the instances of a class are instances of another: abstract classes ask whether it is a subclass."""
     return subclass_of(vm, cls, wanted) if isinstance(wanted, abc.ABCMeta) else by_bases(vm, cls, wanted)
@@ -75,10 +85,10 @@ def answering(vm: Machine, wanted: Any, name: str) -> Known | None:
     return Known(check, Source("class_attr", class_source(meta), name))
 
 
-def subclass_of(vm: Machine, cls: Any, wanted: Any) -> bool:
+def subclass_of(vm: Machine, cls: Any, wanted: Any, depth: int = 0) -> bool:
     """`issubclass(cls, wanted)`. An abstract class takes more for its subclasses with `register`, and none away."""
     if type(wanted) is tuple:
-        return any(subclass_of(vm, cls, one) for one in wanted)
+        return any(subclass_of(vm, cls, one, deeper("issubclass", depth)) for one in wanted)
     if isinstance(wanted, types.UnionType):
         return any(subclass_of(vm, cls, one) for one in wanted.__args__)
     check = answering(vm, wanted, "__subclasscheck__")

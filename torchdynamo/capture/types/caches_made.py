@@ -60,13 +60,10 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     kept: Kept = entity.note
     if entity.items:
         raise Restart(entity.born - 1)
-    emit.function(made_again)
+    emit.function(CACHED)
     emit.value(kept.fn)
     emit.const(kept.most)
     emit.const(kept.typed)
-    emit.op("CALL", (3, ()))
+    emit.const(functools._CacheInfo)
+    emit.op("CALL", (4, ()))
     emit.fields(entity.attrs)
-
-
-def made_again(fn: Any, most: int | None, typed: bool) -> Any:
-    return functools.lru_cache(most, typed)(fn)

@@ -100,8 +100,7 @@ def function_annotations(vm: Machine, self: Value) -> Value:
     entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
         flat = list(vm.iterate(entity.note.given["annotations"])) if "annotations" in entity.note.given else []
-        entity.loaded["__annotations__"] = vm.make_dict(zip(flat[::2], flat[1::2]))
-        entity.attrs["__annotations__"] = entity.loaded["__annotations__"]
+        entity.attrs["__annotations__"] = vm.make_dict(zip(flat[::2], flat[1::2]))
     return entity.attrs["__annotations__"]
 
 
@@ -131,8 +130,7 @@ def rebuild_function(emit: Emitter, entity: Entity) -> None:
         for part in made.given.values():
             emit.value(part)
         emit.op("CALL", (3 + len(made.given), ()))
-    written = {name: value for name, value in entity.attrs.items() if value is not entity.loaded.get(name)}
-    emit.fields(written)
+    emit.fields(entity.attrs)
 
 
 def function_of(code: types.CodeType, space: dict[str, Any], names: tuple[str, ...], *given: Any) -> types.FunctionType:

@@ -97,7 +97,8 @@ class Weakly(NamedTuple):
 @models(weakref.ReferenceType, "<hash key>")
 def hash_key(vm: Machine, self: Object) -> Weakly:
     referent: Value = vm.entity(self).attrs.get("<referent>") or call(vm, self)
-    if referent is NONE or referent.__class__ is Graphed:  # the one is no key any more, the others compare elements
+    gone = referent.__class__ is Known and referent.obj is None
+    if gone or referent.__class__ is Graphed:  # the one is no key any more, the others compare elements
         raise Break("unsupported key", type="weakref")
     return Weakly(vm.hkey(referent))
 
@@ -121,8 +122,8 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     referent = entity.attrs["<referent>"]
     if entity.note:
         raise Restart(-1)
-    given = [referent, entity.attrs["<callback>"], *([entity.attrs["key"]] if "key" in entity.attrs else [])]
-    emit.function(entity.pytype)
-    for each in given:
-        emit.value(each)
-    emit.op("CALL", (len(given), ()))
+    emit.function(weakref.ReferenceType.__new__)  # past KeyedRef's own, which is Python's and may be this very frame
+    emit.const(entity.pytype)
+    emit.value(referent)
+    emit.value(entity.attrs["<callback>"])
+    emit.op("CALL", (3, ()))
