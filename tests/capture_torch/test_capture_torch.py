@@ -13,6 +13,7 @@ import torch_cases_leaves
 import torch_cases_modules
 import torch_cases_numpy
 import torch_cases_random
+import torch_cases_repeating
 import torch_cases_tensors
 from torch.utils._pytree import tree_leaves
 from torch_alike import Alike
@@ -24,7 +25,7 @@ from torchdynamo.errors import Unsupported
 
 TABLES = (
     *(torch_cases_functions, torch_cases_leaves, torch_cases_modules, torch_cases_numpy, torch_cases_random),
-    *(torch_cases_tensors, torch_cases_distributions),
+    *(torch_cases_tensors, torch_cases_distributions, torch_cases_repeating),
 )
 
 

@@ -126,6 +126,14 @@ class GraphBuilder(Protocol):
         position: Position | None,
     ) -> tuple[torch.fx.Node, Any]: ...
 
+    def repeat(
+        self,
+        carried: Sequence[torch.fx.Node],
+        standing: Sequence[torch.fx.Node],
+        parts: Sequence[tuple[list[torch.fx.Node], list[torch.fx.Node]]],
+        position: Position | None,
+    ) -> tuple[torch.fx.Node, Any]: ...
+
     def since(self, mark: Any) -> Any: ...
 
     def enclose(self, mark: Any, target: Any, kwargs: dict[str, Any]) -> None: ...

@@ -26,6 +26,7 @@ from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.entrants import Entrants
 from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.loops import repeat
 from torchdynamo.graph.memo import MISSING, Memo
 from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
 from torchdynamo.graph.numbers import Numbers
@@ -297,6 +298,16 @@ class GraphBuilder:
     ) -> tuple[Node, Any]:
         """One of two stretches at the end of the graph, as a condition says: see `branches`."""
         return choose(self, condition, sides, position)
+
+    def repeat(
+        self,
+        carried: Sequence[Node],
+        standing: Sequence[Node],
+        parts: Sequence[tuple[list[Node], list[Node]]],
+        position: Position | None,
+    ) -> tuple[Node, Any]:
+        """Two stretches at the end of the graph, run again and again: see `loops`."""
+        return repeat(self, carried, standing, parts, position)
 
     def is_enclosing(self) -> bool:
         """Whether some of the graph is, or will be, the body of an operator."""
