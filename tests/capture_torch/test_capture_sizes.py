@@ -36,6 +36,25 @@ def test_uses_of_sizes(case: SizeCase) -> None:
     assert len(backend.graphs) <= case.compiles
 
 
+def test_operators_that_are_made_of_themselves() -> None:
+    """Of sizes that might be negative, torch's own rule is asked where taking apart leads back to the same operator."""
+    kernel = torch.ones(4, 3, 3, 3)
+
+    def patches(x: Any) -> Any:
+        return torch.nn.functional.conv2d(x, kernel, stride=8).flatten(2).transpose(1, 2)
+
+    def joined(x: Any) -> Any:
+        return torch.cat((patches(x)[:, :1], patches(x)), 1)
+
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(joined, backend=backend, fullgraph=True)
+    for side in (16, 19, 23, 32):
+        x = torch.randn(2, 3, side, side)
+        Alike()(compiled(x), joined(x))
+    assert len(backend.graphs) == 2
+
+
 # -- random programs --------------------------------------------------------------------------------------------------
 STEPS: list[Callable[[Any, Any, int], Any]] = [
     lambda x, y, k: x + y,

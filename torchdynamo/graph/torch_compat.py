@@ -187,6 +187,7 @@ def fake_mode_type() -> type[FakeTensorMode]:
     ruled: Collection[Any] = registered_hop_fake_fns  # of these the base class knows the rule
     # Operators whose rule takes every size for an integer, and so fixes it.
     squeezing = (torch.ops.aten.squeeze, torch.ops.aten.squeeze_, torch.ops.aten.squeeze_copy)
+    apart: set[Any] = set()  # operators that are being taken apart
     integers_only = (torch.ops.aten.constant_pad_nd.default, torch.ops.aten.roll.default)
 
     class FakeMode(FakeTensorMode):
@@ -205,7 +206,7 @@ def fake_mode_type() -> type[FakeTensorMode]:
                 with self.shape_env.suppress_guards():  # which library computes it; what it gives is the same
                     return super().__torch_dispatch__(func, types, args, kwargs)
             simpler = decomposition_table.get(func) if has_symbolic_sizes(args) else None
-            if simpler is None or func._schema.is_mutable:
+            if simpler is None or func._schema.is_mutable or func in apart:
                 return super().__torch_dispatch__(func, types, args, kwargs)
             if func in integers_only:
                 with contextlib.suppress(*data_dependent_errors()), self:
@@ -217,12 +218,15 @@ def fake_mode_type() -> type[FakeTensorMode]:
                     return super().__torch_dispatch__(func, types, args, kwargs)
             except undecided:
                 del drawn[before:]  # of a result that is not to be
+            apart.add(func)  # some come round to themselves
             try:
                 with self, deciding_nothing(self.shape_env):
                     return simpler(*args, **kwargs)
             except Exception:
                 del drawn[before:]
                 return super().__torch_dispatch__(func, types, args, kwargs)
+            finally:
+                apart.discard(func)
 
     return FakeMode
 
