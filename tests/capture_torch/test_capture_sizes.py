@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -94,3 +95,58 @@ def test_random_programs(chosen: list[int], order: list[int]) -> None:
         args = torch.randn(size, 3), torch.randn(size, 3), 2
         Alike()(compiled(*args), program(*args))
     assert len(backend.graphs) <= 2
+
+
+# -- caches of functions -----------------------------------------------------------------------------------------------
+asked: list[int] = []
+
+
+@functools.lru_cache
+def halves(n: int) -> Any:
+    return [n // 2, n * 2], {"n": n}, (n,)
+
+
+@functools.lru_cache
+def noted(n: int) -> int:
+    asked.append(n)
+    return n + 1
+
+
+def reads_what_is_cached(x: Any) -> Any:
+    some, named, whole = halves(x.shape[0])
+    return x * some[0] + named["n"], some[1], whole
+
+
+def hands_it_out(x: Any) -> Any:
+    return x + 1, halves(x.shape[0])[0]
+
+
+def changes_it(x: Any) -> Any:
+    halves(x.shape[0])[0].append(1)
+    return x + len(halves(x.shape[0])[0])
+
+
+def leaves_a_trace(x: Any) -> Any:
+    return x + noted(x.shape[0])
+
+
+@pytest.mark.parametrize(
+    ("fn", "compiles"), [(reads_what_is_cached, 2), (hands_it_out, 5), (changes_it, 7), (leaves_a_trace, 5)]
+)
+def test_caches_that_are_asked_about_sizes(fn: Any, compiles: int) -> None:
+    """What nobody can tell from the cache's own answer is computed of any size; else the cache gives it."""
+    runs = []
+    for run in (fn, None):
+        torchdynamo.reset()
+        halves.cache_clear()
+        noted.cache_clear()
+        asked.clear()
+        backend = Counting()
+        work = run or torchdynamo.compile(fn, backend=backend, fullgraph=True)
+        results = [work(torch.ones(size, 2)) for size in (5, 7, 1, 0, 9, 5, 7)]
+        same = [result[1] is halves(len(result[0]))[0] for result in results] if fn is hands_it_out else []
+        runs.append((results, list(asked), same))
+    (expected, traces, shared), (got, also, too) = runs
+    Alike()(got, expected)
+    assert traces == also and shared == too
+    assert len(backend.graphs) == compiles

@@ -99,6 +99,7 @@ class Machine(Trace):
         self.fakes: dict[int, Graphed] = {}
         self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
+        self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made
         self.made_classes: dict[type, int] = {}  # by the frame: the step of each
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is

@@ -27,7 +27,7 @@ class Raised(Exception):
 
 
 class Attentive(Exception):
-    """Capture must be done again from the start, with nothing presumed of how tensors lie in memory."""
+    """Capture must be done again from the start: nothing is presumed of how tensors lie in memory; caches are asked."""
 
 
 class Stop(Exception):

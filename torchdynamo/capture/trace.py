@@ -33,6 +33,7 @@ class Numbers(Protocol):
     schedules: bool  # what a scheduler changes is not the same in every call
     scheduled: bool  # there was such a number
     passed: bool
+    attentive: bool
 
     def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> Any: ...
 

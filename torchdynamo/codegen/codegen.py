@@ -14,7 +14,8 @@ from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.interpreter import MANY, OPS
-from torchdynamo.capture.signals import Restart
+from torchdynamo.capture.kept import were_changed
+from torchdynamo.capture.signals import Attentive, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT
 from torchdynamo.codegen import effects, resume
@@ -60,6 +61,8 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
 
     `then` writes what comes after the effects.
     """
+    if were_changed(capture.machine):
+        raise Attentive
     emit = Emitter(capture)
     decoded = decode(capture.code)
     continuations: list[CodeType] = []

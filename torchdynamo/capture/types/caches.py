@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo import _native
+from torchdynamo.capture import kept
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, is_open, models
 from torchdynamo.capture.signals import Break
@@ -26,28 +27,37 @@ PLAIN_EQ: Any = object.__eq__
 def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """The real cache is asked, as eager would ask it, where it would be asked for the very same objects.
 
-    For arguments that only exist in this frame no answer can be in it yet: then the function itself is followed.
+    For arguments that only exist in this frame no answer can be in it yet: then the function itself is followed. For
+    numbers of the graph there may be one, which is another for each: see `kept`.
     """
     entity = vm.entity(self)
     if entity.real is MISSING:
         made: Value = MODELS[CACHED, "<call>"](vm, self, list(args), dict(kwargs))
         return made
     given = [*args, *kwargs.values()]
-    if any(made_here(vm, value) for value in given):
+    numbers = not vm.builder.numbers.attentive and any(kept.holds_number(vm, value) for value in given)
+    if numbers or any(made_here(vm, value) for value in given):
         assert entity.source is not None
         inner = wrap(vm, entity.real.__wrapped__, instance_attr(entity.source, "__wrapped__"))
+        if numbers:
+            return kept.follow(vm, inner, list(args), dict(kwargs))
         return vm.call(inner, list(args), dict(kwargs))
     real = [same_object(vm, value, {}) for value in args]
     named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
     try:
-        kept = entity.real(*real, **named)
+        found = entity.real(*real, **named)
     except Exception as error:  # the user's function raises
         raise vm.error(type(error), *error.args) from None
     if not named:
         rest_on_result(vm, entity, tuple(real))
-    if type(kept) in (list, dict, set):  # one object for all callers
-        return wrap(vm, kept, Source("pinned", None, Pinned(kept)))
-    return constant(vm, kept)
+    if can_change(found):  # one object for all callers
+        return wrap(vm, found, Source("pinned", None, Pinned(found)))
+    return constant(vm, found)
+
+
+def can_change(found: Any) -> bool:
+    """A container, or a tuple with one in it."""
+    return type(found) in (list, dict, set) or (type(found) is tuple and any(map(can_change, found)))
 
 
 def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
@@ -56,9 +66,9 @@ def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
     key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
     if entity.source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
         return
-    kept = cache[key]
-    kind = "EQUALS_MATCH" if type(kept) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
-    vm.guard(Source("key", Source("cache", entity.source), key), kind, kept)
+    held = cache[key]
+    kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
+    vm.guard(Source("key", Source("cache", entity.source), key), kind, held)
 
 
 def made_here(vm: Machine, value: Value) -> bool:
