@@ -327,3 +327,25 @@ def bases_that_are_read() -> Mutation:
         return x * len(Child.__bases__[0].__name__) + len([base for base in Grandchild.__mro__ if base is Low])
 
     return Mutation(fn, one, lambda stack: setattr(Child, "__bases__", (Kind,)))
+
+
+@mutation
+def bases_of_an_exception() -> Mutation:
+    class First(Exception):
+        pass
+
+    class Second(Exception):
+        pass
+
+    class Thrown(First):
+        pass
+
+    def fn(x: Any) -> Any:
+        try:
+            raise Thrown
+        except First:
+            return x * 2
+        except Exception:
+            return x * 3
+
+    return Mutation(fn, one, lambda stack: setattr(Thrown, "__bases__", (Second,)))

@@ -335,3 +335,28 @@ def autocast_dtype_of_another_device() -> Mutation:
         torch.set_autocast_dtype("xpu", torch.float64)
 
     return Mutation(lambda v: v.to(torch.get_autocast_dtype("xpu")), one, change)
+
+
+def sparse(given: list[float]) -> torch.Tensor:
+    return torch.tensor(given).to_sparse()
+
+
+@mutation
+def input_that_becomes_sparse() -> Mutation:
+    return becoming(lambda v: torch.ones(2) * (2 if v.layout is torch.strided else 3), lambda: sparse([1.0, 2.0]))
+
+
+@mutation
+def input_that_is_nested() -> Mutation:
+    def fn(v: torch.Tensor) -> torch.Tensor:
+        return torch.ones(1) if v.is_nested else v * 2
+
+    return becoming(fn, lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]))
+
+
+@mutation
+def input_that_has_names() -> Mutation:
+    def named() -> torch.Tensor:
+        return x().refine_names("rows", "columns") if hasattr(torch.Tensor, "refine_names") else x().double()
+
+    return becoming(lambda v: v * (2 if v.dtype is torch.float32 else 3) + bool(getattr(v, "names", (None,))[0]), named)

@@ -36,7 +36,7 @@ def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
             yield guard.source
     elif guard.kind == "TENSOR_MATCH" and isinstance(guard.arg, TensorMeta):
         now = read(guard.source, roots)
-        if isinstance(now, torch.Tensor) and now.layout is torch.strided:
+        if isinstance(now, torch.Tensor) and now.layout is torch.strided and not now.is_nested:
             yield from varying_dimensions(guard.source, guard.arg, now)
 
 

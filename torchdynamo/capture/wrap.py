@@ -182,10 +182,15 @@ def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
     return enter_plainly(vm, obj, source)
 
 
+HAS_NAMES = getattr(torch.Tensor, "has_names", None)  # stand-ins have none, and some day no tensor has
+
+
 def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
     """The same, where nothing that is asked of the tensor is overridden."""
     if obj.layout is not torch.strided or obj.device.type == "meta" or torch._is_functional_tensor(obj):
         raise Break("unsupported type", type=f"{obj.layout} tensor")
+    if HAS_NAMES is not None and HAS_NAMES(obj):
+        raise Break("unsupported type", type="tensor with names")
     for graphed in vm.inputs:
         if vm.input_objects[graphed.node] is obj:
             assert graphed.source is not None

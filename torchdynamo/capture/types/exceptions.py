@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import attribute_writes
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import rest_on_bases
 from torchdynamo.capture.machine import RAISED
 from torchdynamo.capture.model import Emitter, function, is_open, models, plain_new, rebuilds
 from torchdynamo.capture.signals import Break, Raised, Restart
@@ -326,4 +327,5 @@ def matches(vm: Machine, exc: Value, classes: Value) -> bool:
     for cls in wanted if isinstance(wanted, tuple) else (wanted,):
         if not isinstance(cls, type) or not issubclass(cls, BaseException):
             raise vm.error(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    rest_on_bases(vm, exc.pytype)
     return any(cls in exc.pytype.__mro__ for cls in (wanted if isinstance(wanted, tuple) else (wanted,)))
