@@ -7,6 +7,7 @@
 #   make corpus    185 models of other people's, checked against eager
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
 #   make training-corpus  a training step of those that train, by Inductor (TRAIN_BACKEND), with compiled backwards counted
+#   make training  the tests of training loops once more, by Inductor
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES) and 5,000 random changes (FUZZ_CHANGES), other ones each time
 #   make lines     how long the files of capture/ are
 #   make cpython   CPython's own tests under the hook, each against the same test without
@@ -30,7 +31,7 @@ CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes training-corpus fuzz cpython lines clean
+.PHONY: setup demo test lint format golden bench corpus sizes training training-corpus fuzz cpython lines clean
 
 setup: $(VENV)/.built
 
@@ -70,6 +71,9 @@ format: $(VENV)/.requirements
 
 golden: $(VENV)/.built
 	GOLDEN=accept $(BIN)/python -m pytest $(PYTEST_ARGS) tests/golden
+
+training: $(VENV)/.built
+	TRAINING_BACKENDS=inductor $(BIN)/python -m pytest $(PYTEST_ARGS) tests/training -k test_same_as_eager
 
 fuzz: $(VENV)/.built
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_property.py

@@ -153,6 +153,12 @@ _BREAKS = (
         "Remove the mark if {name} is to be part of the graph.",
     ),
     Reason(
+        "learning-rate schedule",
+        "{name} of a scheduler",
+        "A scheduler computes with the number of the epoch, which is another in each call, so it runs in Python.",
+        "Call it after the compiled function.",
+    ),
+    Reason(
         "disallowed function",
         "{name} is not allowed in a graph",
         "{name} was passed to torchdynamo.disallow_in_graph, so it runs in Python between two graphs.",

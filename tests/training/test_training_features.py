@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
-from training import Feature, Net, as_it_is, assert_same, batches, compiled, loop, state
+from training import BACKENDS, Feature, Net, assert_feature, batches, compiled, loop, state
 
 import torchdynamo
 from torchdynamo.backends import aot_autograd
@@ -487,14 +487,10 @@ def writes_past_autograd(compile: Any) -> Any:
     return loop(compile(train_step), model)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", FEATURES)
 def test_same_as_eager(name: str, backend: str) -> None:
-    torchdynamo.reset()
-    torch.manual_seed(5)
-    expected = FEATURES[name](as_it_is)
-    torch.manual_seed(5)
-    assert_same(expected, FEATURES[name](compiled(backend)))
+    assert_feature(FEATURES[name], backend)
 
 
 def test_what_cannot_be_differentiated_twice_says_so() -> None:

@@ -97,3 +97,31 @@ def test_momentum_that_comes_and_goes() -> None:
 
     torchdynamo.reset()
     assert_same(run(as_it_is), run(compiled("eager")))
+
+
+def test_a_scheduler_inside() -> None:
+    """It runs as it is: what it computes with is another number in each call."""
+
+    def run(compile: Any) -> Any:
+        torch.manual_seed(3)
+        model = Net()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+        schedule = lr_scheduler.CosineAnnealingLR(optimizer, 30)
+
+        def train_step(x: torch.Tensor) -> Any:
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss.detach()
+
+        train_step = compile(train_step)
+        return [train_step(x) for x in batches(40)], state(model, optimizer), schedule.state_dict()
+
+    torchdynamo.reset()
+    expected = run(as_it_is)
+    with collecting() as events:
+        assert_same(expected, run(compiled("eager")))
+    assert len(events) <= 5
+    assert "learning-rate schedule" in {event.reason for event in events}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from training import Feature, as_it_is, assert_same, batches, compiled, loop, state
+from training import BACKENDS, Feature, assert_feature, batches, compiled, loop, state
 
 import torchdynamo
 from torchdynamo.errors import FallbackWarning
@@ -190,16 +190,12 @@ def recurrent_layers(compile: Any) -> Any:
     return loop(compile(train_step), model, optimizer)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", FEATURES)
 def test_same_as_eager(name: str, backend: str) -> None:
-    torchdynamo.reset()
-    torch.manual_seed(5)
-    expected = FEATURES[name](as_it_is)
-    torch.manual_seed(5)
     with warnings.catch_warnings():
         warnings.simplefilter("error", FallbackWarning)
-        assert_same(expected, FEATURES[name](compiled(backend)))
+        assert_feature(FEATURES[name], backend)
 
 
 def test_hooks_are_called_with_gradients() -> None:

@@ -86,11 +86,17 @@ def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Val
     raise Break("user graph break", name=fn.obj.__qualname__)
 
 
+def scheduled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The next learning rate: followed, it would be a constant of each epoch."""
+    raise Break("learning-rate schedule", name=fn.obj.__qualname__)
+
+
 def what_was_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Inside a capture, what torch.compile was given stands for what it gave back."""
     return vm.call(vm.getattr(fn, "_torchdynamo_orig_callable"), args, kwargs)
 
 
+SCHEDULES = "torch.optim.lr_scheduler"
 # PyTorch marks parts of itself without importing torch._dynamo: all such functions share this code.
 LAZILY_DISABLED = torch._compile._disable_dynamo(lambda: None).__code__
 
@@ -178,6 +184,8 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
     if fn.__code__ is LAZILY_DISABLED:
         return disabled
     module = fn.__module__ or ""
+    if module == SCHEDULES and fn.__name__ == "step":
+        return scheduled
     if module.startswith("torch._dynamo") and (module, fn.__name__) not in FOLLOWED:
         return BY_NAME.get((module, fn.__name__), disabled)
     return None  # what torch.compile was told to keep whole is followed: a graph holds operators
