@@ -271,6 +271,7 @@ def main(names: list[str]) -> int:
         lost = [test for test in passed if mine["fates"].get(test) != "passed"]
         known = [test for test in lost if test.removeprefix("test.") in KNOWN]
         lost = [test for test in lost if test not in known]
+        better = [test for test in passed if test.removeprefix("test.") in KNOWN and test not in known]
         found = [f"{test}\n{mine['texts'].get(test, 'did not run')}" for test in lost]
         found += [f"fault: {fault}" for fault in mine["faults"]]
         total.update(
@@ -290,6 +291,8 @@ def main(names: list[str]) -> int:
             flush=True,
         )
         print(textwrap.indent("\n".join(found), "    "), end="\n" if found else "", flush=True)
+        if better:
+            print("    known to differ, and do not:", *better, flush=True)
         worse += found
     print("\ngraphs ended by", ", ".join(f"{reason} ({n})" for reason, n in reasons.most_common()))
     print(

@@ -105,6 +105,23 @@ def of_linalg(x, i):
         return x
 
 
+def across_breaks(x, i):
+    """The rest of a `with` is a function of its own, which finds its `__exit__` on its stack."""
+    notes = []
+    with Quiet(), Noting():
+        notes.append(x[i[0]])
+        print(end="")
+        notes.append(x[i[1] + 1])
+        notes.append("all")
+    try:
+        notes.append(x[i])
+        print(end="")
+        notes.append(x[i + 1])
+    except IndexError:
+        notes.append("end")
+    return notes
+
+
 def attempt(fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
@@ -135,6 +152,13 @@ def test_who_only_passes_it_on_needs_no_care() -> None:
     assert compiled(torch.arange(4.0), torch.tensor([1])).item() == 2
     with pytest.raises(IndexError):
         compiled(torch.arange(4.0), torch.tensor([9]))
+
+
+def test_caught_across_breaks() -> None:
+    compiled = torchdynamo.compile(across_breaks, backend="eager")
+    for pair in ((0, 1), (1, 3), (3, 1), (9, 1), (1, 9), (0, 1)):
+        index = torch.tensor(pair)
+        assert repr(compiled(torch.arange(4.0), index)) == repr(across_breaks(torch.arange(4.0), index))
 
 
 @pytest.mark.parametrize("calculate", [math.acos, lambda number: 1 / number, math.log], ids=["acos", "divide", "log"])

@@ -7,6 +7,7 @@ does raise, the frame runs from its start as it was written.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,11 +18,10 @@ import torch.fx
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import successors
 from torchdynamo.bytecode.instruction import Code, Region
+from torchdynamo.capture import lookup
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.lookup import class_lookup
-from torchdynamo.capture.model import is_open
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Object, Value
+from torchdynamo.capture.value import Object, Opaque, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -126,14 +126,16 @@ def is_manager(code: Code, region: Region) -> bool:
 
 def swallows(vm: Machine, leave: Value) -> bool:
     """Whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
-    manager = vm.entity(leave).attrs.get("__self__") if leave.__class__ is Object else None
-    if manager is None or manager.__class__ is not Object or not is_open(manager.pytype) or manager.pytype in PASSING:
-        return False
-    generator = vm.entity(manager).attrs.get("gen")
-    if generator is not None and generator.pytype is types.GeneratorType:
-        frame = vm.entity(generator).note  # type: ignore[arg-type]
+    leave = vm.look(leave) if leave.__class__ is Opaque else leave
+    if leave.pytype is not types.MethodType:
+        return False  # what is written in C, of which nothing does
+    manager = vm.getattr(leave, "__self__")
+    manager = vm.look(manager) if manager.__class__ is Opaque else manager
+    method = lookup.guarded_lookup(vm, manager.pytype, "__exit__")
+    if manager.__class__ is Object and issubclass(manager.pytype, contextlib._GeneratorContextManager):
+        generator = vm.entity(manager).attrs.get("gen")
+        frame = vm.entity(generator).note if generator is not None else None  # type: ignore[arg-type]
         return frame is None or hears(vm, frame, frame.pc - 1)
-    method = class_lookup(manager.pytype, "__exit__")
     return type(method) is types.FunctionType and not passes_on(decode(method.__code__))
 
 
