@@ -634,3 +634,11 @@ def test_long_numbers_can_be_told_of() -> None:
         warnings.simplefilter("error", FallbackWarning)
         assert [compiled(number) for number in numbers] == [number % 7 for number in numbers]
     assert "a long int" in events[1].again
+
+
+def test_numbers_that_vary_meet_long_ones() -> None:
+    long = 10**5000
+    compiled = torchdynamo.compile(lambda number: (number + long) % 7 + number, backend="eager")
+    with config.patch(capture_everything=True), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        assert [compiled(number) for number in range(5)] == [(number + long) % 7 + number for number in range(5)]

@@ -114,6 +114,8 @@ def binary(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Val
 
 def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
     """Both are numbers, at least one of the graph."""
+    if is_long(a) or is_long(b):  # a graph's numbers have 64 bits
+        return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
     if op in DIVISIONS and b.__class__ is Known and not b.obj:
         try:
             fn(1.0 if a.pytype is float else 1, b.obj)
@@ -138,6 +140,11 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
             return opaque(vm, fn, [a, b], int)
         return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
     return vm.emit("call_function", fn, [a, b], {})
+
+
+def is_long(value: Value) -> bool:
+    """A number of Python's that no word holds."""
+    return value.__class__ is Known and type(value.obj) is int and value.obj.bit_length() > 63
 
 
 def stays_real(base: Value, exponent: Value) -> bool:
