@@ -92,9 +92,6 @@ KNOWN = {
         test_descr.ClassPropertiesAndMethods.test_remove_subclass
         test_generators.FinalizationTest.test_frame_resurrect
         test_generators.FinalizationTest.test_refcycle
-        test_contextlib.ContextManagerTestCase.test_nokeepref
-        test_scope.ScopeTests.testCellLeak
-        test_scope.ScopeTests.testLeaks
         test_deque.TestSubclass.test_weakref
         test_dict.DictTest.test_oob_indexing_dictiter_iternextitem
         test_enumerate.TestReversed.test_bug1229429
