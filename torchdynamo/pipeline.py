@@ -59,6 +59,7 @@ from torchdynamo.guards.kind import read
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames
+from torchdynamo.hook.stock import Kept
 from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.limit import limit_text
@@ -126,6 +127,12 @@ def reset() -> None:
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
     """An entry for this frame, or None to run it as it is."""
+    with Kept(frame.f_builtins) as seen:
+        return compile_seeing(seen, frame, compiler)
+
+
+def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
+    """The same, with the builtins that the program sees."""
     started = time.perf_counter()
     code: CodeType = frame.f_code
     try:
@@ -134,7 +141,7 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
         if interop.disables_its_calls(frame.f_func):
             _native.skip_code(code, "disabled function", True)
             return None
-        roots = Roots(frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure)
+        roots = Roots(frame.f_locals, frame.f_globals, seen, frame.closure)
         reason = skip_reason(code, roots)
         if reason is not None:
             _native.skip_code(code, reason)

@@ -188,3 +188,51 @@ def enum_as_key() -> Mutation:
             d.update({E.A: 5.0}),
         ],
     )
+
+
+@mutation
+def enum_iteration() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    def fn(x):
+        for e in E:
+            x = x * e.value
+        return x
+
+    return changing(fn, lambda: E._member_names_.append("A"))
+
+
+@mutation
+def enum_getitem_map() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * E["A"].value, lambda: E._member_map_.update(A=E.B))
+
+
+@mutation
+def enum_call_map() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(
+        lambda x: x * len(E(2.0).name + ("" if E(2.0) is E.A else "zz")),
+        lambda: E._value2member_map_.update({2.0: E.B}),
+    )
+
+
+@mutation
+def enum_len() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * len(E), lambda: E._member_names_.append("A"))

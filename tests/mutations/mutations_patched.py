@@ -129,6 +129,70 @@ def builtin_build_class() -> Mutation:
 
 
 @mutation
+def builtin_isinstance_patched() -> Mutation:
+    d = [1]
+    return Mutation(
+        lambda x: x * (2 if isinstance(d, list) else 3), one, setting(builtins, "isinstance", lambda a, b: False)
+    )
+
+
+@mutation
+def builtin_range() -> Mutation:
+
+    def fn(x):
+        for _i in range(2):
+            x = x * 2
+        return x
+
+    return Mutation(fn, one, setting(builtins, "range", lambda a: [1, 2, 3, 4]))
+
+
+@mutation
+def builtin_max_patched() -> Mutation:
+    return Mutation(lambda x: x * max(2, 3), one, setting(builtins, "max", lambda *a: 7))
+
+
+@mutation
+def builtin_super() -> Mutation:
+
+    class A:
+        def f(self):
+            return 2.0
+
+    class B(A):
+        def f(self):
+            return super().f()
+
+    b = B()
+
+    class S:
+        def __init__(s, *a):
+            pass
+
+        def f(s):
+            return 5.0
+
+    return Mutation(lambda x: x * b.f(), one, setting(builtins, "super", S))
+
+
+@mutation
+def builtin_deleted() -> Mutation:
+
+    def ch(stack):
+        f = builtins.vars
+        stack.callback(setattr, builtins, "vars", f)
+        del builtins.vars
+
+    def fn(x):
+        try:
+            return x * sum(vars(types.SimpleNamespace(a=2)).values())
+        except NameError:
+            return x * 9
+
+    return Mutation(fn, one, ch)
+
+
+@mutation
 def tensor_radd_patched() -> Mutation:
     return Mutation(lambda x: 1.0 + x, one, setting(torch.Tensor, "__radd__", lambda a, b: a * 7))
 

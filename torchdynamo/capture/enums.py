@@ -11,12 +11,30 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import PLAIN_METHODS, guarded_lookup
 from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.value import Known, Value
-from torchdynamo.capture.wrap import constant, wrap
+from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 BEHIND = {enum.Enum.__dict__["value"]: "_value_", enum.Enum.__dict__["name"]: "_name_"}
+
+
+def rest_on_members(vm: Machine, cls: Any) -> None:
+    """Which members an enumeration has, by name, in their order, and by value."""
+    if not isinstance(cls, enum.EnumMeta) or not cls.__members__:
+        return
+    names, by_name, by_value = (
+        Source("class_attr", class_source(cls), name)
+        for name in ("_member_names_", "_member_map_", "_value2member_map_")
+    )
+    vm.guard(names, "LENGTH", len(cls._member_names_))
+    for index, name in enumerate(cls._member_names_):
+        vm.guard(Source("item", names, index), "EQUALS_MATCH", name)
+    for name, member in cls._member_map_.items():
+        vm.guard(Source("key", by_name, name), "ID_MATCH", member)
+    for value, member in cls._value2member_map_.items():
+        if type(value) in CONSTANTS:
+            vm.guard(Source("key", by_value, value), "ID_MATCH", member)
 
 
 def member_getattr(vm: Machine, member: Known, name: str) -> Value:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import lookup, model, tensor_methods
+from torchdynamo.capture import enums, lookup, model, tensor_methods
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.value import Graphed, Known, Object, Value
 from torchdynamo.capture.wrap import constant
@@ -93,6 +93,7 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
         found = lookup.guarded_lookup(vm, value.pytype, "__iter__")
         if type(found) is types.FunctionType and found.__module__ not in lookup.LIBRARIES:
             return steps_of(vm, vm.special(value, "__iter__"))
+        enums.rest_on_members(vm, value.obj)
     try:
         real = iter(value.obj)
     except TypeError as error:

@@ -35,6 +35,7 @@ from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Roots, Source, instance_attr
 from torchdynamo.capture.trace import GraphBuilder, Trace
 from torchdynamo.capture.value import ABSENT, NONE, TRUE, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.hook.stock import REAL, Seen
 
 # Hashing of objects that only identity tells apart.
 IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.nn.Module.__hash__)
@@ -427,6 +428,8 @@ class Machine(Trace):
             raise Break("unsupported type", type=type(real).__name__)
         builtins = fn.__builtins__  # type: ignore[attr-defined]
         told = Source("builtins")
+        if builtins is REAL and self.roots.builtins.__class__ is Seen:
+            builtins = self.roots.builtins
         if builtins is not self.roots.builtins:
             told = Source("attr", source or Source("pinned", None, Pinned(fn)), "__builtins__")
         if real is self.roots.globals:

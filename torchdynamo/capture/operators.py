@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import model, numeric, overrides, picking, symbols, tensor_methods
+from torchdynamo.capture import enums, model, numeric, overrides, picking, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import (
     LIBRARIES,
@@ -98,6 +98,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     found = slot[1][1]
     if type(found) is types.FunctionType:
         if obj.__class__ is Known and found.__module__ in LIBRARIES:
+            enums.rest_on_members(vm, obj.obj)
             return vm.run_pure(found, [obj, *args], {})
         return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
     if slot[1][0] is object and name == "__ne__":
@@ -350,6 +351,7 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
     elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in LIBRARIES:
         source = Source("attr", Source("class_attr", class_source(cls), "__class_getitem__"), "__func__")
         return vm.call(wrap(vm, own.__func__, source), [Known(cls), key], {})
+    enums.rest_on_members(vm, cls)
     given = vm.concretely(key)
     try:
         return constant(vm, cls[given])

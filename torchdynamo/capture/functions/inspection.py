@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture import call as calls
+from torchdynamo.capture.enums import rest_on_members
 from torchdynamo.capture.lookup import class_lookup
 from torchdynamo.capture.model import function, models, polyfill
 from torchdynamo.capture.signals import Break
@@ -151,4 +152,5 @@ def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Valu
     """Looking up a member by its value."""
     if len(args) != 1 or kwargs or class_lookup(cls.obj, "_missing_") is not enum.Enum.__dict__["_missing_"]:
         raise Break("unknown call", name=cls.obj.__name__)
+    rest_on_members(vm, cls.obj)
     return vm.run_pure(cls.obj, list(args), {})
