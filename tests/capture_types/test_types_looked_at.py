@@ -335,6 +335,52 @@ def modules_in_packages():
     return headers.__name__
 
 
+class Slotted:
+    __slots__ = ("held",)
+
+
+@case
+def slots_that_are_empty():
+    first, second = Slotted(), Slotted()
+    Unfollowed()
+    first.held = 1
+    del first.held
+    second.held = 2
+    Unfollowed()
+    del second.held
+    return [attempt(delattr, each, "held") for each in (first, second)], hasattr(second, "held")
+
+
+@case
+def keys_that_are_no_names():
+    class Key:
+        def __hash__(self):
+            return hash("size")
+
+        def __eq__(self, other):
+            asked.append(other)
+            return False
+
+    asked: list[Any] = []
+    made = Weakly()
+    made.__dict__[Key()] = 0
+    Unfollowed()
+    return hasattr(made, "size"), asked, attempt(getattr, type("Own", (), {Key(): 1}), "size")[0], asked
+
+
+@case
+def slots_by_a_list_of_the_class():
+    class Listed:
+        __slotnames__ = ["size"]
+
+        def __getattr__(self, name):
+            if name == "size":
+                return 42
+            raise AttributeError(name)
+
+    return Listed().__reduce_ex__(2)[2]
+
+
 class Hashed:
     def __init__(self, answer):
         self.answer = answer

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import class_writes, model, module_writes
 from torchdynamo.capture.attributes import read_instance
+from torchdynamo.capture.descriptors import data_descriptor
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import guarded_lookup, instance_dict
 from torchdynamo.capture.signals import Break
@@ -79,9 +80,11 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
     if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
         raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+    if value is ABSENT and kind is types.MemberDescriptorType and data_descriptor(vm, obj, cls, name, found) is None:
+        raise vm.error(AttributeError, name)
     if entity.attrs.get(name) is ABSENT:
         del entity.attrs[name]  # set again after it was deleted, it comes last
-    if value is ABSENT and kind is not types.MemberDescriptorType and not existed(entity, name):
+    if value is ABSENT and not existed(entity, name, found):
         entity.attrs.pop(name, None)
         return
     entity.attrs[name] = value
@@ -104,9 +107,17 @@ def is_writable(field: types.MemberDescriptorType) -> bool:
     return any(issubclass(field.__objclass__, cls) and field.__name__ not in no for cls, no in READONLY.items())
 
 
-def existed(entity: Entity, name: str) -> bool:
+def existed(entity: Entity, name: str, found: Any) -> bool:
     """Whether the instance had the attribute at entry."""
-    return entity.real is not MISSING and name in (instance_dict(entity.real) or ())
+    if entity.real is MISSING:
+        return False
+    if type(found) is not types.MemberDescriptorType:
+        return name in (instance_dict(entity.real) or ())
+    try:
+        found.__get__(entity.real, type(entity.real))
+    except AttributeError:
+        return False
+    return True
 
 
 def delattr_(vm: Machine, obj: Value, name: str) -> None:

@@ -21,6 +21,7 @@ from torchdynamo.capture.lookup import (
     modelled_attribute,
     property_source,
     rest_on_metaclass,
+    rest_on_names,
 )
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break, Raised
@@ -109,6 +110,8 @@ def read_instance(vm: Machine, entity: Entity, name: str) -> Value | None:
     own = instance_dict(entity.real)
     if own is None or entity.source is None:
         return None
+    if id(entity) not in vm.with_names:
+        rest_on_names(vm, entity, own)
     if name in own:
         value = wrap(vm, own[name], instance_attr(entity.source, name))
         entity.loaded[name] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,10 +43,23 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     key = (cls, name)
     found = vm.class_attrs.get(key, vm)
     if found is vm:
+        for base in cls.__mro__ or ():
+            if id(base) not in vm.with_names and is_open(base):
+                rest_on_names(vm, base, base.__dict__)
         found = vm.class_attrs[key] = class_lookup(cls, name)
         if cls not in CONSTANTS and is_open(cls):
             vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
     return found
+
+
+NAMES = frozenset({str})
+
+
+def rest_on_names(vm: Machine, owner: Any, own: Mapping[Any, Any]) -> None:
+    """Other keys than strings would be asked in Python whether they are the name that is looked for."""
+    if not NAMES.issuperset(map(type, own)):
+        raise Break("unsupported attribute", name="__dict__", type="dict")
+    vm.with_names.add(id(owner))
 
 
 def guarded_slot(vm: Machine, cls: type, name: str) -> model.Slot:

@@ -107,6 +107,7 @@ class Machine(Trace):
         self.inside: dict[int, int] = {}  # what stays in the capture, by id: such classes and what was made for them
         self.realized: dict[int, Any] = {}  # what lies in such a class, by reference into the heap
         self.class_written: dict[tuple[type, str], Value] = {}
+        self.with_names: set[int] = set()  # classes and objects whose own dictionaries have no keys but strings
         self.ids_are_keys = self.addresses_are_keys = False  # what `id` gave; numbers at entry that may be the same
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}

@@ -59,13 +59,16 @@ def state(vm: Machine, self: Object) -> Value:
     """Its `__dict__`; with slots, that and those."""
     if type(guarded_lookup(vm, self.pytype, "__getstate__")) is types.FunctionType:
         return vm.special(self, "__getstate__")
+    own_slots, kept = slots(self.pytype), self.pytype.__dict__.get("__slotnames__")
+    if kept is not None and not (type(kept) is list and [*map(type, kept)] == [str] * len(kept) and kept == own_slots):
+        raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)  # of the class's own making
     entity = vm.entity(self)
     has_dict = self.pytype.__dictoffset__ if entity.fresh else instance_dict(entity.real) is not None
     own: Value = vm.instance_dict(self) if has_dict else NONE
     if own is not NONE and not vm.truth(own):
         own = NONE
     held: list[tuple[Value, Value]] = []
-    for name in slots(self.pytype):
+    for name in own_slots:
         value = vm.has_attribute(self, name)
         if value is not None:
             held.append((Known(name), value))
@@ -75,7 +78,7 @@ def state(vm: Machine, self: Object) -> Value:
 def slots(cls: type) -> list[str]:
     """The names of all slots of the class and its bases."""
     found: list[str] = []
-    for base in reversed(cls.__mro__):
+    for base in cls.__mro__:
         given = base.__dict__.get("__slots__", ())
         for name in (given,) if isinstance(given, str) else given:
             private = name.startswith("__") and not name.endswith("__")
