@@ -42,13 +42,13 @@ def shape_env_type() -> Any:
     sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
     recorded, and `presumed` counts.
     """
-    from sympy import And, Eq, Gt, Ne, Or  # type: ignore[import-untyped]
+    from sympy import And, Eq, Gt, Lt, Ne, Or  # type: ignore[import-untyped]
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     def about_layout(expr: Any) -> bool:
         if isinstance(expr, (And, Or)):
             return all(about_layout(arg) or (isinstance(arg, Gt) and arg.rhs == 0) for arg in expr.args)
-        return isinstance(expr, (Eq, Ne))
+        return isinstance(expr, (Eq, Ne)) or (isinstance(expr, (Gt, Lt)) and 1 in expr.args)
 
     class Environment(ShapeEnv):
         presuming = False
