@@ -85,6 +85,126 @@ case(
     lambda: [tensor()],
 )
 
+# -- classes ----------------------------------------------------------------------------------------------------------
+case(
+    "deleter_of_a_property",
+    """
+    def f(x):
+        class Checked:
+            @property
+            def t(self):
+                return self._t
+            @t.setter
+            def t(self, value):
+                self._t = value
+            @t.deleter
+            def t(self):
+                del self._t
+        c = Checked()
+        c.t = x
+        try:
+            del c.t
+        except AttributeError:
+            return x
+        return x + 1, hasattr(c, "t")
+    """,
+    lambda: [tensor()],
+)
+case(
+    "property_without_a_deleter",
+    """
+    class Box:
+        t = property(lambda self: 1)
+    def f(x):
+        said = []
+        for act in (lambda b: delattr(b, "t"), lambda b: setattr(b, "t", 1)):
+            try:
+                act(Box())
+            except AttributeError as error:
+                said.append(str(error))
+        return x, said
+    """,
+    lambda: [tensor()],
+)
+case(
+    "descriptor_that_is_told_of_deletes",
+    """
+    class Told:
+        def __get__(self, owner, cls):
+            return owner.log
+        def __delete__(self, owner):
+            owner.log.append("deleted")
+    class Box:
+        t = Told()
+    def f(x):
+        b = Box()
+        b.log = []
+        del b.t
+        return x, b.t
+    """,
+    lambda: [tensor()],
+)
+case(
+    "bases_that_hear_of_a_class",
+    """
+    class Reg:
+        def __init_subclass__(cls, k=0, **more):
+            super().__init_subclass__(**more)
+            cls.k = k
+            LOG.append(cls.__name__)
+    LOG = []
+    def f(x):
+        class A(Reg, k=3):
+            pass
+        class B(A):
+            pass
+        try:
+            class C(Reg, unknown=1):
+                pass
+        except TypeError as error:
+            LOG.append(str(error))
+        return x * A.k, B.k, A.__bases__ == (Reg,), [c.__name__ for c in B.__mro__]
+    """,
+    lambda: [tensor()],
+)
+case(
+    "bases_of_the_frame_that_hear",
+    """
+    def f(x):
+        class Base:
+            def __init_subclass__(cls, **more):
+                super().__init_subclass__()
+                cls.tag = cls.__name__
+            def run(self):
+                return 1
+        class Left(Base):
+            def run(self):
+                return super().run() + 1
+        class Right(Base):
+            def run(self):
+                return super().run() * 3
+        class Both(Left, Right):
+            pass
+        return x * Both().run(), Both.tag, Left.tag
+    """,
+    lambda: [tensor()],
+)
+case(
+    "class_that_a_base_keeps",
+    """
+    class Reg:
+        subs = []
+        def __init_subclass__(cls):
+            Reg.subs.append(cls.__name__)
+    def f(x):
+        class A(Reg):
+            pass
+        return x, list(Reg.subs), A
+    """,
+    lambda: [tensor()],
+    whole=False,
+)
+
 
 @pytest.mark.parametrize(("source", "calls", "whole"), CASES)
 def test_agrees(source: str, calls: tuple[Call, ...], whole: bool) -> None:

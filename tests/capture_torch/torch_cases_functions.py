@@ -435,3 +435,11 @@ def checkpoint_that_notes(m, x):
 @case(nn.Linear(4, 4), X, breaks="activation checkpoint")
 def checkpoint_of_the_old_kind(m, x):
     return checkpoint(m, x, use_reentrant=True)
+
+
+LAYERS = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+
+@case(X.clone().requires_grad_())
+def checkpointed_in_parts(x):
+    return torch.utils.checkpoint.checkpoint_sequential(LAYERS, 2, x, use_reentrant=False)

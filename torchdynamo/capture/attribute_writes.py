@@ -58,19 +58,9 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
     cls = obj.pytype
     found = guarded_lookup(vm, cls, name)
     kind = type(found)
-    if found is not MISSING and hasattr(kind, "__set__") and kind is not types.MemberDescriptorType:
-        if kind is property and value is not ABSENT and found.fset is not None:
-            setter = Source("attr", Source("class_attr", class_source(cls), name), "fset")
-            vm.call(Known(found.fset, setter), [obj, value], {})
-            return
-        if kind is property:
-            raise vm.error(AttributeError, f"property {name!r} of {cls.__name__!r} object has no setter")
-        method = guarded_lookup(vm, kind, "__set__")
-        if type(method) is types.FunctionType and value is not ABSENT:
-            descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
-            vm.call(Known(method, Source("class_attr", class_source(kind), "__set__")), [descriptor, obj, value], {})
-            return
-        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    if found is not MISSING and is_told(kind) and kind is not types.MemberDescriptorType:
+        tell(vm, obj, name, found, [] if value is ABSENT else [value])
+        return
     if is_field(found) and not is_writable(found):
         if any(issubclass(found.__objclass__, cls) for cls in READONLY):
             raise vm.error(AttributeError, "readonly attribute")
@@ -88,6 +78,29 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         entity.attrs.pop(name, None)
         return
     entity.attrs[name] = value
+
+
+def is_told(kind: type) -> bool:
+    """Whether such a descriptor is told of writes or deletes."""
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) -> None:
+    """A property or another descriptor is told of a write; of a delete, without a value."""
+    cls, kind = obj.pytype, type(found)
+    where = Source("class_attr", class_source(cls), name)
+    if kind is property:
+        part, called = ("fset", "setter") if value else ("fdel", "deleter")
+        fn = getattr(found, part)
+        if fn is None:
+            raise vm.error(AttributeError, f"property {name!r} of {cls.__name__!r} object has no {called}")
+        vm.call(Known(fn, Source("attr", where, part)), [obj, *value], {})
+        return
+    slot = "__set__" if value else "__delete__"
+    method = guarded_lookup(vm, kind, slot)
+    if type(method) is not types.FunctionType:
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    vm.call(Known(method, Source("class_attr", class_source(kind), slot)), [wrap(vm, found, where), obj, *value], {})
 
 
 # Classes of C whose fields can be written, but those: of others it cannot be told.

@@ -24,7 +24,7 @@ def write(vm: Machine, cls: type, name: str, value: Value) -> None:
     described = value.__class__ is Object and hasattr(value.pytype, "__get__")
     if told or described or not data or value is ABSENT or not is_open(cls) or name.startswith("__"):
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
-    if (cls, name) not in vm.class_written:
+    if (cls, name) not in vm.class_written and cls not in vm.made_classes:
         guarded_own(vm, cls, name)  # what is written over was there
     vm.class_written[cls, name] = value
 

@@ -36,6 +36,7 @@ def call_scripted(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -
     return vm.call(vm.wrap(original, instance_attr(entity.source, ORIGINAL)), list(args), dict(kwargs))
 
 
+USUAL = {"preserve_rng_state": True, "debug": False, "early_stop": True}  # what these are if nobody says
 CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug early_stop preserve_rng_state".split())
 
 
@@ -51,7 +52,8 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
         return vm.call(fn, list(args), given)
     name = getattr(getattr(fn, "obj", None), "__qualname__", "a function")
     reentrant = kwargs.get("use_reentrant", NONE)
-    if kwargs.keys() & UNUSUAL or reentrant.__class__ is not Known or reentrant.obj is not False:
+    usual = {key for key, arg in kwargs.items() if getattr(arg, "obj", None) is USUAL.get(key, CHECKPOINT_OPTIONS)}
+    if (kwargs.keys() & UNUSUAL) - usual or reentrant.__class__ is not Known or reentrant.obj is not False:
         raise Break("activation checkpoint", name=name)
     mark, before = vm.builder.begin(), effects(vm)
     result = vm.call(fn, list(args), given)

@@ -61,7 +61,9 @@ def make_class(
         meta, prepared, _ = types.prepare_class(vm.known(name, "name"), resolved, dict(given))
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
-    check(meta, resolved, prepared, names)
+    heard = check(meta, resolved, prepared, names)
+    if heard and resolved is not above:
+        raise Break("unsupported instruction", name="class statement")
     if again and type(prepared) is not dict:  # which may have something to say to that
         raise Break("unsupported instruction", name="class statement")
     cell = names.pop("__classcell__", None)
@@ -69,7 +71,7 @@ def make_class(
     if cell is not None:
         real["__classcell__"] = real_of(vm, cell)
     try:
-        made = types.new_class(vm.known(name, "name"), above, given, lambda space: fill(space, real))
+        made = new_class(vm.known(name, "name"), above, given, real, heard)
     except Break:
         raise
     except Exception as error:  # what the statement itself raises
@@ -77,7 +79,30 @@ def make_class(
     if cell is not None:
         vm.cell_set(vm.as_object(cell), Known(made))
     vm.made_classes[made] = vm.inside[id(made)] = vm.step
+    if heard:
+        told = {key: value for key, value in kwargs.items() if key != "metaclass"}
+        above_it = vm.new(super, cls=Known(made), obj=Known(made))
+        vm.call(vm.getattr(above_it, "__init_subclass__"), [], told)
     return Known(made)
+
+
+class Unheard:
+    """In front of the bases while a class is made: their `__init_subclass__` is followed afterwards."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
+def new_class(name: str, bases: tuple[Any, ...], given: dict[str, Any], names: dict[str, Any], heard: bool) -> type:
+    """The class, without what its bases would do to it if they hear of it."""
+    if not heard:
+        return types.new_class(name, bases, given, lambda space: fill(space, names))
+    made = types.new_class(name, (Unheard, *bases), given, lambda space: fill(space, names))
+    try:
+        made.__bases__ = bases
+    except TypeError:  # they lie in memory in another way
+        raise Break("unsupported instruction", name="class statement") from None
+    return made
 
 
 def fill(space: Any, names: dict[str, Any]) -> None:
@@ -85,14 +110,16 @@ def fill(space: Any, names: dict[str, Any]) -> None:
         space[name] = obj
 
 
-def check(meta: type, bases: tuple[Any, ...], prepared: Any, names: dict[str, Value]) -> None:
-    """Nothing of the user's runs where the class is made."""
+def check(meta: type, bases: tuple[Any, ...], prepared: Any, names: dict[str, Value]) -> bool:
+    """Nothing of the user's runs where the class is made, but for what bases say to it, if they do."""
     told = [class_lookup(base, "__init_subclass__") for base in bases if isinstance(base, type)]
-    homes = [meta.__module__, *(getattr(each, "__func__", type).__module__ for each in told)]
+    heard = any(getattr(each, "__func__", type).__module__ not in PYTHONS for each in told)
     by_enum = type(prepared) is not dict and any(name in names or written(bases, name) for name in RUN_BY_ENUM)
     kinds = {value.pytype for value in names.values()}.difference(ATTRIBUTES)
-    if any(home not in PYTHONS for home in homes) or by_enum or any(is_told(kind, "__set_name__") for kind in kinds):
+    named = any(is_told(kind, "__set_name__") for kind in kinds)
+    if meta.__module__ not in PYTHONS or by_enum or named or (heard and type(prepared) is not dict):
         raise Break("unsupported instruction", name="class statement")
+    return heard
 
 
 def is_told(cls: type, name: str) -> bool:

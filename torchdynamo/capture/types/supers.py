@@ -101,7 +101,17 @@ def super_getattr(vm: Machine, self: Object, name: str) -> Value:
 def seen_through(vm: Machine, obj: Value, start: type, base: type, name: str, found: Any) -> Value:
     """What `base` says of the name, described as an attribute of `start` or of an instance of it."""
     if obj.__class__ is Known and obj.obj is start:
+        if base is object and name == "__init_subclass__":
+            return vm.bound_method(obj, Known(init_subclass), name)
         return descriptors.describe_on_class(vm, start, base, name, found)
     if name == "__new__" and type(found) is types.BuiltinFunctionType:
         return Known(found)
     return descriptors.describe(vm, obj, base, name, found, owner=start)
+
+
+def init_subclass(cls: type, /, *args: Any, **kwargs: Any) -> None:
+    """object's own, which takes nothing."""
+    if kwargs:
+        raise TypeError(f"{cls.__qualname__}.__init_subclass__() takes no keyword arguments")
+    if args:
+        raise TypeError(f"{cls.__qualname__}.__init_subclass__() takes no arguments ({len(args)} given)")
