@@ -6,6 +6,7 @@ as eager Python, and a warning names the cause.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import linecache
@@ -224,6 +225,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stop, why, passed, schedules, attentive = -1, None, False, True, False
     checking = not goes_both_ways.get(code)
+    by_value, tried = False, None  # operators' questions about sizes are answered by what these are now; where not
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
     while True:
         builder = GraphBuilder(
@@ -237,7 +239,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         builder.numbers.attentive, builder.numbers.bucketed = attentive, compiler.buckets
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
-            with torch_compat.treating_sizes_alike():
+            with contextlib.nullcontext() if by_value else torch_compat.treating_sizes_alike():
                 captured = capture(code, roots, builder, stop, checking)
             checks = captured.machine.checks
             if (checks or captured.machine.may_raise) and not (
@@ -253,6 +255,13 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             if end.reason == "unsupported operator" and builder.numbers.presumed():
                 attentive = True
                 continue
+            if end.reason == "unsupported operator" and tried is None and builder.numbers.entries:
+                tried, by_value = end, True
+                empty = {source for source in varying if source.how == "size" and read(source, roots) == 0}
+                varying = varying - empty
+                continue
+            if tried is not None and by_value:
+                end, by_value = tried, False
             asked = {source for source in varying if may_be_constant(source, roots, compiler.fullgraph)}
             if end.reason in ASKS_FOR_VALUES and (asked or builder.numbers.scheduled):
                 varying, schedules = varying - asked, False

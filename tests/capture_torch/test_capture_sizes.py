@@ -150,3 +150,34 @@ def test_caches_that_are_asked_about_sizes(fn: Any, compiles: int) -> None:
     Alike()(got, expected)
     assert traces == also and shared == too
     assert len(backend.graphs) == compiles
+
+
+# -- sizes that an operator does not take -------------------------------------------------------------------------------
+@pytest.mark.parametrize("order", [(0, 5, 7, 1, 9), (5, 0, 7, 1, 9), (5, 7, 0, 1, 9)])
+def test_a_size_that_raises_is_left_to_itself(order: tuple[int, ...]) -> None:
+    """Other sizes are compiled as if it had not been."""
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(lambda x: x.amax(0), backend=backend)
+    for size in order:
+        x = torch.randn(size, 3)
+        if size:
+            assert torch.equal(compiled(x), x.amax(0))
+        else:
+            with pytest.raises(IndexError):
+                compiled(x)
+    assert len(backend.graphs) == (1 if order[0] == 0 else 2)
+    assert backend.graphs[-1].graph.find_nodes(op="call_method", target="amax")
+
+
+def test_where_rules_of_operators_know_too_little_the_size_at_hand_decides() -> None:
+    def scaled(x: Any) -> Any:
+        return x / (x[-1:] + 1)
+
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(scaled, backend=backend, fullgraph=True)
+    for size in (5, 7, 9, 1, 2, 16):
+        x = torch.randn(size, 3)
+        assert torch.equal(compiled(x), scaled(x))
+    assert len(backend.graphs) <= 3
