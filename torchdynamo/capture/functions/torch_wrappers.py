@@ -44,8 +44,8 @@ CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug
 def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     """A function whose results a backward makes again; without grad mode, a call.
 
-    Nothing is made again where random numbers are drawn: those of the first time are needed, so they are kept. What
-    acts on the program would act once more with each backward, which a graph does not do.
+    Random numbers are drawn again, the same ones. What acts on the program would act once more with each backward,
+    which a graph does not do.
     """
     given = {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS}
     if "context_fn" not in kwargs and not torch.is_grad_enabled():
@@ -60,8 +60,8 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
     done = vm.builder.since(mark)
     if done.writes or effects(vm) != before:
         raise Break("activation checkpoint", name=name)
-    if not done.draws and not torch._C._are_functorch_transforms_active():
-        vm.builder.enclose(mark, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": False})
+    if not torch._C._are_functorch_transforms_active():
+        vm.builder.enclose(mark, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": bool(done.draws)})
     return result
 
 
