@@ -171,3 +171,17 @@ def test_layout_of_what_existed() -> None:
 
     torchdynamo.reset()
     assert same(fn(X), torchdynamo.compile(fn, backend="eager")(X))
+
+
+def test_parts_of_what_existed() -> None:
+    """A view of an array that is given is a view of it."""
+
+    def fn(x, a):
+        return x + 1, a[1:], a * 2, a[:0]
+
+    torchdynamo.reset()
+    compiled, a = torchdynamo.compile(fn, backend="eager"), np.arange(4.0)
+    for _ in range(2):
+        _, part, double, _ = compiled(X, a)
+        assert np.shares_memory(part, a) and not np.shares_memory(double, a)
+        assert same(fn(X, a), compiled(X, a))

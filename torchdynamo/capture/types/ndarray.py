@@ -47,8 +47,9 @@ def rebuild(emit: Any, entity: Entity) -> None:
         emit.computed(Graphed(entity.items.node, None, entity.pytype))
         return
     arrays = numeric.arrays(emit.capture.machine)
-    shared = [other for other in arrays if other.ref in emit.made or other.note is not None]
-    if any(np.may_share_memory(entity.items, other.items) for other in shared):
+    shared = [each for each in arrays if each.ref in emit.made or each.note is not None or each.source is not None]
+    lies_otherwise = np.array(entity.items).strides != entity.items.strides
+    if lies_otherwise or any(np.may_share_memory(entity.items, other.items) for other in shared):
         raise Restart(entity.born - 1)
     emit.function(functools.partial(np.array, entity.items))
     emit.op("CALL", (0, ()))
