@@ -152,7 +152,7 @@ def test_caches_that_are_asked_about_sizes(fn: Any, compiles: int) -> None:
     assert len(backend.graphs) == compiles
 
 
-# -- sizes that an operator does not take -------------------------------------------------------------------------------
+# -- sizes that an operator does not take ------------------------------------------------------------------------------
 @pytest.mark.parametrize("order", [(0, 5, 7, 1, 9), (5, 0, 7, 1, 9), (5, 7, 0, 1, 9)])
 def test_a_size_that_raises_is_left_to_itself(order: tuple[int, ...]) -> None:
     """Other sizes are compiled as if it had not been."""
