@@ -181,3 +181,31 @@ def test_where_rules_of_operators_know_too_little_the_size_at_hand_decides() -> 
         x = torch.randn(size, 3)
         assert torch.equal(compiled(x), scaled(x))
     assert len(backend.graphs) <= 3
+
+
+# -- operators that read numbers from tensors -------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, at: torch.tensor_split(x, at),
+        lambda x, at: x.tensor_split(at, dim=0)[1] * 2,
+        lambda x, at: torch.nn.functional.one_hot(at[: x.shape[0]]) * 2,
+    ],
+)
+def test_what_a_tensor_says_of_sizes(fn: Any) -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    for size, at in ((5, [1, 3]), (7, [2, 9]), (9, [0, 0]), (2, [1, 1])):
+        x, index = torch.randn(size, 3), torch.tensor(at)
+        Alike()(compiled(x, index), fn(x, index))
+    assert len(backend.graphs) <= 2
+
+
+def test_classes_below_zero_are_an_error() -> None:
+    compiled = torchdynamo.compile(torch.nn.functional.one_hot, backend="eager", fullgraph=True)
+    wrapped = torchdynamo.compile(lambda x: torch.nn.functional.one_hot(x) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(wrapped(torch.tensor([2, 0])), compiled(torch.tensor([2, 0])) + 1)
+    for bad in ([-1, 4], [-3], []):
+        with pytest.raises(RuntimeError):
+            wrapped(torch.tensor(bad, dtype=torch.long))
