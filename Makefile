@@ -8,7 +8,8 @@
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
 #   make training-corpus  a training step of those that train, by Inductor (TRAIN_BACKEND), with compiled backwards counted
 #   make training  the tests of training loops once more, by Inductor
-#   make fuzz      2,000 random programs (FUZZ_EXAMPLES) and 5,000 random changes (FUZZ_CHANGES), other ones each time
+#   make fuzz      2,000 random programs (FUZZ_EXAMPLES), 500 at ten sizes each (FUZZ_SIZES) and 5,000 random changes
+#                  (FUZZ_CHANGES), other ones each time
 #   make lines     how long the files of capture/ are
 #   make cpython   CPython's own tests under the hook, each against the same test without
 
@@ -18,6 +19,7 @@ VENV ?= .venv
 PYTEST_ARGS ?= -q
 FUZZ_EXAMPLES ?= 2000
 FUZZ_CHANGES ?= 5000
+FUZZ_SIZES ?= 500
 
 # Kept beside the repository, where there are any: other people's models, and the measuring scripts.
 CORPUS ?= ../shared/corpus
@@ -77,6 +79,7 @@ training: $(VENV)/.built
 
 fuzz: $(VENV)/.built
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_property.py
+	FUZZ_SIZES=$(FUZZ_SIZES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/capture_torch/test_capture_sizes.py -k random
 	FUZZ_CHANGES=$(FUZZ_CHANGES) $(BIN)/python -m pytest $(PYTEST_ARGS) -s tests/mutations/test_random_changes.py
 
 cpython: $(VENV)/.built

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch_cases_sizes import CASES, SizeCase
 import torchdynamo
 
 SIZES = (5, 7, 1, 0, 2, 8, 3, 16)
+EXAMPLES = int(os.environ.get("FUZZ_SIZES", "0"))  # set by `make fuzz`: so many, and other ones each time
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fn.__name__)
@@ -76,7 +78,7 @@ STEPS: list[Callable[[Any, Any, int], Any]] = [
 ]
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(max_examples=EXAMPLES or 12, deadline=None, phases=[Phase.generate], derandomize=not EXAMPLES, database=None)
 @given(st.lists(st.integers(0, len(STEPS) - 1), min_size=1, max_size=6), st.permutations([0, 1, *range(2, 10)]))
 def test_random_programs(chosen: list[int], order: list[int]) -> None:
     """At ten sizes, 0 and 1 among them, in any order: right at each, and compiled at most twice."""
