@@ -526,3 +526,18 @@ def test_no_backward_is_made_where_nothing_is_differentiated() -> None:
         with context:
             assert not compiled(backend)(lambda x, net=net: net(x))(x).requires_grad
     assert len(graphs) == 3 and not split
+
+
+def test_a_backward_is_compiled_when_it_first_runs() -> None:
+    seen: list[str] = []
+
+    def compiling(what: str) -> Callable[..., Any]:
+        return lambda gm, inputs: seen.append(what) or gm.forward
+
+    forward = compiled(aot_autograd(compiling("forward"), compiling("backward")))(lambda x: x.sin().sum())
+    x = torch.ones(3, requires_grad=True)
+    loss = forward(x)
+    assert seen == ["forward"]
+    loss.backward()
+    forward(x).backward()
+    assert seen == ["forward", "backward"]
