@@ -105,9 +105,6 @@ KNOWN = {
         test_enumerate.TestReversed.test_bug1229429
         test_bytes.ByteArrayTest.test_resize_forbidden
         test_iter.TestCase.test_ref_counting_behavior
-        test_ordered_dict.CPythonBuiltinDictTests.test_highly_nested_subclass
-        test_ordered_dict.CPythonOrderedDictTests.test_highly_nested_subclass
-        test_ordered_dict.CPythonOrderedDictSubclassTests.test_highly_nested_subclass
         test_ordered_dict.CPythonOrderedDictTests.test_reference_loop
         test_ordered_dict.CPythonOrderedDictSubclassTests.test_reference_loop
         test_ordered_dict.PurePythonOrderedDictTests.test_reference_loop
