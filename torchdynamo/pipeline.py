@@ -34,7 +34,7 @@ from torchdynamo.capture import interop, readings
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.raising import goes_both_ways, is_level
-from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart
+from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.undoing import undoes_itself
@@ -223,7 +223,8 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fac
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
-    stop, why, passed, schedules, attentive = -1, None, False, True, False
+    stops: Steps = ()
+    why, passed, schedules, attentive = None, False, True, False
     checking = not goes_both_ways.get(code)
     by_value, tried = False, None  # operators' questions about sizes are answered by what these are now; where not
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
@@ -240,12 +241,12 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
             with contextlib.nullcontext() if by_value else torch_compat.treating_sizes_alike():
-                captured = capture(code, roots, builder, stop, checking)
+                captured = capture(code, roots, builder, stops, checking)
             checks = captured.machine.checks
             if (checks or captured.machine.may_raise) and not (
                 is_level(captured.machine) and can_begin_again(builder, checks)
             ):
-                stop, why, checking = -1, None, False
+                stops, why, checking = (), None, False
                 continue
             return Followed(captured, codegen.draft(captured), builder, why)
         except Attentive:
@@ -270,15 +271,19 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
                 why, passed = why or Why(end.reason, end.fields, end.where), True
                 continue
             why = why or Why(end.reason, end.fields, end.where)
-            step = end.restart
+            earlier = end.restart
         except Restart as again:
             why = why or Why("side effect not replayable", {"what": again.what}, None)
-            step = again.step
+            # What was made in a call that is followed to its inside may not have been made yet further out.
+            inside = again.step < 0 or stops[:1] == (again.step,)
+            earlier = stops[: len(stops) // 2] if inside else (again.step,)
         if compiler.fullgraph:
             raise unsupported(why, code)
-        if step < 0 or (stop >= 0 and step >= stop):
+        if stops and earlier >= stops:
+            earlier = stops[:-1]
+        if not earlier:
             return why
-        stop = step
+        stops = earlier
 
 
 def may_be_constant(source: Source, roots: Roots, fullgraph: bool) -> bool:

@@ -32,15 +32,16 @@ DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Cl
 
 def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`fn(*args, **kwargs)`."""
+    direct, vm.direct = vm.direct, False
     if fn.__class__ is Known:
-        return call_known(vm, fn, args, kwargs)
+        return call_known(vm, fn, args, kwargs, direct)
     if fn.__class__ is Object:
-        return call_object(vm, fn, args, kwargs)
+        return call_object(vm, fn, args, kwargs, direct)
     raise Break("unknown call", name=repr(fn))
 
 
-def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call something that is what it is."""
+def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
+    """Call something that is what it is. `direct`: what that gives is what the instruction gives."""
     obj = fn.obj
     if interop.anything_said():
         answer = interop.said_to_us(vm, fn, args, kwargs)
@@ -74,6 +75,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
                 return vm.emit("call_function", obj, args, kwargs)
             method = model.MODELS.get((torch._C.TensorBase, name))
             return method(vm, *args, **kwargs) if method else vm.emit("call_method", name, args, kwargs)
+        vm.direct = direct
         return inline(vm, fn, args, kwargs)
     if kind in DESCRIPTORS:
         return call_descriptor(vm, fn, args, kwargs)
@@ -91,7 +93,9 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if kind is Compiled:
         return interop.call_compiled(vm, fn, args, kwargs)
     if kind is types.MethodType:
-        return call(vm, constant(vm, obj.__func__), [constant(vm, obj.__self__), *args], kwargs)
+        owner = constant(vm, obj.__self__)
+        vm.direct = direct
+        return call(vm, constant(vm, obj.__func__), [owner, *args], kwargs)
     if kind is types.MethodWrapperType and type(obj.__self__) is types.GetSetDescriptorType:
         return overrides.access(vm, obj, args)
     row = model.MODELS.get((kind, "__call__"))
@@ -112,14 +116,16 @@ def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dic
         raise
 
 
-def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Call a function made in the frame, a bound method, or an instance whose class says `__call__`."""
     cls = fn.pytype
     found = guarded_lookup(vm, cls, "__call__")
     slot = guarded_slot(vm, cls, "__call__")
     if slot[0] == "model":
+        vm.direct = direct and slot[1] in model.PASSING_ON
         return apply(vm, slot[1], cls, [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
+        vm.direct = direct
         return call(vm, Known(found, Source("class_attr", class_source(cls), "__call__")), [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.MemberDescriptorType:
         return call(vm, vm.getattr(fn, "__call__"), args, kwargs)  # a slot: each instance holds its own callable
@@ -238,9 +244,11 @@ def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs:
         raise Break("coroutine", name=parts.code.co_name)
     if len(vm.frames) > MAX_DEPTH:
         raise Break("inlining too deep", name=parts.code.co_name)
+    direct, vm.direct = vm.direct, False
     frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
     if flags & inspect.CO_GENERATOR:
         return vm.new(types.GeneratorType, items=None, note=frame)
+    frame.direct = direct
     return vm.run(frame)
 
 

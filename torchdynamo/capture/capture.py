@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchdynamo.bytecode.flow import loops
 from torchdynamo.capture import functions, ops, types
 from torchdynamo.capture.deaths import holding, noticed
-from torchdynamo.capture.exits import BreakExit, Return, Why
+from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.show import show
-from torchdynamo.capture.signals import Break, Raised, Restart, Stop
+from torchdynamo.capture.signals import Break, Raised, Restart, Steps, Stop
 from torchdynamo.capture.source import Guard, Roots, Source, local
 from torchdynamo.capture.trace import GraphBuilder
 from torchdynamo.capture.value import Opaque, Value
@@ -52,15 +52,15 @@ class Capture(NamedTuple):
 
 
 def capture(
-    code: CodeType, roots: Roots, builder: GraphBuilder, stop_at: int = -1, may_begin_again: bool = False
+    code: CodeType, roots: Roots, builder: GraphBuilder, stops: Steps = (), may_begin_again: bool = False
 ) -> Capture:
-    """Execute a frame of `code` up to root step `stop_at`, or to its end; perhaps past checks (raising.py).
+    """Execute a frame of `code` up to the steps to stop at, or to its end; perhaps past checks (raising.py).
 
-    Raises Restart with the step to stop at where the program cannot be followed further, and Break (with `where`) if
-    not even that is possible.
+    Raises Break where the program cannot be followed further, and Restart if it cannot stop there; both say where the
+    next try must stop.
     """
     vm = Machine(builder, roots)
-    vm.stop_at = stop_at
+    vm.stops = stops
     vm.may_begin_again = may_begin_again
     frame = root_frame(vm, code)
     depth = sys.getrecursionlimit()
@@ -69,16 +69,13 @@ def capture(
         value = vm.run(frame)
         check_deaths(vm, frame)
         return Capture(code, vm, Return(value), None, frame.cells)
-    except Stop:
-        check_deaths(vm, frame)
-        return Capture(code, vm, stopped(frame), None, frame.cells)
-    except Break as why:
-        why.restart = why.restart if why.restart >= 0 else stop_step(vm, frame)
+from torchdynamo.capture.deaths import holding, noticed
+from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
         raise
     except Raised as raised:
         escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
         escaped.where = frame.position()
-        escaped.restart = stop_step(vm, frame, vm.entity(raised.value))
+        escaped.restart = where_to_stop(vm, frame, [], vm.entity(raised.value))
         raise escaped from None
     finally:
         sys.setrecursionlimit(depth)
@@ -97,39 +94,54 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     return frame
 
 
-def check_deaths(vm: Machine, frame: Frame) -> None:
-    """Nothing may have been made whose death is noticed: such an object is Python's to make."""
-    mortal = noticed(vm)
-    if mortal is not None:
-        end = Break("unsupported type", type=f"{mortal.value.pytype.__name__} (with __del__)")
-        end.where, end.restart = mortal.where, stop_step(vm, frame, vm.entity(mortal.value))
-        raise end
+from torchdynamo.capture.deaths import holding, noticed
+from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 
-
-def stop_step(vm: Machine, frame: Frame, escaped: Entity | None = None) -> int:
-    """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in.
-
-    With an exception under way, the one that raised it: Python raises it again, with its traceback and context.
+    With an exception under way, the root step that raised it: Python raises it again, with its traceback and context.
     """
-    step = len(vm.path) - 1
     thrown = [vm.entity(exc) for exc in frame.handling]
     thrown += [escaped] if escaped is not None and escaped.fresh else []
-    step = min(step, *(entity.born - 1 for entity in thrown)) if thrown else step
+    last = len(frame.path) - 1
+    if last < 0:
+        return ()
+    first = before_loops(frame, min([last, *(entity.born - 1 for entity in thrown)]))
+    if first < 0:
+        return ()
+    found = [first]
+    for above in inner if first == last else ():
+        last = len(above.path) - 1
+        found.append(before_loops(above, last))
+        if found[-1] < last:
+            break
+    return tuple(found)
+
+
+def before_loops(frame: Frame, step: int) -> int:
+    """The step itself, or that before the outermost loop it is in."""
     if step < 0:
         return step
-    index = vm.path[step]
+    index = frame.path[step]
     for loop in loops(frame.code):
         if index in loop.body:
-            while step > 0 and vm.path[step - 1] in loop.body:
+            while step > 0 and frame.path[step - 1] in loop.body:
                 step -= 1
             return step
     return step
 
 
-def stopped(frame: Frame) -> BreakExit:
-    """The frame as it stands before the instruction it stopped at."""
-    index = frame.pc
-    in_loop = any(index == loop.start or index in loop.body for loop in loops(frame.code))
-    if frame.handling:
+def stopped(vm: Machine, frames: list[Frame]) -> BreakExit:
+    """How the frames stand, of which the innermost, which comes first, is before the instruction it stopped at."""
+    if frames[-1].handling:
         raise Restart(-1)
-    return BreakExit(index, dict(frame.locals), list(frame.stack), in_loop)
+    exit: BreakExit | None = None
+    callee: Callee | None = None
+    for frame in frames:
+        index = frame.pc
+        for name in frame.raw.co_cellvars if not frame.root else ():
+            if name not in frame.cells:
+                frame.cells[name] = vm.new_cell(frame, name)
+        in_loop = callee is None and any(index == loop.start or index in loop.body for loop in loops(frame.code))
+        exit = BreakExit(index, dict(frame.locals), list(frame.stack), in_loop, callee)
+        callee = Callee(frame.raw, frame.globals, frame.cells, exit)
+    assert exit is not None
+    return exit

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any, NamedTuple
 
+from torchdynamo.capture.frame import Globals
 from torchdynamo.capture.source import Position
 from torchdynamo.capture.value import Value
 
@@ -15,7 +17,7 @@ class Return(NamedTuple):
 
 
 class BreakExit(NamedTuple):
-    """The frame was left before the root instruction number `at`.
+    """The frame was left before the instruction number `at`, or, with `callee`, in the call that it makes.
 
     With `resume_here` the continuation begins at that instruction and stays Python (it is a loop with a break inside);
     else the instruction is executed in Python, and the continuation begins after it.
@@ -23,8 +25,18 @@ class BreakExit(NamedTuple):
 
     at: int
     locals: dict[str, Value]
-    stack: list[Value]
+    stack: list[Value]  # for a call under way, what is below its operands
     resume_here: bool
+    callee: Callee | None = None
+
+
+class Callee(NamedTuple):
+    """A frame that was called directly, and how it was left."""
+
+    code: CodeType
+    globals: Globals
+    cells: dict[str, Value]
+    exit: BreakExit
 
 
 class Why(NamedTuple):

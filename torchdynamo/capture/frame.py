@@ -37,8 +37,8 @@ class Frame:
     """Locals, cells, stack and program counter of one activation."""
 
     __slots__ = (
-        *("cells", "code", "globals", "handling", "locals", "namespace", "pc", "raw", "result", "root", "stack"),
-        *("again", "yielded"),
+        *("again", "cells", "code", "direct", "globals", "handling", "level", "locals", "namespace", "path", "pc"),
+        *("raw", "result", "root", "stack", "yielded"),
     )
 
     def __init__(self, code: CodeType, globals: Globals, local: dict[str, Value], closure: dict[str, Value]) -> None:
@@ -52,6 +52,9 @@ class Frame:
         self.yielded = False
         self.handling: list[Object] = []  # exceptions being handled, innermost last
         self.root = False
+        self.direct = False  # what it returns is what the instruction of the frame below gives
+        self.level = -1  # which frame it is of those that are left where the capture is to stop
+        self.path: list[int] = []  # the instructions it has come by
         self.namespace: dict[str, Value] | None = None  # of the body of a class
         self.again = False  # some name of it was bound twice, or deleted
         self.result: Any = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Code, Instruction
 from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.self_inspection import inspects_itself
 from torchdynamo.capture.signals import Break, Raised, Stop
 from torchdynamo.capture.value import Known, Value
 
@@ -63,6 +64,8 @@ def run(vm: Machine, frame: Frame) -> Value:
     """Execute a frame to its return; a generator to its next yield."""
     vm.frames.append(frame)
     vm.count_turn(frame.raw.co_name)
+    if vm.stops:
+        frame.level = level(vm, frame)
     try:
         while True:
             try:
@@ -72,9 +75,33 @@ def run(vm: Machine, frame: Frame) -> Value:
     except Break as why:
         if why.where is None:
             why.where = frame.position()
+            why.inner = directly_called(vm)
+        raise
+    except Stop as stop:
+        stop.frames.append(frame)
         raise
     finally:
         vm.frames.pop()
+
+
+def level(vm: Machine, frame: Frame) -> int:
+    """Which of the frames that are left at the end this is, or -1."""
+    if frame.root:
+        return 0
+    below = vm.frames[-2] if frame.direct else frame
+    leads_here = below.level >= 0 and below.level + 1 < len(vm.stops)
+    return below.level + 1 if leads_here and len(below.path) - 1 == vm.stops[below.level] else -1
+
+
+def directly_called(vm: Machine) -> list[Frame]:
+    """The frames above the root that can be left and gone on with one by one: each the call of an instruction."""
+    found: list[Frame] = []
+    for frame in vm.frames[1:]:
+        ours = frame.globals.source is None or frame.namespace is not None
+        if not frame.direct or ours or frame.handling or inspects_itself(frame.raw):
+            break
+        found.append(frame)
+    return found
 
 
 def run_until_raise(vm: Machine, frame: Frame) -> Value:
@@ -82,14 +109,16 @@ def run_until_raise(vm: Machine, frame: Frame) -> Value:
     steps = plan(frame.code)
     stack = frame.stack
     root = frame.root
+    path = frame.path
+    stop = vm.stops[-1] if frame.level >= 0 and frame.level + 1 == len(vm.stops) else -1
     pc = frame.pc
     while True:
         frame.pc = pc
         handler, pops, pushes, inst = steps[pc]
+        if stop == len(path):
+            raise Stop
+        path.append(pc)
         if root:
-            if vm.step == vm.stop_at:
-                raise Stop
-            vm.path.append(pc)
             vm.step += 1
         if pops == 0:
             result = handler(vm, frame, inst)

@@ -111,7 +111,6 @@ class Machine(Trace):
         self.ids_are_keys = self.addresses_are_keys = False  # what `id` gave; numbers at entry that may be the same
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
-        self.path: list[int] = []
         self.devices: list[torch.device] = []  # `with torch.device(...)` the frame is in
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.unseen: dict[int, Source] = {}  # tensors that are no inputs: where each was found

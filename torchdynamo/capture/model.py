@@ -32,6 +32,7 @@ ENTER: dict[type, Callable[[Machine, Any, Source], Value]] = {}
 ITERATE: dict[type, Callable[[Machine, Any], Iterator[Value]]] = {}
 REBUILD: dict[type, Callable[[Emitter, Entity], None]] = {}
 REPLAY: dict[type, Callable[[Emitter, Entity], None]] = {}
+PASSING_ON: set[Model] = set()  # those whose call is the last thing they do, and gives what they give
 _kept: list[Any] = []  # the tables above go by id: what they name must live
 
 
@@ -130,6 +131,12 @@ def polyfill_named(module: str, *qualnames: str) -> Callable[[Row], Row]:
         return fn
 
     return register
+
+
+def passes_on(row: Row) -> Row:
+    """Mark the model of a call that ends in another call, before which it sets `vm.direct` as it found it."""
+    PASSING_ON.add(row)
+    return row
 
 
 def enters(*pytypes: type) -> Callable[[Row], Row]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
-from torchdynamo.capture.exits import Return
+from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value
 
 if TYPE_CHECKING:
@@ -65,10 +65,18 @@ def exit_lines(capture: Capture) -> list[str]:
     leave = capture.exit
     if isinstance(leave, Return):
         return [f"return {value_text(capture, leave.value)}"]
-    lines = [f"break before instruction {leave.at}"]
-    lines += [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]
+    return [f"break before instruction {leave.at}", *frame_lines(capture, leave)]
+
+
+def frame_lines(capture: Capture, leave: BreakExit) -> list[str]:
+    """What a frame that is left holds, and in the same way the one it calls."""
+    lines = [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]
     stack = ", ".join(value_text(capture, value) for value in leave.stack if value is not ABSENT)
-    return [*lines, f"stack: {stack}"]
+    lines.append(f"stack: {stack}")
+    if leave.callee is not None:
+        called = frame_lines(capture, leave.callee.exit)
+        lines += [f"in {leave.callee.code.co_name}", *(f"  {line}" for line in called)]
+    return lines
 
 
 def contents(capture: Capture, entity: Entity) -> str:

@@ -6,6 +6,9 @@ from typing import Any
 
 from torchdynamo.capture.value import Object
 
+# Where a capture stops: the step of the root frame, then that of the frame which it calls there, and so on.
+Steps = tuple[int, ...]
+
 
 class Break(Exception):
     """Capture cannot continue past the current instruction. Names a row of reasons.py and fills its fields."""
@@ -15,7 +18,8 @@ class Break(Exception):
         self.reason = reason
         self.fields = fields
         self.where: Any = None  # Position of the innermost frame, filled in as it passes
-        self.restart = -1  # the root step before which the next try must stop; -1 if there is none
+        self.restart: Steps = ()  # where the next try must stop; nothing if there is no such place
+        self.inner: list[Any] = []  # the frames that return straight to one another, up to where it broke; not the root
 
 
 class Raised(Exception):
@@ -31,11 +35,15 @@ class Attentive(Exception):
 
 
 class Stop(Exception):
-    """The root frame reached the step at which this capture is to end."""
+    """The step was reached at which this capture is to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[Any] = []  # that are left, the innermost first
 
 
 class Restart(Exception):
-    """Capture must be done again from the start of the frame, and stop at an earlier step."""
+    """Capture must be done again from the start of the frame, and stop at an earlier step of the root."""
 
     def __init__(self, step: int, what: str = "a value that cannot be made again") -> None:
         super().__init__(step)

@@ -12,7 +12,7 @@ import torch.fx
 
 from torchdynamo.capture import sizes
 from torchdynamo.capture.heap import Entity, Heap
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value
 
@@ -176,7 +176,8 @@ class Trace:
         self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
         self.restore: dict[Any, Callable[[], object]] = {}  # process state changed so far -> how to put it back
         self.step = 0  # root instructions begun
-        self.stop_at = -1
+        self.stops: Steps = ()
+        self.direct = False  # what is called next returns to the instruction itself
         self.frames: list[Any] = []  # the frames being executed, innermost last
         self.ops = 0
         self.later: list[Callable[[Any], None]] = []  # what is said to the user: each writes its code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
@@ -12,12 +13,13 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.capture.capture import Capture
-from torchdynamo.capture.exits import BreakExit, Return
+from torchdynamo.capture.exits import BreakExit, Callee, Return
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.capture.kept import were_changed
+from torchdynamo.capture.self_inspection import inspects_itself
 from torchdynamo.capture.signals import Attentive, Restart
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.capture.value import ABSENT, Value
 from torchdynamo.codegen import effects, resume
 from torchdynamo.codegen.attempt import Attempt
 from torchdynamo.codegen.emit import BOUND, BoundIndex, Emitter
@@ -82,81 +84,97 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
             then(emit)
         emit.op("RETURN")
     else:
-        if resume.inspects_itself(capture.code):
+        if inspects_itself(capture.code):
             raise Restart(-1)
         if then is not None:
             then(emit)
-        Exit(emit, capture, capture.exit, continuations, skipped).write()
+        leaving = Exit(emit, capture.code, capture.exit, continuations, skipped)
+        leaving.push_snapshot()
+        leaving.write()
     outputs, bound = list(emit.outputs), list(emit.bound)
     return Draft(capture.code, emit.items, outputs, bound, continuations, skipped, emit.position, attempt)
 
 
 class Exit:
-    """Leaving by a break: the instruction itself, then the continuation for each way on."""
+    """Leaving by a break: the instruction itself, then the continuation for each way on.
 
-    def __init__(self, emit: Emitter, capture: Capture, exit: BreakExit, made: list[CodeType], skipped: list[CodeType]):
+    Where the break is in a call that was being followed, the call is that of code for the callee's frame, which leaves
+    in the same way: it executes the instruction there, goes on, and returns.
+    """
+
+    def __init__(self, emit: Emitter, code: CodeType, exit: BreakExit, made: list[CodeType], skipped: list[CodeType]):
         self.emit = emit
-        self.capture = capture
+        self.raw = code
         self.exit = exit
-        self.code = decode(capture.code)
+        self.code = decode(code)
         self.made = made
         self.skipped = skipped
-        self.shape: list[bool] = []  # the stack below the operands: True where NULL
+        self.needed = 0 if exit.resume_here or exit.callee else operands(self.code.instructions[exit.at])
+        self.below = exit.stack[: len(exit.stack) - self.needed]
+        self.shape = [value is ABSENT for value in self.below]  # of the stack below the operands: True where NULL
+        self.inner = Inner(emit.capture, exit.callee, made, skipped) if exit.callee else None
+
+    def push_snapshot(self) -> None:
+        """Locals go where their names say, the stack into temporaries, and so does what code for a callee is given.
+
+        All values are pushed before any local is written: they may be read from arguments.
+        """
+        emit = self.emit
+        wanted = live_locals(self.code, self.exit.at)
+        first = self.raw.co_varnames[:1]  # super() reads it, unseen
+        moved = [n for n, value in self.exit.locals.items() if (n in wanted or n in first) and not is_own(value, n)]
+        for name in moved:
+            emit.value(self.exit.locals[name])
+        stored = [*moved]
+        for depth, value in enumerate(self.exit.stack):
+            if value is not ABSENT:
+                emit.value(value)
+                stored.append(f"__stack{depth}")
+        if self.inner is not None:
+            self.inner.push(emit)
+            stored += self.inner.given()
+        for name in reversed(stored):
+            emit.op("STORE_FAST", name)
+        for name in argument_names(self.raw):
+            gone = self.exit.locals.get(name, ABSENT) is ABSENT and name not in stored
+            if gone and name not in self.raw.co_cellvars:
+                emit.op("DELETE_FAST", name)
+        if self.inner is not None:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """What was only needed to make the values does not live on while the callee runs."""
+        for index in range(len(self.emit.outputs)):
+            self.emit.op("DELETE_FAST", f"__out{index}")
+        for name in self.emit.made.values():
+            self.emit.op("LOAD_CONST", None)
+            self.emit.op("STORE_FAST", name)
 
     def write(self) -> None:
+        """Leave, from where locals and temporaries are in their places."""
         emit, exit = self.emit, self.exit
-        instruction = self.code.instructions[exit.at]
-        needed = 0 if exit.resume_here else operands(instruction)
-        below = exit.stack[: len(exit.stack) - needed]
-        operand_values = exit.stack[len(exit.stack) - needed :] if needed else []
-        self.shape = [value is ABSENT for value in below]
-        self.push_snapshot(below, operand_values)
         if exit.resume_here:
             self.resume(exit.at, stays=True)
             return
         region = self.code.lookup(exit.at)
         handler = Label()
         start = RegionStart(handler, region.lasti, 0) if region is not None else None
+        for depth, value in enumerate(exit.stack[len(self.below) :], len(self.below)):
+            emit.op(*(("NULL",) if value is ABSENT else ("LOAD_FAST", f"__stack{depth}")))
         if start is not None:
             emit.items.append(start)
-        self.step(instruction, needed, start)
+        if self.inner is not None:
+            self.inner.call(emit)
+            emit.items += [RegionEnd(start)] if start is not None else []
+            self.after(exit.at + 1, len(self.shape), 1)
+        else:
+            self.step(self.code.instructions[exit.at], self.needed, start)
         if region is not None:
             emit.items.append(handler)
             self.shape = self.shape[: region.depth]
-            if len(below) < region.depth:
+            if len(self.below) < region.depth:
                 raise Restart(-1)
             self.after(region.handler, region.depth, 2 if region.lasti else 1)
-
-    def push_snapshot(self, below: list[Any], operand_values: list[Any]) -> None:
-        """Locals go where their names say, the stack below into temporaries, the operands onto the stack.
-
-        All values are pushed before any local is written: they may be read from arguments.
-        """
-        emit = self.emit
-        wanted = self.live_anywhere()
-        first = self.capture.code.co_varnames[:1]  # super() reads it, unseen
-        moved = [n for n, value in self.exit.locals.items() if (n in wanted or n in first) and not is_own(value, n)]
-        for name in moved:
-            emit.value(self.exit.locals[name])
-        stored = [*moved]
-        for depth, value in enumerate([*below, *operand_values]):
-            if value is not ABSENT:
-                emit.value(value)
-                stored.append(f"__stack{depth}")
-        for name in reversed(stored):
-            emit.op("STORE_FAST", name)
-        for name in argument_names(self.capture.code):
-            gone = self.exit.locals.get(name, ABSENT) is ABSENT and name not in stored
-            if gone and name not in self.capture.code.co_cellvars:
-                emit.op("DELETE_FAST", name)
-        for depth, value in enumerate(operand_values, len(below)):
-            if value is ABSENT:
-                emit.op("NULL")
-            else:
-                emit.op("LOAD_FAST", f"__stack{depth}")
-
-    def live_anywhere(self) -> frozenset[str]:
-        return live_locals(self.code, self.exit.at)
 
     def step(self, instruction: Instruction, needed: int, region: RegionStart | None) -> None:
         """The instruction that could not be captured, and what follows it."""
@@ -208,20 +226,20 @@ class Exit:
         self.shape = shape
 
     def resume(self, index: int, stays: bool) -> None:
-        emit, capture = self.emit, self.capture
-        bound = [name for name in capture.code.co_varnames if name in self.exit.locals]
+        emit = self.emit
+        bound = [name for name in self.raw.co_varnames if name in self.exit.locals]
         live = live_locals(self.code, index)
-        first = capture.code.co_varnames[:1]
+        first = self.raw.co_varnames[:1]
         names = tuple(
             name
             for name in [*bound, *(n for n in self.exit.locals if n not in bound)]
             if (name in live or name in first) and self.exit.locals[name] is not ABSENT
         )
-        code = resume.continuation(capture.code, index, names, tuple(self.shape))
+        code = resume.continuation(self.raw, index, names, tuple(self.shape))
         if stays:
             self.skipped.append(code)
         self.made.append(code)
-        free = resume.free_names(resume.origin(capture.code).code)
+        free = resume.free_names(resume.origin(self.raw).code)
         emit.callee(lambda: self.function(code, free))
         for name in names:
             emit.op("LOAD_FAST", name)
@@ -238,6 +256,60 @@ class Exit:
             self.emit.op("BUILD", ("tuple", len(free)))
         self.emit.const(code)
         self.emit.op("MAKE_FUNCTION", ("closure",) if free else ())
+
+
+class Inner:
+    """Code for the frame of a callee: given what its variables and stack held, it leaves as the frame would."""
+
+    def __init__(self, capture: Capture, callee: Callee, made: list[CodeType], skipped: list[CodeType]) -> None:
+        emit = Emitter(capture)
+        code, exit = callee.code, callee.exit
+        emit.position = decode(code).instructions[exit.at].position
+        leaving = Exit(emit, code, exit, made, skipped)
+        self.callee = callee
+        self.within = leaving.inner
+        wanted = {*live_locals(leaving.code, exit.at), *code.co_varnames[:1]}
+        kept = {name: value for name, value in exit.locals.items() if name in wanted and value is not ABSENT}
+        stack = {f"__stack{depth}": value for depth, value in enumerate(exit.stack) if value is not ABSENT}
+        self.values: dict[str, Value] = {**kept, **stack}
+        leaving.write()
+        names = (*self.values, *(self.within.given() if self.within else ()))
+        self.code = resume.taking_over(code, emit.items, names)
+        self.free = resume.free_names(code)
+
+    def given(self) -> list[str]:
+        """The temporaries of whoever calls it: the function's parts, and its arguments."""
+        within = self.within.given() if self.within else ()
+        return [f"__given{index}" for index in range(2 + len(self.values) + len(within))]
+
+    def push(self, emit: Emitter) -> None:
+        """Push all that, in that order."""
+        emit.namespace(self.callee.globals)
+        for name in self.free:
+            emit.value(self.callee.cells[name])
+        emit.op("BUILD", ("tuple", len(self.free)))
+        for value in self.values.values():
+            emit.value(value)
+        if self.within is not None:
+            self.within.push(emit)
+
+    def call(self, emit: Emitter) -> None:
+        """Make the function, and call it with the rest."""
+        names = self.given()
+        emit.callee(lambda: self.function(emit, names))
+        for name in names[2:]:
+            emit.op("LOAD_FAST", name)
+            emit.op("DELETE_FAST", name)
+        emit.op("CALL", (len(names) - 2, ()))
+
+    def function(self, emit: Emitter, names: list[str]) -> None:
+        emit.function(types.FunctionType)
+        emit.const(self.code)
+        emit.op("LOAD_FAST", names[0])
+        for absent in (None, None):
+            emit.const(absent)
+        emit.op("LOAD_FAST", names[1])
+        emit.op("CALL", (5, ()))
 
 
 def operands(instruction: Instruction) -> int:

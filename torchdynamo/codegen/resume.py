@@ -11,14 +11,10 @@ from weakref import ref
 from torchdynamo import _native
 from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
-from torchdynamo.bytecode.instruction import Instruction, Label
+from torchdynamo.bytecode.instruction import Instruction, Item, Label
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.signals import Restart
 
-# Code that says these names can tell which frame it runs in, or has it told: of functions of its own module's or
-# Python's, and of anything's attributes (`model.eval()` and `torch.stack()` are neither).
-INSPECTING_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "stack"})
-INSPECTING = frozenset({"_getframe", "currentframe", "settrace", "setprofile"})
 _numbers = itertools.count(1)
 
 
@@ -44,19 +40,6 @@ def origin(code: CodeType) -> Origin:
 
 def is_continuation(code: CodeType) -> bool:
     return _origins.get(code) is not None
-
-
-def inspects_itself(code: CodeType) -> bool:
-    """Whether continuations would be seen by the code itself; then it gets none."""
-    names = code.co_names
-    if "super" in names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
-        return True
-    if not INSPECTING.isdisjoint(names) or ("stack" in names and "inspect" in names):
-        return True
-    if INSPECTING_NAMES.isdisjoint(names):
-        return False
-    loads = [each.arg for each in decode(code).instructions if each.op == "LOAD_GLOBAL"]
-    return not INSPECTING_NAMES.isdisjoint(loads)
 
 
 def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
@@ -115,6 +98,26 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
     )
     _native.called_last(made)
     _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno))
+    return made
+
+
+def taking_over(code: CodeType, items: list[Item], names: tuple[str, ...]) -> CodeType:
+    """Code for the rest of a frame of `code` that is left at once, with these variables; Python runs it as it is."""
+    keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
+    made = assemble(
+        items,
+        code,
+        argnames=names,
+        argcount=len(names),
+        posonlyargcount=0,
+        kwonlyargcount=0,
+        flags=code.co_flags & ~keep,
+        varnames=[name for name in code.co_varnames if name not in names and name not in code.co_cellvars],
+        cellvars=(),
+        freevars=free_names(code),
+    )
+    _native.called_last(made, True)
+    _native.skip_code(made, "left at a break")
     return made
 
 

@@ -30,6 +30,7 @@ def call_function(vm: Machine, frame: Frame, inst: Instruction, fn: Value, *args
 
 
 def call_split(vm: Machine, fn: Value, args: list[Value], names: tuple[str, ...]) -> Value:
+    vm.direct = True
     if not names:
         return vm.call(fn, args, {})
     split = len(args) - len(names)
@@ -47,4 +48,5 @@ def call_ex(vm: Machine, frame: Frame, inst: Instruction, *stack: Any) -> Value:
             if not isinstance(name, str):
                 raise vm.error(TypeError, "keywords must be strings")
             kwargs[name] = value
+    vm.direct = True
     return vm.call(fn, args, kwargs)

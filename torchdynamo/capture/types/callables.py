@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture import lookup
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, models, rebuilds
+from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @models(types.FunctionType, "__call__")
+@passes_on
 def call_function(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """A function the frame made."""
     return vm.enter_function(vm.entity(self).note.parts, list(args), dict(kwargs))
@@ -156,8 +157,11 @@ def rebuild_cell(emit: Emitter, entity: Entity) -> None:
 @models(types.MethodType, "__call__")
 @models(types.BuiltinMethodType, "__call__")
 @models(types.MethodWrapperType, "__call__")
+@passes_on
 def call_method(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+    direct, vm.direct = vm.direct, False
     owner, fn = parts_of(vm, self)
+    vm.direct = direct
     return vm.call(fn, [owner, *args], dict(kwargs))
 
 
@@ -223,6 +227,9 @@ def rebuild_builtin_method(emit: Emitter, entity: Entity) -> None:
 
 
 def _bind(descriptor: Any, owner: Any) -> Any:
+    """As looking it up on the owner would; pybind11's methods bind functions that do not do so themselves."""
+    if not hasattr(type(descriptor), "__get__"):
+        return types.MethodType(descriptor, owner)
     return descriptor.__get__(owner, type(owner))
 
 

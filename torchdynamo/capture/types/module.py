@@ -9,7 +9,7 @@ import torch
 import torch.nn.modules.module as module_file
 
 from torchdynamo.capture import attributes
-from torchdynamo.capture.model import models
+from torchdynamo.capture.model import models, passes_on
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.types import mapping
 from torchdynamo.capture.value import Known, Object, Value
@@ -37,20 +37,22 @@ def module_getattr(vm: Machine, self: Object, name: str) -> Value:
 
 
 @models(torch.nn.Module, "__call__")
+@passes_on
 def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """`forward`, unless a hook of any kind, or another callable, is in place: then PyTorch's own Python decides."""
+    direct, vm.direct = vm.direct, False
     other = attributes.generic_getattr(vm, self, "_compiled_call_impl")
     if other is not None and not (other.__class__ is Known and other.obj is None):
         return vm.call(other, list(args), kwargs)
     inner = vm.method(self, "_call_impl")
     if inner is None:
         return vm.call(vm.getattr(self, "_call_impl"), list(args), kwargs)
+    given: list[Value] = [self, *args]
     if goes_to_forward(vm, inner) and not has_hooks(vm, self):
         forward = vm.method(self, "forward")
-        if forward is not None:
-            return vm.call(forward, [self, *args], kwargs)
-        return vm.call(vm.getattr(self, "forward"), list(args), kwargs)
-    return vm.call(inner, [self, *args], kwargs)
+        inner, given = (forward, given) if forward is not None else (vm.getattr(self, "forward"), list(args))
+    vm.direct = direct
+    return vm.call(inner, given, kwargs)
 
 
 CALLS = {name: (fn, fn.__code__) for name, fn in vars(torch.nn.Module).items() if name in ("__call__", "_call_impl")}

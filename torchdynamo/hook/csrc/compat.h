@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2 }; /* what a caller needs once a continuation runs */
+
 #if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030E0000
 #error "torchdynamo needs CPython 3.10 to 3.13"
 #endif
@@ -203,8 +205,8 @@ static inline PyObject **td_frame_arguments_of_caller(TdRawFrame *caller, TdRawF
     return stack + 2;
 }
 
-/* This call is the last thing its caller does: whatever that still holds on to is this frame's alone from now on. */
-static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame)
+/* The caller is done with the arguments, and where it keeps nothing, with all it has: that is this frame's alone now. */
+static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps)
 {
     TdRawFrame *caller = TD_CALLER(tstate);
     PyObject **arguments = td_frame_arguments_of_caller(caller, frame);
@@ -212,7 +214,7 @@ static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame)
         return;
     for (Py_ssize_t i = 0; i < TD_FRAME_CODE(frame)->co_argcount; i++)
         Py_SETREF(arguments[i], Py_NewRef(Py_None));
-    for (Py_ssize_t i = 0; i < TD_FRAME_CODE(caller)->co_nlocalsplus; i++)
+    for (Py_ssize_t i = 0; keeps == TD_KEEPS_NOTHING && i < TD_FRAME_CODE(caller)->co_nlocalsplus; i++)
         Py_CLEAR(caller->localsplus[i]);
 }
 
@@ -282,7 +284,8 @@ static inline void td_frame_store(TdRawFrame *frame, Py_ssize_t slot, PyObject *
 
 static inline int td_frame_discardable(TdRawFrame *frame) { return 1; }
 static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame) {}
-static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame) {} /* what goes early goes late */
+/* What goes early on other versions goes late here. */
+static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps) {}
 
 #endif
 

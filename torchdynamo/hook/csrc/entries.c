@@ -248,13 +248,17 @@ static PyObject *skip_reason(PyObject *module, PyObject *object)
     return Py_NewRef(state != NULL && state->reason != NULL ? state->reason : Py_None);
 }
 
-static PyObject *called_last(PyObject *module, PyObject *object)
+static PyObject *called_last(PyObject *module, PyObject *args)
 {
+    PyObject *object;
+    int goes_on = 0;
+    if (!PyArg_ParseTuple(args, "O|p:called_last", &object, &goes_on))
+        return NULL;
     PyCodeObject *code = expect_code(object);
     TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
     if (state == NULL)
         return NULL;
-    state->tail = 1;
+    state->tail = goes_on ? TD_KEEPS_LOCALS : TD_KEEPS_NOTHING;
     Py_RETURN_NONE;
 }
 
@@ -355,9 +359,10 @@ static PyMethodDef state_functions[] = {
      "rest_code(code, owner_id, calls, /)\n--\n\nFor so many calls that no entry serves, do not ask this owner's "
      "callback. What drops an entry ends that."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
-    {"called_last", called_last, METH_O,
-     "called_last(code, /)\n--\n\nCode that has this code for a constant calls it last thing, and then needs none of its "
-     "own variables any more: they are let go as the call begins."},
+    {"called_last", called_last, METH_VARARGS,
+     "called_last(code, goes_on=False, /)\n--\n\nCode that has this code for a constant calls it last thing, and then "
+     "needs none of its own variables any more: they are let go as the call begins. Code that goes on afterwards keeps "
+     "them, all but the arguments."},
     {"keep_entry", (PyCFunction)(void (*)(void))keep_entry, METH_FASTCALL,
      "keep_entry(code, entry, /)\n--\n\nKeep an entry with the code, as if a callback had returned it."},
     {"drop_entry", (PyCFunction)(void (*)(void))drop_entry, METH_FASTCALL,

@@ -241,7 +241,7 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
     PyCodeObject *code = TD_FRAME_CODE(frame);
     TdCodeState *state = td_state_of(code);
     if (TD_UNLIKELY(state != NULL && state->tail) && td_frame_at_start(frame, code))
-        td_frame_take_over(tstate, frame);
+        td_frame_take_over(tstate, frame, state->tail);
     if (state != NULL && state->entries == NULL && state->reason != NULL)
         return TD_UNLIKELY(state->quiet) ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
     if (!td_frame_at_start(frame, code))

@@ -23,7 +23,7 @@ typedef struct TdCodeState {
     PyObject *entries;     /* tuple of TdEntry, the likeliest first; replaced when changed, never seen by Python */
     PyObject *reason;      /* why the code is not asked about again, or NULL */
     char quiet;            /* skipped, and nothing is asked about what it calls either */
-    char tail;             /* the code is called last thing, by code that rests on it */
+    char tail;             /* what code that rests on this one and calls it needs afterwards: TD_KEEPS_... or 0 */
     PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
     int64_t resting_for;   /* the owner that is not asked for the next calls without an entry, */
     long resting;          /* and for how many of them */

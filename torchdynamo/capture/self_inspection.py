@@ -1,0 +1,25 @@
+"""Code that looks at the frame it runs in: it would see that the frame was left and gone on with as another."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from torchdynamo.bytecode.decode import decode
+
+# Code that says these names can tell which frame it runs in, or has it told: of functions of its own module's or
+# Python's, and of anything's attributes (`model.eval()` and `torch.stack()` are neither).
+INSPECTING_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "stack"})
+INSPECTING = frozenset({"_getframe", "currentframe", "settrace", "setprofile"})
+
+
+def inspects_itself(code: CodeType) -> bool:
+    """Whether continuations would be seen by the code itself; then it gets none."""
+    names = code.co_names
+    if "super" in names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
+        return True
+    if not INSPECTING.isdisjoint(names) or ("stack" in names and "inspect" in names):
+        return True
+    if INSPECTING_NAMES.isdisjoint(names):
+        return False
+    loads = [each.arg for each in decode(code).instructions if each.op == "LOAD_GLOBAL"]
+    return not INSPECTING_NAMES.isdisjoint(loads)
