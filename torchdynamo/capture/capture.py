@@ -69,8 +69,11 @@ def capture(
         value = vm.run(frame)
         check_deaths(vm, frame)
         return Capture(code, vm, Return(value), None, frame.cells)
-from torchdynamo.capture.deaths import holding, noticed
-from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
+    except Stop as stop:
+        check_deaths(vm, frame)
+        return Capture(code, vm, stopped(vm, stop.frames), None, frame.cells)
+    except Break as why:
+        why.restart = why.restart or where_to_stop(vm, frame, why.inner)
         raise
     except Raised as raised:
         escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
@@ -94,8 +97,18 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     return frame
 
 
-from torchdynamo.capture.deaths import holding, noticed
-from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
+def check_deaths(vm: Machine, frame: Frame) -> None:
+    """Nothing may have been made whose death is noticed: such an object is Python's to make."""
+    mortal = noticed(vm)
+    if mortal is not None:
+        end = Break("unsupported type", type=f"{mortal.value.pytype.__name__} (with __del__)")
+        end.where, end.restart = mortal.where, where_to_stop(vm, frame, [], vm.entity(mortal.value))
+        raise end
+
+
+def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity | None = None) -> Steps:
+    """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in. In the same
+    way of the frames that it called, as long as each can be left in the middle of its call.
 
     With an exception under way, the root step that raised it: Python raises it again, with its traceback and context.
     """
