@@ -131,6 +131,8 @@ def swallows(vm: Machine, leave: Value) -> bool:
         return False  # what is written in C, of which nothing does
     manager = vm.getattr(leave, "__self__")
     manager = vm.look(manager) if manager.__class__ is Opaque else manager
+    if manager.pytype in PASSING:
+        return False
     method = lookup.guarded_lookup(vm, manager.pytype, "__exit__")
     if manager.__class__ is Object and issubclass(manager.pytype, contextlib._GeneratorContextManager):
         generator = vm.entity(manager).attrs.get("gen")
