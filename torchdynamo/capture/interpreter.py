@@ -10,6 +10,7 @@ from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.self_inspection import inspects_itself
 from torchdynamo.capture.signals import Break, Raised, Stop
 from torchdynamo.capture.value import Known, Value
+from torchdynamo.hook import frames
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -100,6 +101,8 @@ def directly_called(vm: Machine) -> list[Frame]:
         ours = frame.globals.source is None or frame.namespace is not None
         if not frame.direct or ours or frame.handling or inspects_itself(frame.raw):
             break
+        if frames.skip_reason(frame.raw, frame.globals.real) is not None:
+            break  # what it does before the break is not for graphs either
         found.append(frame)
     return found
 
