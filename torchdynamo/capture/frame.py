@@ -37,7 +37,20 @@ class Frame:
     """Locals, cells, stack and program counter of one activation."""
 
     __slots__ = (
-        *("again", "cells", "code", "direct", "globals", "handling", "level", "locals", "namespace", "path", "pc"),
+        *(
+            "again",
+            "cells",
+            "code",
+            "direct",
+            "globals",
+            "handling",
+            "level",
+            "locals",
+            "namespace",
+            "ops",
+            "path",
+            "pc",
+        ),
         *("raw", "result", "root", "stack", "yielded"),
     )
 
@@ -54,6 +67,7 @@ class Frame:
         self.root = False
         self.direct = False  # what it returns is what the instruction of the frame below gives
         self.level = -1  # which frame it is of those that are left where the capture is to stop
+        self.ops = 0  # how many operators there were when it was entered
         self.path: list[int] = []  # the instructions it has come by
         self.namespace: dict[str, Value] | None = None  # of the body of a class
         self.again = False  # some name of it was bound twice, or deleted

@@ -64,6 +64,7 @@ UNKNOWN: tuple[Handler, int, int] = (unknown_instruction, 0, 0)
 def run(vm: Machine, frame: Frame) -> Value:
     """Execute a frame to its return; a generator to its next yield."""
     vm.frames.append(frame)
+    frame.ops = vm.ops
     vm.count_turn(frame.raw.co_name)
     if vm.stops:
         frame.level = level(vm, frame)
@@ -95,7 +96,10 @@ def level(vm: Machine, frame: Frame) -> int:
 
 
 def directly_called(vm: Machine) -> list[Frame]:
-    """The frames above the root that can be left and gone on with one by one: each the call of an instruction."""
+    """The frames above the root that can be left and gone on with one by one: each the call of an instruction.
+
+    Those that have come to no operator yet are as well called by Python: nothing of theirs would be in the graph.
+    """
     found: list[Frame] = []
     for frame in vm.frames[1:]:
         ours = frame.globals.source is None or frame.namespace is not None
@@ -104,6 +108,8 @@ def directly_called(vm: Machine) -> list[Frame]:
         if frames.skip_reason(frame.raw, frame.globals.real) is not None:
             break  # what it does before the break is not for graphs either
         found.append(frame)
+    while found and found[-1].ops == vm.ops:
+        found.pop()
     return found
 
 
