@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 import types
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,9 +13,16 @@ from mutating import Mutation, changing, mutation, one, setting
 from torch import nn
 
 
+def module(name: str) -> Any:
+    """One that is imported, and comes from no file, whatever its `__getattr__` says."""
+    made = sys.modules[name] = types.ModuleType(name)
+    made.__file__ = None
+    return made
+
+
 @mutation
 def module_getattr() -> Mutation:
-    m = types.ModuleType("mgetattr")
+    m = module("mgetattr")
     m.k = 2.0
 
     def ga(n):
@@ -23,30 +31,26 @@ def module_getattr() -> Mutation:
         raise AttributeError(n)
 
     m.__getattr__ = ga
-    sys.modules["mgetattr"] = m
     return changing(lambda x: x * m.zz, lambda: setattr(m, "k", 5.0))
 
 
 @mutation
 def module_getattr_replaced() -> Mutation:
-    m = types.ModuleType("mgetattr2")
+    m = module("mgetattr2")
     m.__getattr__ = lambda n: 2.0
-    sys.modules["mgetattr2"] = m
     return changing(lambda x: x * m.zz, lambda: setattr(m, "__getattr__", lambda n: 5.0))
 
 
 @mutation
 def module_getattr_added() -> Mutation:
-    m = types.ModuleType("mgetattr3")
-    sys.modules["mgetattr3"] = m
+    m = module("mgetattr3")
     return changing(lambda x: x * getattr(m, "zz", 2.0), lambda: setattr(m, "__getattr__", lambda n: 5.0))
 
 
 @mutation
 def module_getattr_shadowed() -> Mutation:
-    m = types.ModuleType("mgetattr4")
+    m = module("mgetattr4")
     m.__getattr__ = lambda n: 2.0
-    sys.modules["mgetattr4"] = m
     return changing(lambda x: x * m.zz, lambda: setattr(m, "zz", 5.0))
 
 

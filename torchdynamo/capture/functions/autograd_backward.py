@@ -193,7 +193,7 @@ def is_none(value: Value) -> bool:
 
 def lasts(guard: Guard, roots: Roots) -> bool:
     """Whether what was read is a part of the program's text, as against a variable of it."""
-    if guard.kind in ("FUNCTION_MATCH", "NO_KEY"):
+    if guard.kind in ("FUNCTION_MATCH", "NO_KEY") or (guard.kind == "TYPE_MATCH" and guard.arg is types.ModuleType):
         return True
     if guard.kind == "ID_MATCH":
         return is_code(guard.arg)
