@@ -199,8 +199,8 @@ def lasts(guard: Guard, roots: Roots) -> bool:
         return is_code(guard.arg)
     if guard.kind == "CLASS_ATTR":
         return guard.arg[1] is ABSENT or is_code(guard.arg[1])
-    if guard.kind == "SAME_OBJECT":
-        return guard.source.arg == "__globals__"
+    if guard.kind in ("SAME_OBJECT", "LENGTH"):
+        return guard.source.arg in ("__globals__", "__defaults__")
     return guard.kind == "EQUALS_MATCH" and is_written_down(guard.source, roots)
 
 
