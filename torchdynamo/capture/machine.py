@@ -426,7 +426,7 @@ class Machine(Trace):
         real = fn.__globals__
         if type(real) is not dict:
             raise Break("unsupported type", type=type(real).__name__)
-        builtins = fn.__builtins__  # type: ignore[attr-defined]
+        builtins = fn.__builtins__
         told = Source("builtins")
         if builtins is REAL and self.roots.builtins.__class__ is Seen:
             builtins = self.roots.builtins
