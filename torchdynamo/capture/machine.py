@@ -423,10 +423,11 @@ class Machine(Trace):
 
     def globals_of(self, fn: types.FunctionType, source: Source | None) -> Globals:
         """The namespace a function's names are looked up in."""
-        real = fn.__globals__
+        function: Any = fn  # of which not every description says that it has builtins
+        real = function.__globals__
         if type(real) is not dict:
             raise Break("unsupported type", type=type(real).__name__)
-        builtins = fn.__builtins__
+        builtins = function.__builtins__
         told = Source("builtins")
         if builtins is REAL and self.roots.builtins.__class__ is Seen:
             builtins = self.roots.builtins
