@@ -12,17 +12,13 @@ import inspect
 import reprlib
 import sys
 import typing
-import warnings
 import weakref
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-import torchdynamo
-from torchdynamo import config
-from torchdynamo.errors import FallbackWarning
+from as_python import assert_as_python, attempt
 
 CASES: list[Any] = []
 
@@ -31,14 +27,6 @@ def case(fn: Callable[[], Any]) -> Callable[[], Any]:
     """The function is compiled and called, twice."""
     CASES.append(pytest.param(fn, id=fn.__name__))
     return fn
-
-
-def attempt(fn: Callable[..., Any], *args: Any) -> Any:
-    """The result, or which error with what text."""
-    try:
-        return fn(*args)
-    except Exception as error:
-        return type(error).__name__, str(error)
 
 
 class Unfollowed:
@@ -414,8 +402,4 @@ def iterators_over_what_is_no_sequence():
 
 @pytest.mark.parametrize("fn", CASES)
 def test_as_python(fn: Callable[[], Any]) -> None:
-    wanted = repr(fn())
-    compiled = torchdynamo.compile(fn, backend="eager")
-    with config.patch(capture_everything=True), warnings.catch_warnings():
-        warnings.simplefilter("error", FallbackWarning)
-        assert [repr(compiled()) for _ in range(2)] == [wanted, wanted]
+    assert_as_python(fn)

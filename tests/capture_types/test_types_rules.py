@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from as_python import assert_as_python, attempt
 
 import torchdynamo
 from torchdynamo import config
@@ -27,14 +28,6 @@ def case(fn: Callable[[], Any]) -> Callable[[], Any]:
     """The function is compiled and called, twice."""
     CASES.append(pytest.param(fn, id=fn.__name__))
     return fn
-
-
-def attempt(fn: Callable[..., Any], *args: Any) -> Any:
-    """The result, or which error with what text."""
-    try:
-        return fn(*args)
-    except Exception as error:
-        return type(error).__name__, str(error)
 
 
 # -- match ------------------------------------------------------------------------------------------------------------
@@ -619,11 +612,7 @@ def names_that_a_mapping_makes_up():
 
 @pytest.mark.parametrize("fn", CASES)
 def test_rule(fn: Callable[[], Any]) -> None:
-    wanted = repr(fn())
-    compiled = torchdynamo.compile(fn, backend="eager")
-    with config.patch(capture_everything=True), warnings.catch_warnings():
-        warnings.simplefilter("error", FallbackWarning)
-        assert [repr(compiled()) for _ in range(2)] == [wanted, wanted]
+    assert_as_python(fn)
 
 
 def test_long_numbers_can_be_told_of() -> None:

@@ -66,12 +66,18 @@ def state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
     return [*model.state_dict().values(), [p.grad for p in model.parameters()], saved, torch.get_rng_state()]
 
 
-def assert_same(expected: Any, actual: Any) -> None:
-    """Equal to the bit."""
+def pairs(expected: Any, actual: Any) -> Iterator[tuple[Any, Any]]:
+    """The leaves of both, of which there are as many, and of the same types."""
     ours, theirs = tree_leaves(actual), tree_leaves(expected)
     assert len(ours) == len(theirs)
     for a, b in zip(theirs, ours, strict=True):
         assert type(a) is type(b)
+        yield a, b
+
+
+def assert_same(expected: Any, actual: Any) -> None:
+    """Equal to the bit."""
+    for a, b in pairs(expected, actual):
         if isinstance(a, torch.Tensor):
             assert a.dtype == b.dtype and a.requires_grad == b.requires_grad
             same = torch.allclose(a, b, 0, 0, equal_nan=True) if a.is_floating_point() else torch.equal(a, b)
@@ -82,10 +88,7 @@ def assert_same(expected: Any, actual: Any) -> None:
 
 def assert_close(expected: Any, actual: Any) -> None:
     """As near as the dtype lets other kernels come, after twenty steps."""
-    ours, theirs = tree_leaves(actual), tree_leaves(expected)
-    assert len(ours) == len(theirs)
-    for a, b in zip(theirs, ours, strict=True):
-        assert type(a) is type(b)
+    for a, b in pairs(expected, actual):
         if isinstance(a, torch.Tensor):
             near = 3e-2 if a.dtype in (torch.bfloat16, torch.float16) else 3e-3
             torch.testing.assert_close(b, a, rtol=near, atol=near / 10, equal_nan=True)

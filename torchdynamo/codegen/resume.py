@@ -81,21 +81,8 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
     items = decoded.items()
     at = next(i for i, item in enumerate(items) if item is decoded.instructions[index])
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
-    keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
-    locals_left = [name for name in code.co_varnames if name not in arguments and name not in code.co_cellvars]
-    made = assemble(
-        [*prologue, *items[:at], start, *items[at:]],
-        code,
-        name=f"__resume_at_{decoded.instructions[index].offset}_{next(_numbers)}",
-        argnames=arguments,
-        argcount=len(arguments),
-        posonlyargcount=0,
-        kwonlyargcount=0,
-        flags=code.co_flags & ~keep,
-        varnames=locals_left,
-        cellvars=(),
-        freevars=free_names(code),
-    )
+    name = f"__resume_at_{decoded.instructions[index].offset}_{next(_numbers)}"
+    made = given(code, [*prologue, *items[:at], start, *items[at:]], arguments, name)
     _native.called_last(made)
     _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno))
     return made
@@ -103,22 +90,28 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
 
 def taking_over(code: CodeType, items: list[Item], names: tuple[str, ...]) -> CodeType:
     """Code for the rest of a frame of `code` that is left at once, with these variables; Python runs it as it is."""
+    made = given(code, items, names)
+    _native.called_last(made, True)
+    _native.skip_code(made, "left at a break")
+    return made
+
+
+def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str | None = None) -> CodeType:
+    """Code like `code` that takes these variables as plain arguments, and all its cells from outside."""
     keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
-    made = assemble(
+    return assemble(
         items,
         code,
+        name=name,
         argnames=names,
         argcount=len(names),
         posonlyargcount=0,
         kwonlyargcount=0,
         flags=code.co_flags & ~keep,
-        varnames=[name for name in code.co_varnames if name not in names and name not in code.co_cellvars],
+        varnames=[each for each in code.co_varnames if each not in names and each not in code.co_cellvars],
         cellvars=(),
         freevars=free_names(code),
     )
-    _native.called_last(made, True)
-    _native.skip_code(made, "left at a break")
-    return made
 
 
 def free_names(code: CodeType) -> tuple[str, ...]:
