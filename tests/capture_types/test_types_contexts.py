@@ -171,6 +171,31 @@ def written_before(x):
         return x, links(f)
 
 
+def itself_as_context(x):
+    try:
+        try:
+            raise ValueError(1)
+        except ValueError as e:
+            e.__context__ = e
+            raise TypeError(2)
+    except TypeError as f:
+        return x, links(f)
+
+
+def ring_of_contexts(x):
+    try:
+        try:
+            raise KeyError("a")
+        except KeyError as a:
+            try:
+                raise ValueError("b")
+            except ValueError as b:
+                a.__context__ = b
+                raise TypeError("c")
+    except TypeError as e:
+        return x, links(e)
+
+
 def context_manager_of_a_generator(x):
     @contextlib.contextmanager
     def cm():
@@ -200,6 +225,8 @@ ROWS = [
         suppressed_by_a_stack,
         handled_in_the_caller,
         written_before,
+        itself_as_context,
+        ring_of_contexts,
         context_manager_of_a_generator,
     ),
 ]

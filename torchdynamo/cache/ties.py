@@ -5,7 +5,7 @@ reference. That guard would never hold again, and the entry would take one of th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -37,10 +37,16 @@ def needed_by(guard: Guard) -> Iterator[Any]:
             yield obj
 
 
-def drop(code: weakref.ref[CodeType], ties: weakref.ref[Ties], ended: Any) -> None:
-    """One of the objects is gone."""
+def drop(
+    code: weakref.ref[CodeType],
+    ties: weakref.ref[Ties],
+    ended: Any,
+    entries: Callable[[CodeType], list[_native.Entry]] = _native.cache_entries,
+    drop_entry: Callable[[CodeType, _native.Entry], None] = _native.drop_entry,
+) -> None:
+    """One of the objects is gone; perhaps while Python ends, which empties modules before it lets go of objects."""
     where, which = code(), ties()
     if where is not None and which is not None:
-        for entry in _native.cache_entries(where):
+        for entry in entries(where):
             if getattr(entry.info, "ties", None) is which:
-                _native.drop_entry(where, entry)
+                drop_entry(where, entry)

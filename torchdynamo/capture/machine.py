@@ -236,11 +236,14 @@ class Machine(Trace):
         if not found or found[-1].ref == exc.ref:
             return
         link: Value | None = found[-1]
-        while link.__class__ is Object:
+        gone: set[int] = set()  # a program may have closed the chain to a ring
+        while link.__class__ is Object and link.ref not in gone:
+            gone.add(link.ref)
             attrs = self.entity(link).attrs
             link = attrs.get("__context__")
             if link.__class__ is Object and link.ref == exc.ref:
                 attrs["__context__"] = NONE
+                break
         self.entity(exc).attrs["__context__"] = found[-1]
 
     def bound_method(self, owner: Value, fn: Value, name: str) -> Value:
