@@ -20,7 +20,7 @@ import torch.fx
 
 from torchdynamo.capture.signals import Attentive
 from torchdynamo.capture.source import Position, Source
-from torchdynamo.graph import quiet, torch_compat
+from torchdynamo.graph import fake_mode, quiet, torch_compat
 from torchdynamo.graph.branches import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.entrants import Entrants
@@ -362,7 +362,7 @@ class GraphBuilder:
     def _note_presumed(self, before: int, concerned: Any) -> None:
         """Of these nobody knows for certain which share memory: where one is an input, writing takes attention."""
         if self.numbers.presumed() > before:
-            varying = filter(torch_compat.has_symbolic_sizes, tensors_in(concerned))
+            varying = filter(fake_mode.has_symbolic_sizes, tensors_in(concerned))
             memory = {each._cdata for each in map(storage_of, varying) if each is not None}
             if memory & (self._presumed | {each._cdata for each in self._memory.values() if each is not None}):
                 self._presumed |= memory

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import fake_mode
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -134,7 +134,7 @@ def _effect(op: Any) -> _Effect | None:
 
 @cache
 def _mode_class() -> type[FakeTensorMode]:
-    class RecordingMode(torch_compat.fake_mode_type()):  # type: ignore[misc]
+    class RecordingMode(fake_mode.mode_type()):  # type: ignore[misc]
         record: Record
 
         def __torch_dispatch__(
