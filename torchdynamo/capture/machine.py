@@ -564,6 +564,11 @@ class Machine(Trace):
         known = self.tensor_attrs.get(id(tensor.fake))
         return {} if known is None else known[1]
 
+    def store_on(self, tensor: Graphed, name: str, value: Value) -> None:
+        """From now on the tensor has this attribute; ABSENT takes it away."""
+        self.tensor_attrs[id(tensor.fake)] = tensor, {**self.stored_on(tensor), name: value}
+        self.note_change(tensor)
+
     def note_change(self, tensor: Graphed) -> None:
         """More than the tensor's numbers is changed."""
         self.inputs_apart |= tensor.node in self.input_objects

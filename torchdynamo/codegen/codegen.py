@@ -26,6 +26,7 @@ class Draft(NamedTuple):
     """Replacement code before the graph is compiled: everything but the call of the graph."""
 
     code: CodeType
+    before: list[Item]  # what comes before the graph
     items: list[Item]
     outputs: list[Any]  # graph nodes, in the order the code unpacks them
     bound: list[Source]  # what the code reads of the bound tuple
@@ -53,7 +54,8 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
     attempt = Attempt(emit, capture) if capture.machine.checks or capture.machine.may_raise else None
     if capture.exit.__class__ is BreakExit:
         effects.root_cells(emit, capture)
-    effects.replay(emit, capture)
+    before = effects.begin(emit, capture) if attempt is None else []  # an attempt may have to begin again
+    effects.replay(emit, capture, begun=attempt is None)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)
         effects.root_cells_that_stay(emit, capture)
@@ -69,12 +71,12 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
         leaving.push_snapshot()
         leaving.write()
     outputs, bound = list(emit.outputs), list(emit.bound)
-    return Draft(capture.code, emit.items, outputs, bound, continuations, skipped, emit.position, attempt)
+    return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, attempt)
 
 
 def finish(draft: Draft, graph: Any, arguments: list[str], bound_inputs: int, discard: bool) -> CodeType:
-    """The whole code: the graph's call first. `arguments` are the locals it takes; the rest comes bound."""
-    head: list[Item] = []
+    """The whole code: the graph's call near its start. `arguments` are the locals it takes; the rest comes bound."""
+    head: list[Item] = [*draft.before]
     position = draft.position
     made = lambda op, arg=None: head.append(Instruction(op, arg, position))  # noqa: E731
     if graph is not None:

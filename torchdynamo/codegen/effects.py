@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 
-from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture import lookup, model, module_writes
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
@@ -14,7 +14,22 @@ from torchdynamo.capture.value import ABSENT, Graphed, Known, Value
 from torchdynamo.codegen.emit import Emitter
 
 
-def replay(emit: Emitter, capture: Capture) -> None:
+def begin(emit: Emitter, capture: Capture) -> list[Item]:
+    """What is done before the graph runs: the memory of gradients that are let go of is free while it does."""
+    kept, emit.items = emit.items, []
+    for tensor, attrs in capture.machine.tensor_attrs.values():
+        for name, value in attrs.items():
+            if is_let_go(tensor, name, value):
+                store_on_tensor(emit, tensor, name, value)
+    made, emit.items = emit.items, kept
+    return made
+
+
+def is_let_go(tensor: Graphed, name: str, value: Value) -> bool:
+    return name == "grad" and tensor.source is not None and value.__class__ is Known and value.obj is None
+
+
+def replay(emit: Emitter, capture: Capture, begun: bool) -> None:
     """All effects, in the order the objects were met; values are what they were at the end."""
     vm = capture.machine
     for entity in capture.changed:
@@ -27,7 +42,8 @@ def replay(emit: Emitter, capture: Capture) -> None:
             write_attribute(emit, entity, name, value)
     for tensor, attrs in vm.tensor_attrs.values():
         for name, value in attrs.items():
-            store_on_tensor(emit, tensor, name, value)
+            if not (begun and is_let_go(tensor, name, value)):
+                store_on_tensor(emit, tensor, name, value)
     for (space_id, name), value in vm.globals_written.items():
         space = vm.written_spaces[space_id]
         if module_writes.is_entry(vm, space, name, value):

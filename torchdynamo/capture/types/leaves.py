@@ -93,6 +93,26 @@ def set_requires_grad(vm: Machine, self: Graphed, value: Value) -> None:
     requires_grad(vm, self, value)
 
 
+@models(BASE, "=grad")
+def set_grad(vm: Machine, self: Graphed, value: Value) -> None:
+    """Stored beside the graph, in which nothing looks at it. A gradient that torch would not take is left to torch."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(self.fake) or not (is_none(value) or fits(vm, self, value)):
+        raise Break("unsupported attribute write", name="grad", type="Tensor")
+    vm.store_on(self, "grad", value)
+
+
+def fits(vm: Machine, tensor: Graphed, grad: Value) -> bool:
+    """Whether this may be the tensor's gradient."""
+    if grad.__class__ is not Graphed or grad.fake is tensor.fake or grad.fake.device != tensor.fake.device:
+        return False
+    wanted = vm.getattr(tensor, "grad_dtype") if vm.known(is_leaf(vm, tensor), "is_leaf") else Known(tensor.fake.dtype)
+    return vm.known(wanted, "dtype") in (None, grad.fake.dtype) and grad.fake.shape == tensor.fake.shape
+
+
+def is_none(value: Value) -> bool:
+    return value.__class__ is Known and value.obj is None
+
+
 GRAD = inspect.unwrap(torch.autograd.grad)
 
 

@@ -159,8 +159,7 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
         raise Break("unsupported attribute write", name=name, type="Tensor")
     if value is ABSENT:
         vm.getattr(obj, name)  # which may raise
-    vm.tensor_attrs[id(obj.fake)] = obj, {**vm.stored_on(obj), name: value}
-    vm.note_change(obj)
+    vm.store_on(obj, name, value)
 
 
 def metadata(name: str) -> model.Model:
