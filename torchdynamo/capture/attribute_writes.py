@@ -6,10 +6,10 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import class_writes, model, module_writes
-from torchdynamo.capture.attributes import read_instance
+from torchdynamo.capture.attributes import read_instance, write_instance
 from torchdynamo.capture.descriptors import data_descriptor
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import guarded_lookup, instance_dict
+from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
@@ -72,12 +72,12 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
     if value is ABSENT and kind is types.MemberDescriptorType and data_descriptor(vm, obj, cls, name, found) is None:
         raise vm.error(AttributeError, name)
-    if entity.attrs.get(name) is ABSENT:
-        del entity.attrs[name]  # set again after it was deleted, it comes last
-    if value is ABSENT and not existed(entity, name, found):
+    if kind is not types.MemberDescriptorType:
+        write_instance(vm, entity, name, value)
+    elif value is ABSENT and not existed(entity, found):
         entity.attrs.pop(name, None)
-        return
-    entity.attrs[name] = value
+    else:
+        entity.attrs[name] = value
 
 
 def is_told(kind: type) -> bool:
@@ -120,12 +120,10 @@ def is_writable(field: types.MemberDescriptorType) -> bool:
     return any(issubclass(field.__objclass__, cls) and field.__name__ not in no for cls, no in READONLY.items())
 
 
-def existed(entity: Entity, name: str, found: Any) -> bool:
-    """Whether the instance had the attribute at entry."""
+def existed(entity: Entity, found: types.MemberDescriptorType) -> bool:
+    """Whether the slot held something at entry."""
     if entity.real is MISSING:
         return False
-    if type(found) is not types.MemberDescriptorType:
-        return name in (instance_dict(entity.real) or ())
     try:
         found.__get__(entity.real, type(entity.real))
     except AttributeError:

@@ -7,7 +7,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import class_writes, model, module_writes
+from torchdynamo.capture import class_writes, model, module_writes, spaces
 from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.enums import member_getattr
 from torchdynamo.capture.heap import MISSING, Entity
@@ -107,11 +107,9 @@ def read_instance(vm: Machine, entity: Entity, name: str) -> Value | None:
     value = entity.loaded.get(name)
     if value is not None:
         return None if value is ABSENT else value
-    own = instance_dict(entity.real)
+    own = own_attributes(vm, entity)
     if own is None or entity.source is None:
         return None
-    if id(entity) not in vm.with_names:
-        rest_on_names(vm, entity, own)
     if name in own:
         value = wrap(vm, own[name], instance_attr(entity.source, name))
         entity.loaded[name] = value
@@ -119,6 +117,28 @@ def read_instance(vm: Machine, entity: Entity, name: str) -> Value | None:
     vm.guard(Source("dict", entity.source), "NO_KEY", name)
     entity.loaded[name] = ABSENT
     return None
+
+
+def own_attributes(vm: Machine, entity: Entity) -> dict[str, Any] | None:
+    """The `__dict__` of an instance that was there at entry, if it has one."""
+    own = None if entity.real is MISSING else instance_dict(entity.real)
+    if own is not None and entity.source is not None and id(entity) not in vm.with_names:
+        rest_on_names(vm, entity, own)
+        spaces.rest_on(vm, own, Source("dict", entity.source), vm.heap.by_id[id(entity.real)])
+    return own
+
+
+def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None:
+    """The instance's own attribute is set; ABSENT deletes."""
+    own = own_attributes(vm, entity)
+    if own is not None and entity.source is not None:
+        spaces.write(vm.spaces[id(own)])
+    if entity.attrs.get(name) is ABSENT:
+        del entity.attrs[name]  # set again after it was deleted, it comes last
+    if value is ABSENT and name not in (own or ()):
+        entity.attrs.pop(name, None)
+        return
+    entity.attrs[name] = value
 
 
 def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
@@ -145,6 +165,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
     if cls is types.FunctionType and name not in FUNCTION_FIELDS:
         own = real.__dict__
         if source is not None and name not in ("__name__", "__qualname__", "__module__", "__doc__"):
+            spaces.rest_on(vm, own, Source("dict", source))
             if name in own:
                 return wrap(vm, own[name], instance_attr(source, name))
             vm.guard(Source("dict", source), "NO_KEY", name)
@@ -173,6 +194,10 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if source is None or sys.modules.get(own["__name__"]) is module:
         source = Source("module", None, own["__name__"])
     vm.guard(source, "TYPE_MATCH", type(module))
+    if id(own) not in vm.spaces:
+        spaces.rest_on(vm, own, Source("dict", source))
+    if name == "__dict__":
+        return wrap(vm, own, Source("dict", source))
     if vm.globals_written:
         written = module_writes.written(vm, module, name)
         if written is not None:

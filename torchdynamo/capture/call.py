@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import deaths, interop, model, numeric, overrides, policy
+from torchdynamo.capture import deaths, interop, model, numeric, overrides, policy, spaces
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
@@ -199,6 +199,7 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
         real = obj.__kwdefaults__[name]
         if source is None:
             return constant(vm, real)
+        spaces.rest_on(vm, obj.__kwdefaults__, Source("attr", source, "__kwdefaults__"))
         return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
 
     def qualname() -> str:

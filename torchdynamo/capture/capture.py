@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.bytecode.flow import loops
-from torchdynamo.capture import functions, ops, types
+from torchdynamo.capture import functions, ops, spaces, types
 from torchdynamo.capture.deaths import holding, noticed
 from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
@@ -90,6 +90,7 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     """The frame as the hook got it: arguments nobody has looked at, and the function's cells."""
     arguments: dict[str, Value] = {name: Opaque(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
     space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
+    spaces.rest_on(vm, space.real, space.source)
     closure = {name: vm.wrap_cell(cell, Source("closure", None, name)) for name, cell in vm.roots.closure.items()}
     own = [name for name in code.co_varnames if name not in code.co_cellvars]
     frame = Frame(code, space, holding(vm.roots.locals, arguments, own), closure)

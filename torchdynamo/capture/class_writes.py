@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
+from torchdynamo.capture import spaces
 from torchdynamo.capture.lookup import class_lookup, guarded_lookup, guarded_own
 from torchdynamo.capture.model import is_open
 from torchdynamo.capture.signals import Break
@@ -26,6 +27,8 @@ def write(vm: Machine, cls: type, name: str, value: Value) -> None:
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
     if (cls, name) not in vm.class_written and cls not in vm.made_classes:
         guarded_own(vm, cls, name)  # what is written over was there
+    if cls not in vm.made_classes:
+        spaces.write(spaces.rest_on(vm, spaces.of_class(cls), None))
     vm.class_written[cls, name] = value
 
 

@@ -6,6 +6,7 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture import spaces
 from torchdynamo.capture.descriptors import describe, is_property
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import PLAIN_METHODS, guarded_lookup
@@ -43,6 +44,7 @@ def member_getattr(vm: Machine, member: Known, name: str) -> Value:
     found = guarded_lookup(vm, cls, name)
     own: dict[str, Any] = real.__dict__
     source = Source("pinned", None, Pinned(real))
+    spaces.rest_on(vm, own, Source("dict", source))
     behind = BEHIND.get(found) if isinstance(found, types.DynamicClassAttribute) else None
     if behind is not None and behind in own:
         return wrap(vm, own[behind], instance_attr(source, behind))

@@ -23,6 +23,7 @@ from torchdynamo.capture import (
     operators,
     overrides,
     scalars,
+    spaces,
     symbols,
     tensor_methods,
 )
@@ -109,6 +110,7 @@ class Machine(Trace):
         self.class_written: dict[tuple[type, str], Value] = {}
         self.with_names: set[int] = set()  # classes and objects whose own dictionaries have no keys but strings
         self.ids_are_keys = self.addresses_are_keys = False  # what `id` gave; numbers at entry that may be the same
+        self.spaces: dict[int, spaces.Space] = {}  # by id: dictionaries that are read or written as attributes
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
         self.devices: list[torch.device] = []  # `with torch.device(...)` the frame is in
@@ -392,6 +394,9 @@ class Machine(Trace):
         """A cell that existed at entry."""
         found = self.heap.by_id.get(id(cell))
         if found is not None:
+            first = self.entity(found).source
+            if first is not None and source is not None and first is not source:
+                self.guard(source, "SAME_OBJECT", first)
             return found
         return self.heap.adopt(cell, source or Source("pinned", None, Pinned(cell)))
 
@@ -446,16 +451,19 @@ class Machine(Trace):
             return self.told_globals(source, Globals(real, space, builtins, told))
         if source is None:
             source = Source("pinned", None, Pinned(fn))
-        return Globals(real, Source("attr", source, "__globals__"), builtins, told)
+        return self.told_globals(None, Globals(real, Source("attr", source, "__globals__"), builtins, told))
 
     def told_globals(self, fn: Source | None, space: Globals) -> Globals:
         """Functions go by their code, and code may be shared by functions of two modules."""
+        if id(space.real) not in self.spaces:
+            spaces.rest_on(self, space.real, space.source)
         if fn is not None and space.source is not None:
             self.guard(Source("attr", fn, "__globals__"), "SAME_OBJECT", space.source)
         return space
 
     def write_global(self, space: Globals, name: str, value: Value) -> None:
         """`global name; name = value`."""
+        spaces.write(spaces.rest_on(self, space.real, space.source))
         self.globals_written[id(space.real), name] = value
         self.written_spaces[id(space.real)] = space
 

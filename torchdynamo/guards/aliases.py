@@ -31,11 +31,23 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
         if written and len(written) + len(read) > 1 and written_apart(vm, gm):
             made.append(Guard(written[0].source, "NO_OVERLAP", (sources(written), sources(read))))
         made += view_guards([each for each in written if each.grown], [*written, *read])
+    made += space_guards(vm)
     for entity in captured.changed:
         same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
         if len(same) > 1 and entity.source is not None:
             made.append(Guard(entity.source, "DISTINCT", tuple(same)))
     return made
+
+
+def space_guards(vm: Machine) -> list[Guard]:
+    """Where the frame wrote to a dictionary, by whatever way, it is guarded that all it met are different ones."""
+    dicts = [e for e in vm.heap.entities if e.pytype is dict and e.source is not None]
+    if not any(e.touched for e in dicts) and not any(space.written for space in vm.spaces.values()):
+        return []
+    found = {id(e.real): e.source for e in dicts}
+    found.update((id(space.real), space.source) for space in vm.spaces.values())
+    apart = tuple(source for source in found.values() if source is not None)
+    return [Guard(apart[0], "DISTINCT", apart)] if len(apart) > 1 else []
 
 
 def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:

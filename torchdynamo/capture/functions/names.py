@@ -6,6 +6,7 @@ import functools
 import types
 from typing import TYPE_CHECKING
 
+from torchdynamo.capture import spaces
 from torchdynamo.capture.lookup import class_lookup, instance_dict
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
@@ -77,5 +78,6 @@ def names_in_module(vm: Machine, module: Known) -> Value:
     if "__dir__" in own.__dict__ or class_lookup(type(own), "__dir__") is not MODULE_DIR:
         return vm.call(vm.getattr(module, "__dir__"), [], {})
     names = tuple(own.__dict__)
+    spaces.rest_on(vm, own.__dict__, Source("dict", Source("module", None, own.__name__)))
     vm.guard(Source("dict", Source("module", None, own.__name__)), "DICT_KEYS", names)
     return vm.new(list, [Known(name) for name in names])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture import spaces
 from torchdynamo.capture.attributes import read_instance
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup
@@ -59,6 +60,7 @@ def held(vm: Machine, obj: Value, name: str) -> Value | None:
         real = vm.input_objects.get(obj.node)
         if value is not None or real is None or obj.source is None:
             return None if value is ABSENT else value
+        spaces.rest_on(vm, real.__dict__, Source("dict", obj.source), obj.fake)
         if name in real.__dict__:
             return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
         vm.guard(Source("dict", obj.source), "NO_KEY", name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo import _native
 from torchdynamo.capture import kept
+from torchdynamo.capture.attributes import write_instance
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, is_open, models
 from torchdynamo.capture.signals import Break
@@ -145,5 +146,5 @@ def cached_property(vm: Machine, self: Object, obj: Value, cls: Known) -> Value:
     if obj.__class__ is not Object:
         return self
     value = vm.call(vm.getattr(self, "func"), [obj], {})
-    vm.entity(obj).attrs[vm.known(vm.getattr(self, "attrname"), "name")] = value
+    write_instance(vm, vm.entity(obj), vm.known(vm.getattr(self, "attrname"), "name"), value)
     return value

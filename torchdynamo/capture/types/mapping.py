@@ -18,6 +18,7 @@ from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, mode
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break, Raised, Restart
 from torchdynamo.capture.source import Pinned, Source
+from torchdynamo.capture.spaces import OfInstance, writing_items
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.watched import Ordered, Watched
 from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
 BY_IDENTITY = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum, weakref.ReferenceType)
-
-
-class OfInstance(NamedTuple):
-    """The note of a dict that is some instance's `__dict__`: its contents are that instance's attributes."""
-
-    owner: Object
 
 
 def items_of(vm: Machine, value: Object) -> Items:
@@ -196,7 +191,11 @@ def source_of_tensor(key: Value) -> Source | None:
 def to_write(vm: Machine, value: Object) -> Items:
     """The items, to be changed: what there was at entry is known as a whole then."""
     entity = vm.entity(value)
-    items = whole(vm, value) if entity.real is not MISSING and not entity.touched else items_of(vm, value)
+    if entity.real is MISSING or entity.touched:
+        items = items_of(vm, value)
+    else:
+        writing_items(vm, entity)
+        items = whole(vm, value)
     entity.touched = True
     return items
 
@@ -209,7 +208,7 @@ def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) 
     """One look into the dict, as Python takes: a key that is there stays, and gets the new item."""
     entity = vm.entity(value)
     if entity.note.__class__ is OfInstance:
-        vm.entity(entity.note.owner).attrs[of_instance_key(hkey)] = item
+        attributes.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), item)
         return
     found = entered(vm, value, key, hkey, item)
     found[1] = item
@@ -234,9 +233,9 @@ def by_code(hkey: Any) -> bool:
     return hkey.__class__ is Keyed and hashed_by_code(hkey.value.pytype)
 
 
-def of_instance_key(hkey: Any) -> str:
+def of_instance_key(vm: Machine, entity: Entity, hkey: Any) -> str:
     """The name of an attribute; an instance's `__dict__` may hold other keys, which no attribute has."""
-    if type(hkey) is not str:
+    if type(hkey) is not str or hasattr(type(guarded_lookup(vm, entity.note.owner.pytype, hkey)), "__set__"):
         raise Break("unsupported key", type=type(hkey).__name__)
     return hkey
 
@@ -247,7 +246,7 @@ def remove(vm: Machine, value: Object, key: Value) -> Value | None:
     if entity.note.__class__ is OfInstance:
         held = found_under(vm, value, key, hkey)
         if held is not None:
-            vm.entity(entity.note.owner).attrs[of_instance_key(hkey)] = ABSENT
+            attributes.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), ABSENT)
         return held
     if entity.real is not MISSING and not entity.touched and found_under(vm, value, key, hkey) is None:
         return None
@@ -330,7 +329,10 @@ def of_instance(vm: Machine, owner: Object) -> Value:
     entity = vm.entity(owner)
     known = entity.loaded.get("__dict__")
     if known is None:
-        known = entity.loaded["__dict__"] = vm.new(dict, note=OfInstance(owner))
+        own = attributes.own_attributes(vm, entity)
+        there = own is not None and entity.source is not None
+        made = vm.wrap(own, Source("dict", entity.source)) if there else vm.new(dict, note=OfInstance(owner))
+        known = entity.loaded["__dict__"] = made
     return known
 
 

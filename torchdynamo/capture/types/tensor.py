@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, model, overrides, policy, readings, symbols, tensor_methods
+from torchdynamo.capture import lookup, model, overrides, policy, readings, spaces, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
@@ -118,6 +118,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     if found is MISSING:
         real = vm.input_objects.get(obj.node)
         if real is not None and obj.source is not None and written is None:
+            spaces.rest_on(vm, real.__dict__, Source("dict", obj.source), obj.fake)
             if name in real.__dict__:
                 return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
             vm.guard(Source("dict", obj.source), "NO_KEY", name)
@@ -159,6 +160,9 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
         raise Break("unsupported attribute write", name=name, type="Tensor")
     if value is ABSENT:
         vm.getattr(obj, name)  # which may raise
+    real = vm.input_objects.get(obj.node)
+    if real is not None and obj.source is not None:
+        spaces.write(spaces.rest_on(vm, real.__dict__, Source("dict", obj.source), obj.fake))
     vm.store_on(obj, name, value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture import spaces
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup, is_descriptor
@@ -43,6 +44,7 @@ def read(vm: Machine, self: Object, name: str) -> Value | None:
     except Exception:  # whatever the `__init__` of this thread raises, Python is to raise it
         raise Break("unsupported attribute", name=name, type=self.pytype.__name__) from None
     source = Source("attr", entity.source, "__dict__")
+    spaces.rest_on(vm, held, source)
     if name in held:
         return wrap(vm, held[name], Source("key", source, name))
     vm.guard(source, "NO_KEY", name)
@@ -89,8 +91,12 @@ def getattribute(vm: Machine, self: Object, name: str) -> Value:
 @models(LOCAL, "__setattr__")
 def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
     of_class(vm, self, name.obj)
+    entity = vm.entity(self)
+    if entity.source is not None:
+        read(vm, self, name.obj)  # and so there is one for this thread
+        spaces.write(vm.spaces[id(entity.real.__dict__)])
     written(vm, self, name.obj)[name.obj] = value
-    vm.entity(self).touched = True
+    entity.touched = True
     return NONE
 
 
