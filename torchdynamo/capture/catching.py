@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.fx
 
+from torchdynamo import _native
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import successors
 from torchdynamo.bytecode.instruction import Code, Region
@@ -74,6 +75,25 @@ def be_careful(vm: Machine, name: str) -> None:
         if not vm.may_begin_again:
             raise Break("error that is caught", name=name)
         vm.may_raise = True
+
+
+IN_PLACE = frozenset(
+    "iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift imatmul setitem".split()
+)
+
+
+def writes(node: torch.fx.Node) -> bool:
+    """Whether an operator writes to what it is given."""
+    name = name_of(node.target)
+    return name.endswith("_") or name in IN_PLACE or "out" in node.kwargs
+
+
+def be_apart(vm: Machine, name: str) -> None:
+    """A write that somebody in the frame hears the error of: it raises where inputs lie across each other."""
+    tensors = tuple(each for each in vm.input_objects.values() if isinstance(each, torch.Tensor))
+    heard = len(tensors) > 1 and any(hears(vm, frame, frame.pc) for frame in vm.frames)
+    if heard and not _native.tensors_apart(tensors, ()):
+        raise Break("error that is caught", name=name)
 
 
 class Way(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.graph import fake_mode
+from torchdynamo.graph import fake_mode, overlap
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -147,9 +147,9 @@ def _mode_class() -> type[FakeTensorMode]:
                 if effect.random:
                     self.record.draw()
                 if effect.writes(args):
-                    self.record.write_by_operator(
-                        [args[index] if index < len(args) else kwargs.get(name) for index, name in effect.written]
-                    )
+                    written = [args[at] if at < len(args) else kwargs.get(name) for at, name in effect.written]
+                    overlap.refuse(func, written, args)
+                    self.record.write_by_operator(written)
             return super().__torch_dispatch__(func, types, args, kwargs)
 
     return RecordingMode
