@@ -336,23 +336,6 @@ def groups_that_are_added(compile: Any) -> Any:
 
 
 @feature
-def schedules_inside(compile: Any) -> Any:
-    model = Net()
-    optimizer = torch.optim.AdamW(model.parameters())
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
-
-    def train_step(x: torch.Tensor) -> Any:
-        optimizer.zero_grad()
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        return loss.detach()
-
-    return loop(compile(train_step), model, optimizer), schedule.state_dict()
-
-
-@feature
 def weights_made_of_others(compile: Any) -> Any:
     """Spectral norm writes to its buffers in each call."""
     made = torch.nn.utils.parametrizations
