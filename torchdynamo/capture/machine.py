@@ -324,7 +324,7 @@ class Machine(Trace):
             cls = value.pytype
             if issubclass(cls, tuple) and cls.__hash__ is tuple.__hash__:
                 return tuple(self.hkey(item) for item in self.iterate(value))
-            if issubclass(cls, weakref.ReferenceType):
+            if issubclass(cls, weakref.ReferenceType) and cls.__hash__ is weakref.ReferenceType.__hash__:
                 return model.MODELS[weakref.ReferenceType, "<hash key>"](self, value)
             if cls is int:
                 return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))

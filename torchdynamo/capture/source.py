@@ -8,6 +8,7 @@ Sources are compared by identity, hold no policy, and (but for `pinned`) pickle 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -54,6 +55,12 @@ def _under_object(dct: dict[Any, Any], key: Any) -> Any:
     raise KeyError(key)
 
 
+def _call(fn: Any, args: tuple[Any, ...]) -> Any:
+    if isinstance(fn, weakref.ref):  # what it refers to, whatever a user's subclass makes of a call
+        return weakref.ref.__call__(fn)
+    return fn(*args)
+
+
 # how -> its readings. The native reading (guards/program.py, csrc/guards.c) uses the same names.
 ACCESSORS: dict[str, Accessor] = {
     # roots: the base is the Roots
@@ -78,7 +85,7 @@ ACCESSORS: dict[str, Accessor] = {
     # the results that functools.lru_cache keeps
     "cache": Accessor(lambda fn, _: _native.cache_of(fn), lambda base, _: f"cache({base})"),
     # only of C callables that do nothing but look: a weakref, `torch._C._get_cudnn_enabled`
-    "call": Accessor(lambda fn, args: fn(*args), lambda base, args: f"{base}({', '.join(map(repr, args))})"),
+    "call": Accessor(_call, lambda base, args: f"{base}({', '.join(map(repr, args))})"),
     # a tensor's size or stride in a dimension
     "size": Accessor(lambda obj, dim: obj.size(dim), lambda base, dim: f"{base}.size({dim})"),
     "stride": Accessor(lambda obj, dim: obj.stride(dim), lambda base, dim: f"{base}.stride({dim})"),

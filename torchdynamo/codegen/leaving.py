@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
+
+import torch
 
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import argument_names
@@ -16,7 +18,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.capture.signals import Restart
-from torchdynamo.capture.value import ABSENT, Value
+from torchdynamo.capture.value import ABSENT, Object, Value
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.emit import Emitter
 
@@ -59,6 +61,7 @@ class Exit:
         self.below = exit.stack[: len(exit.stack) - self.needed]
         self.shape = [value is ABSENT for value in self.below]  # of the stack below the operands: True where NULL
         self.inner = Inner(emit.capture, exit.callee, made, skipped) if exit.callee else None
+        self.held = {*code.co_varnames[:1], *held(emit, exit)}  # super() reads the first, unseen
 
     def push_snapshot(self) -> None:
         """Locals go where their names say, the stack into temporaries, and so does what code for a callee is given.
@@ -66,9 +69,8 @@ class Exit:
         All values are pushed before any local is written: they may be read from arguments.
         """
         emit = self.emit
-        wanted = live_locals(self.code, self.exit.at)
-        first = self.raw.co_varnames[:1]  # super() reads it, unseen
-        moved = [n for n, value in self.exit.locals.items() if (n in wanted or n in first) and not is_own(value, n)]
+        wanted = self.held | live_locals(self.code, self.exit.at)
+        moved = [name for name, value in self.exit.locals.items() if name in wanted and not is_own(value, name)]
         for name in moved:
             emit.value(self.exit.locals[name])
         stored = [*moved]
@@ -174,12 +176,11 @@ class Exit:
     def resume(self, index: int, stays: bool) -> None:
         emit = self.emit
         bound = [name for name in self.raw.co_varnames if name in self.exit.locals]
-        live = live_locals(self.code, index)
-        first = self.raw.co_varnames[:1]
+        wanted = self.held | live_locals(self.code, index)
         names = tuple(
             name
             for name in [*bound, *(n for n in self.exit.locals if n not in bound)]
-            if (name in live or name in first) and self.exit.locals[name] is not ABSENT
+            if name in wanted and self.exit.locals[name] is not ABSENT
         )
         code = resume.continuation(self.raw, index, names, tuple(self.shape))
         if stays:
@@ -214,7 +215,7 @@ class Inner:
         leaving = Exit(emit, code, exit, made, skipped)
         self.callee = callee
         self.within = leaving.inner
-        wanted = {*live_locals(leaving.code, exit.at), *code.co_varnames[:1]}
+        wanted = leaving.held | live_locals(leaving.code, exit.at)
         kept = {name: value for name, value in exit.locals.items() if name in wanted and value is not ABSENT}
         stack = {f"__stack{depth}": value for depth, value in enumerate(exit.stack) if value is not ABSENT}
         self.values: dict[str, Value] = {**kept, **stack}
@@ -263,6 +264,20 @@ def operands(instruction: Instruction) -> int:
     pops = OPS[instruction.op][1] if instruction.op in OPS else 0
     count = pops if isinstance(pops, int) else pops(instruction.arg)
     return count + (PEEKS[instruction.op](instruction.arg) if instruction.op in PEEKS else 0)
+
+
+def held(emit: Emitter, exit: BreakExit) -> Iterator[str]:
+    """Variables that keep an object alive, which there may be weak references to, until the function returns.
+
+    Where it is there already: it came with the frame, or the instruction is given it. Tensors need not live on.
+    """
+    operands = {value.ref for value in exit.stack if value.__class__ is Object}
+    for name, value in exit.locals.items():
+        entity = emit.heap[value] if isinstance(value, Object) else None
+        source = entity.source if entity is not None else getattr(value, "source", None)
+        came = source is not None and source.how == "local" and not issubclass(value.pytype, torch.Tensor)
+        if came or (entity is not None and entity.ref in operands):
+            yield name
 
 
 def is_own(value: Any, name: str) -> bool:

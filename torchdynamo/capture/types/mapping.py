@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import enum
 import types
-import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
-BY_IDENTITY = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum, weakref.ReferenceType)
+BY_IDENTITY = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum)
 
 
 def items_of(vm: Machine, value: Object) -> Items:
@@ -83,7 +82,7 @@ def sourceable(key: Any) -> bool:
         return all(sourceable(item) for item in key)
     if issubclass(type(key), type):
         return told_apart(key)
-    return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY)
+    return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY) or is_reference(key)
 
 
 def as_key(key: Value, hkey: Any) -> Any:

@@ -9,12 +9,16 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import instance_dict
 from torchdynamo.capture.machine import IDENTITY_HASHES, Ref
 from torchdynamo.capture.model import Emitter, is_open, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Value
+from torchdynamo.capture.wrap import CONSTANTS
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -84,36 +88,70 @@ def call(vm: Machine, self: Object) -> Value:
             raise Break("unknown call", name="weakref.ref")
         return referent
     assert entity.source is not None
-    return vm.wrap(entity.real(), Source("call", entity.source, ()))
+    found = weakref.ref.__call__(entity.real)
+    if not isinstance(found, (torch.Tensor, type(None))) and has_let_go(vm):
+        raise Break("unknown call", name="weakref.ref")
+    return vm.wrap(found, Source("call", entity.source, ()))
+
+
+def has_let_go(vm: Machine) -> bool:
+    """Whether the frame took something out of what was there before, which may have been all that held it."""
+    return bool(vm.globals_written) or any(
+        (entity.touched and not only_grew(entity)) or any(was_object(entity, name) for name in entity.attrs)
+        for entity in vm.heap.entities
+        if entity.changed
+    )
+
+
+def only_grew(entity: Entity) -> bool:
+    """Whether it was empty, or is a set, of which is known what there was."""
+    if type(entity.real) in (list, dict, set) and not entity.real:
+        return True
+    return type(entity.entry_items) is dict and entity.entry_items.keys() <= entity.items.keys()
+
+
+def was_object(entity: Entity, name: str) -> bool:
+    """Whether the attribute, which the frame has written, was more than a constant."""
+    own = instance_dict(entity.real)
+    return own is None or (name in own and type(own[name]) not in CONSTANTS)
 
 
 # -- as keys ----------------------------------------------------------------------------------------------------------
 class Weakly(NamedTuple):
     """The hash key of a reference: it is equal to others of the same object."""
 
-    referent: Any
+    referent: Ref
 
 
 @models(weakref.ReferenceType, "<hash key>")
 def hash_key(vm: Machine, self: Object) -> Weakly:
+    """Where identity is all that tells what it refers to: of others, the code is asked, at each comparison."""
     referent: Value = vm.entity(self).attrs.get("<referent>") or call(vm, self)
-    gone = referent.__class__ is Known and referent.obj is None
-    if gone or referent.__class__ is Graphed:  # the one is no key any more, the others compare elements
-        raise Break("unsupported key", type="weakref")
-    return Weakly(vm.hkey(referent))
+    hkey = vm.hkey(referent) if by_identity(referent.pytype) else None
+    if referent.__class__ is Known and hkey is not None:
+        return Weakly(Ref(id(hkey)))
+    if referent.__class__ is Object and hkey.__class__ is Ref:
+        return Weakly(hkey)
+    raise Break("unsupported key", type="weakref")
 
 
 def real_key(ref: Any) -> Weakly | None:
     """The same of one that existed, before it is looked at; None if more than identity tells what it refers to."""
-    referent = ref()
-    if isinstance(referent, (type, types.FunctionType, types.ModuleType)):
-        return Weakly(referent)
-    by_identity = type(referent).__hash__ in IDENTITY_HASHES and referent is not None
-    return Weakly(Ref(id(referent))) if by_identity else None
+    referent = weakref.ref.__call__(ref)
+    return Weakly(Ref(id(referent))) if by_identity(type(referent)) else None
+
+
+def by_identity(cls: type) -> bool:
+    """Not of None: a reference to what has gone is no key any more."""
+    return cls.__hash__ in IDENTITY_HASHES and cls is not type(None)
+
+
+HASH: Any = weakref.ReferenceType.__hash__
 
 
 def is_reference(obj: Any) -> bool:
-    return isinstance(obj, weakref.ReferenceType)
+    """One that is the key that Python makes of it, not what a subclass does."""
+    return issubclass(type(obj), weakref.ReferenceType) and type(obj).__hash__ is HASH
 
 
 @rebuilds(weakref.ReferenceType)

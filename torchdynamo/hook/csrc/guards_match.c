@@ -344,11 +344,13 @@ PyObject **td_attr_place(PyObject *obj, PyObject *name)
     return place == NULL || *place == NULL ? NULL : place;
 }
 
-/* Only what is written in C and does nothing but look: a weak reference, or a builtin that reads a flag. */
+/* Only what is written in C and does nothing but look: a builtin that reads a flag, or a weak reference, which gives
+ * what it refers to, whatever the user's subclass makes of a call. */
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
 {
-    int looks = PyCFunction_Check(fn) || (PyWeakref_CheckRef(fn) && Py_TYPE(fn)->tp_call == _PyWeakref_RefType.tp_call);
-    if (!looks)
+    if (PyWeakref_CheckRef(fn))
+        return *temp = Py_NewRef(td_weak_target(fn));
+    if (!PyCFunction_Check(fn))
         return NULL;
     int was_on = td_gc_pause();
     *temp = PyObject_Call(fn, args, NULL);
