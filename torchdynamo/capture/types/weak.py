@@ -17,7 +17,7 @@ from torchdynamo.capture.machine import IDENTITY_HASHES, Ref
 from torchdynamo.capture.model import Emitter, is_open, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Graphed, Known, Object, Value
+from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Value
 from torchdynamo.capture.wrap import CONSTANTS
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
 
 
 KINDS = (weakref.ReferenceType, weakref.KeyedRef)
+HOLD_NOTHING = (*CONSTANTS, *KINDS)
 REFUSING = (bool, int, float, complex, str, bytes, tuple, list, dict, type(None))
 
 
@@ -97,23 +98,32 @@ def call(vm: Machine, self: Object) -> Value:
 def has_let_go(vm: Machine) -> bool:
     """Whether the frame took something out of what was there before, which may have been all that held it."""
     return bool(vm.globals_written) or any(
-        (entity.touched and not only_grew(entity)) or any(was_object(entity, name) for name in entity.attrs)
+        (entity.touched and not still_holds(vm, entity)) or any(was_object(entity, name) for name in entity.attrs)
         for entity in vm.heap.entities
         if entity.changed
     )
 
 
-def only_grew(entity: Entity) -> bool:
-    """Whether it was empty, or is a set, of which is known what there was."""
-    if type(entity.real) in (list, dict, set) and not entity.real:
-        return True
-    return type(entity.entry_items) is dict and entity.entry_items.keys() <= entity.items.keys()
+def still_holds(vm: Machine, entity: Entity) -> bool:
+    """Whether all that the container held is in it."""
+    if type(entity.real) not in (list, dict, set):
+        return False
+    now = entity.items.values() if type(entity.items) is dict else entity.items
+    held = {id(real_of(vm, part)) for each in now for part in (each if type(each) is list else (each,))}
+    before = [*entity.real, *(entity.real.values() if type(entity.real) is dict else ())]
+    return all(id(obj) in held or type(obj) in HOLD_NOTHING for obj in before)
+
+
+def real_of(vm: Machine, value: Value) -> Any:
+    if value.__class__ is Object:
+        return vm.entity(value).real
+    return value.source.load(vm.roots) if isinstance(value, Opaque) else getattr(value, "obj", MISSING)
 
 
 def was_object(entity: Entity, name: str) -> bool:
     """Whether the attribute, which the frame has written, was more than a constant."""
     own = instance_dict(entity.real)
-    return own is None or (name in own and type(own[name]) not in CONSTANTS)
+    return own is None or (name in own and type(own[name]) not in HOLD_NOTHING)
 
 
 # -- as keys ----------------------------------------------------------------------------------------------------------
