@@ -54,7 +54,7 @@ from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.rerun import can_begin_again, stages
-from torchdynamo.guards.aliases import alias_guards, written_apart
+from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
 from torchdynamo.guards.explain import Failure, Guards, first_failure
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.program import complete, lower
@@ -218,6 +218,7 @@ class Followed(NamedTuple):
     why: Why | None
 
 
+SHARED_MEMORY = "tensors share memory with what the function reads or writes itself"
 ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
 
 
@@ -313,20 +314,18 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     with torch_compat.nobody_saves():
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
-        tell(code, compiler, None, found, [], started)
-        _native.skip_code(code, found.reason)
-        return None
+        return leave(code, compiler, found, started)
     captured, draft, builder, why = found
     if why is not None and is_worthless(captured):
-        tell(code, compiler, None, why, [], started)
-        _native.skip_code(code, why.reason)
-        return None
+        return leave(code, compiler, why, started)
     backend, settling = compiler.backend, None
     if first and undoes_itself(captured, resume.origin(code).code.co_cellvars) and not may_come_again(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
     with torch_compat.nobody_saves():
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
+    if not memory_apart(captured.machine, gm):
+        return leave(code, compiler, Why("side effect not replayable", {"what": SHARED_MEMORY}, None), started)
     new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
     state = Guard(Source("globals"), "GLOBAL_STATE")
     sizes = number_guards(builder.numbers, captured.machine.layouts)
@@ -349,6 +348,14 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
         if again:
             print(again)
     return _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
+
+
+def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> None:
+    """The function stays Python."""
+    if compiler.fullgraph:
+        raise unsupported(why, code)
+    tell(code, compiler, None, why, [], started)
+    _native.skip_code(code, why.reason)
 
 
 def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:

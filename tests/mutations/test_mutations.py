@@ -12,6 +12,7 @@ import mutations_python  # noqa: F401
 import mutations_torch  # noqa: F401
 import pytest
 from mutating import ROWS, Row, follow
+from mutations_memory import MEMORY
 from mutations_namespaces import NAMESPACES
 from mutations_views import VIEWS
 
@@ -27,12 +28,12 @@ def test_change_of_views_is_seen(row: Row, backend: str) -> None:
     follow(row, backend)
 
 
-@pytest.mark.parametrize("row", NAMESPACES, ids=lambda row: row.__name__)
+@pytest.mark.parametrize("row", [*NAMESPACES, *MEMORY], ids=lambda row: row.__name__)
 def test_another_name_is_seen(row: Row) -> None:
     follow(row)
 
 
 def test_the_table_is_full() -> None:
-    rows = [*ROWS, *VIEWS, *NAMESPACES]
+    rows = [*ROWS, *VIEWS, *NAMESPACES, *MEMORY]
     assert len(rows) >= 200
     assert len({row.__name__ for row in rows}) == len(rows)

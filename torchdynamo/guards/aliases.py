@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo import _native
+from torchdynamo.capture import numeric
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.source import Guard, Source
@@ -30,6 +31,7 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
         written, read = inputs_of(vm, gm)
         if written and len(written) + len(read) > 1 and written_apart(vm, gm):
             made.append(Guard(written[0].source, "NO_OVERLAP", (sources(written), sources(read))))
+        made += memory_guards(vm, gm)
         made += view_guards([each for each in written if each.grown], [*written, *read])
     made += space_guards(vm)
     for entity in captured.changed:
@@ -69,6 +71,50 @@ def written_apart(vm: Machine, gm: Any) -> bool:
     return alone or _native.tensors_apart(tuple(each.tensor for each in written), tuple(each.tensor for each in read))
 
 
+class Memory(NamedTuple):
+    """Something else than a tensor that has memory, of which the frame saw the contents."""
+
+    source: Source
+    real: Any
+
+
+def memories(vm: Machine) -> tuple[list[Memory], list[Memory]]:
+    """Bytearrays that the frame writes to, when the graph has run; and those, and arrays of NumPy's, that it read."""
+    written: list[Memory] = []
+    read: list[Memory] = []
+    for entity in vm.heap.entities:
+        if entity.source is not None and entity.items is not None and issubclass(entity.pytype, LENDERS):
+            (written if entity.touched else read).append(Memory(entity.source, entity.real))
+    return written, read
+
+
+LENDERS = (bytearray,) if numeric.np is None else (bytearray, numeric.np.ndarray)
+
+
+def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """What must be apart: what the graph writes from what the frame read, what it gets from what the frame writes."""
+    by_frame, seen = memories(vm)
+    if gm is None or not (by_frame or seen):
+        return []
+    by_graph, given = inputs_of(vm, gm)
+    pairs = [(tuple(by_graph), (*by_frame, *seen)), (tuple(by_frame), tuple(given))]
+    return [pair for pair in pairs if all(pair)]
+
+
+def memory_apart(vm: Machine, gm: Any) -> bool:
+    """Whether the graph and the frame see each other's writes nowhere."""
+    return all(
+        _native.tensors_apart(*(tuple(each[1] for each in group) for group in pair))
+        for pair in in_each_others_way(vm, gm)
+    )
+
+
+def memory_guards(vm: Machine, gm: Any) -> list[Guard]:
+    """And that it stays so."""
+    pairs = [(sources(written), sources(read)) for written, read in in_each_others_way(vm, gm)]
+    return [Guard(pair[0][0], "NO_OVERLAP", pair) for pair in pairs]
+
+
 def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
     """A write through a view gives its history to its base and all views of that, which then require gradients.
 
@@ -90,6 +136,6 @@ def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
     return [*made, Guard(apart[0], "DISTINCT", apart)] if len(apart) > 1 else made
 
 
-def sources(inputs: Iterable[Input]) -> tuple[Source, ...]:
+def sources(inputs: Iterable[Input | Memory]) -> tuple[Source, ...]:
     """Where they come from."""
     return tuple(each.source for each in inputs)

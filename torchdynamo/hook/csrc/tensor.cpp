@@ -324,11 +324,32 @@ struct Range {
 };
 } // namespace
 
+// What lends its memory out: a bytearray, an array of NumPy's. None of Python's code runs for these.
+static bool range_of_buffer(PyObject *obj, Range &range)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(obj, &view, PyBUF_STRIDED_RO) < 0) {
+        PyErr_Clear();
+        return false;
+    }
+    range.space = (const void *)(uintptr_t)1; // as tensors of the CPU have it
+    range.low = range.high = (uintptr_t)view.buf;
+    if (view.len > 0) {
+        range.high += view.itemsize;
+        for (int i = 0; i < view.ndim; i++) {
+            Py_ssize_t last = (view.shape[i] - 1) * view.strides[i];
+            (last < 0 ? range.low : range.high) += (uintptr_t)last;
+        }
+    }
+    PyBuffer_Release(&view);
+    return true;
+}
+
 // False: its bytes cannot be told. An empty tensor has none.
 static bool range_of(PyObject *obj, Range &range)
 {
     if (!td_is_tensor(obj))
-        return false;
+        return PyObject_CheckBuffer(obj) && range_of_buffer(obj, range);
     const TensorImpl *impl = impl_of(obj);
     if (answers_in_python(impl) || !has_plain_sizes(impl) || impl->layout() != c10::kStrided || !impl->has_storage())
         return false;
