@@ -177,11 +177,18 @@ def still_there(x: Any, node: Any) -> Any:
     return x + 1, [proxy.x for proxy in proxies]
 
 
+def no_longer_there(x: Any, nodes: Any) -> Any:
+    node = torchdynamo.disable(list.pop)(nodes)
+    ref = weakref.ref(node)
+    del node
+    return x + 1, ref() is None
+
+
 def within(x: Any, nodes: Any) -> Any:
     return still_there(x, nodes)
 
 
-@pytest.mark.parametrize("fn", [still_there, within])
+@pytest.mark.parametrize("fn", [still_there, within, no_longer_there])
 def test_what_a_variable_holds_lives_on_after_a_break(fn: Any) -> None:
     """Until the function returns, whether something reads it or not."""
     torchdynamo.reset()

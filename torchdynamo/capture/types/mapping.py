@@ -152,7 +152,7 @@ def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | No
 def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
     """The key is not there. If the frame has not taken it away, it was not there at entry."""
     entity = vm.entity(value)
-    if entity.source is None or (hkey.__class__ is not Keyed and dict.__contains__(entity.real, hkey)):
+    if entity.source is None or (hkey.__class__ is not Keyed and was_there(entity.real, hkey)):
         return
     where = source_of_tensor(key)
     if where is not None:
@@ -164,6 +164,14 @@ def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
         raise Break("unsupported key", type=key.pytype.__name__)
     else:
         vm.guard(entity.source, "NO_KEY", hkey)
+
+
+def was_there(real: Any, hkey: Any) -> bool:
+    """Whether the key was there at entry, where no code of the user's says what its keys equal."""
+    for cls in {id(cls): cls for cls in map(type, dict.keys(real))}.values():
+        if type(class_lookup(cls, "__eq__")) is types.FunctionType:
+            raise Break("unsupported key", type=cls.__name__)
+    return dict.__contains__(real, hkey)
 
 
 def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -> Value:
@@ -399,7 +407,7 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
             return boolean(lookup(vm, self, key) is not None)
         if not sourceable(as_key(key, hkey)):
             raise Break("unsupported key", type=key.pytype.__name__)
-        present = dict.__contains__(entity.real, hkey)
+        present = was_there(entity.real, hkey)
         vm.guard(entity.source, "HAS_KEY" if present else "NO_KEY", hkey)
         return boolean(present)
     if entity.note.__class__ is OfInstance:

@@ -9,8 +9,6 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import instance_dict
 from torchdynamo.capture.machine import IDENTITY_HASHES, Ref
@@ -56,15 +54,17 @@ def is_plain(cls: type) -> bool:
     return all(is_open(base) for base in cls.__mro__[:-1])
 
 
-def is_held(vm: Machine, obj: Object) -> bool:
+def is_held(vm: Machine, obj: Value) -> bool:
     """Whether a variable of a frame that is under way refers to the object, by itself or through attributes."""
     seen: set[int] = set()
     left = [value for frame in vm.frames for value in (*frame.locals.values(), *frame.cells.values())]
     while left:
         value = left.pop()
+        if value.__class__ is Known and obj.__class__ is Known and value.obj is obj.obj:
+            return True
         if value.__class__ is not Object or value.ref in seen:
             continue
-        if value.ref == obj.ref:
+        if obj.__class__ is Object and value.ref == obj.ref:
             return True
         seen.add(value.ref)
         entity = vm.entity(value)
@@ -73,6 +73,17 @@ def is_held(vm: Machine, obj: Object) -> bool:
         elif entity.fresh and entity.pytype in (list, tuple):
             left += entity.items
     return False
+
+
+def lives(vm: Machine, obj: Value) -> bool:
+    """Whether the object is alive for sure: what the frame made, or got and perhaps alone has, is seen to be held."""
+    if obj.__class__ is Graphed or obj is NONE:
+        return True
+    source = vm.entity(obj).source if isinstance(obj, Object) else getattr(obj, "source", None)
+    came = source is not None and source.how == "local"
+    if (came or not existed(vm, obj)) and not is_held(vm, obj):
+        return False
+    return not existed(vm, obj) or not has_let_go(vm)
 
 
 @models(weakref.ReferenceType, "__init__")
@@ -84,15 +95,13 @@ def init(vm: Machine, self: Value, *args: Value) -> Value:
 def call(vm: Machine, self: Object) -> Value:
     entity = vm.entity(self)
     if entity.real is MISSING:
-        referent = entity.attrs["<referent>"]
-        if not existed(vm, referent) and not is_held(vm, vm.as_object(referent)):
-            raise Break("unknown call", name="weakref.ref")
-        return referent
-    assert entity.source is not None
-    found = weakref.ref.__call__(entity.real)
-    if not isinstance(found, (torch.Tensor, type(None))) and has_let_go(vm):
+        found: Value = entity.attrs["<referent>"]
+    else:
+        assert entity.source is not None
+        found = vm.wrap(weakref.ref.__call__(entity.real), Source("call", entity.source, ()))
+    if not lives(vm, found):
         raise Break("unknown call", name="weakref.ref")
-    return vm.wrap(found, Source("call", entity.source, ()))
+    return found
 
 
 def has_let_go(vm: Machine) -> bool:

@@ -1,0 +1,56 @@
+"""Keys whose code says what they equal, in a dict that was there before: it is asked as often as Python asks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+
+X = torch.ones(2)
+
+
+class Text(str):
+    """Equal to what it looks like, and tells who asked."""
+
+    asked: list[Any]
+
+    def __eq__(self, other: object) -> bool:
+        self.asked.append(other)
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+def contained(x, found):
+    return x + 1, "a" in found, "b" in found
+
+
+def looked_up(x, found):
+    return x + 1, found.get("a"), found.get("b", 5)
+
+
+def looked_up_or_not(x, found):
+    try:
+        return x + 1, found["b"]
+    except KeyError:
+        return x, found["a"]
+
+
+def put(x, found):
+    found["a"] = 2
+    return x + 1, len(found)
+
+
+@pytest.mark.parametrize("fn", [contained, looked_up, looked_up_or_not, put])
+def test_asked_as_often(fn: Any) -> None:
+    torchdynamo.reset()
+    told = []
+    for run in (fn, torchdynamo.compile(fn, backend="eager")):
+        key = Text("a")
+        key.asked = asked = []
+        told.append(([run(X, {key: 1, "c": 2})[1:] for _ in range(2)], list(asked)))
+    assert told[0] == told[1]
