@@ -2,6 +2,7 @@
 
     python benchmarks/sizes.py --corpus ../shared/corpus --out build/sizes.jsonl        # or `make sizes`
     python benchmarks/sizes.py --corpus ../shared/corpus --only 'hf/' --count 20
+    python benchmarks/sizes.py --corpus ../shared/corpus --keep           # goes on where it was interrupted
 
 For each case of the corpus: eager runs it with other batches, and with longer and shorter sequences. What
 it takes is run at five sizes, 1 among them where eager takes it, through torchdynamo and torch.compile (backend eager),
@@ -112,7 +113,7 @@ def measured(
     return {"compiles": after, "wrong": wrong, "seconds": round(time.perf_counter() - begin, 2)}
 
 
-def run_case(name: str, save: Callable[[list[dict[str, Any]]], None]) -> None:
+def run_case(name: str, frontends: list[str], save: Callable[[list[dict[str, Any]]], None]) -> None:
     """A row for each axis of a case, saved as it becomes known."""
     import corpus  # type: ignore[import-not-found]
     import runner  # type: ignore[import-not-found]
@@ -123,7 +124,7 @@ def run_case(name: str, save: Callable[[list[dict[str, Any]]], None]) -> None:
         row: dict[str, Any] = {"case": name, "axis": axis.name, "sizes": sizes}
         rows.append(row)
         save(rows)
-        for frontend in FRONTENDS:
+        for frontend in frontends:
             try:
                 row[frontend] = measured(subject, frontend, axis, sizes, runner.differ)
             except Exception as error:  # of the front end: the row says so
@@ -132,7 +133,7 @@ def run_case(name: str, save: Callable[[list[dict[str, Any]]], None]) -> None:
 
 
 # -- all --------------------------------------------------------------------------------------------------------------
-def child(name: str, path: str) -> None:
+def child(name: str, frontends: list[str], path: str) -> None:
     """In a process of its own."""
     warnings.filterwarnings("ignore")
 
@@ -140,10 +141,10 @@ def child(name: str, path: str) -> None:
         Path(path + ".new").write_text(json.dumps(rows, default=str))
         os.replace(path + ".new", path)
 
-    run_case(name, save)
+    run_case(name, frontends, save)
 
 
-def forked(name: str, path: str) -> int:
+def forked(name: str, frontends: list[str], path: str) -> int:
     """Starts the child."""
     pid = os.fork()
     if pid:
@@ -153,22 +154,25 @@ def forked(name: str, path: str) -> int:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        child(name, path)
+        child(name, frontends, path)
         code = 0
     finally:
         os._exit(code)
 
 
-def run_all(names: list[str], jobs: int, timeout: float, out: Path) -> list[dict[str, Any]]:
+def run_all(
+    names: list[str], frontends: list[str], jobs: int, timeout: float, out: Path, keep: bool
+) -> list[dict[str, Any]]:
     """Each case in a fork of this process, which has only imported what most of them need."""
-    rows: list[dict[str, Any]] = []
-    todo, live = collections.deque(enumerate(names)), {}
-    with tempfile.TemporaryDirectory() as folder, out.open("w") as lines:
+    rows: list[dict[str, Any]] = [json.loads(line) for line in out.open()] if keep and out.exists() else []
+    done_before = {row["case"] for row in rows}
+    todo, live = collections.deque((i, name) for i, name in enumerate(names) if name not in done_before), {}
+    with tempfile.TemporaryDirectory() as folder, out.open("a" if keep else "w") as lines:
         while todo or live:
             while todo and len(live) < jobs:
                 index, name = todo.popleft()
                 path = f"{folder}/{index}.json"
-                live[forked(name, path)] = name, path, time.monotonic() + timeout
+                live[forked(name, frontends, path)] = name, path, time.monotonic() + timeout
             time.sleep(0.05)
             for pid, (name, path, end) in list(live.items()):
                 done, status = os.waitpid(pid, os.WNOHANG)
@@ -195,7 +199,7 @@ def told(row: dict[str, Any]) -> str:
     if not row["axis"]:
         return f"{row['case']:44s} cannot vary" + (f" (status {row['status']})" if row["status"] else "")
     text = f"{row['case']:44s} {row['axis']:6s} {row['sizes']}"
-    for frontend in FRONTENDS:
+    for frontend in row.keys() & FRONTENDS.keys() or FRONTENDS:
         found = row.get(frontend, {"error": f"died, status {row['status']}"})
         text += f"  {frontend} {found.get('compiles') or found.get('error')}"
         text += f" WRONG {found['wrong']}" if found.get("wrong") else ""
@@ -227,6 +231,8 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="leave out so many cases at the beginning")
     parser.add_argument("--count", type=int, default=None, help="run so many cases")
     parser.add_argument("--shuffle", action="store_true", help="in another order, the same each time")
+    parser.add_argument("--frontends", default=",".join(FRONTENDS), help="which of the two are measured")
+    parser.add_argument("--keep", action="store_true", help="keep the cases that the file has already")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=240)
     given = parser.parse_args()
@@ -245,7 +251,7 @@ def main() -> None:
     names = names[given.skip :][: given.count]
     out = Path(given.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = run_all(names, given.jobs, given.timeout, out)
+    rows = run_all(names, given.frontends.split(","), given.jobs, given.timeout, out, given.keep)
     out.with_suffix(".txt").write_text(
         "".join(f"{row['case']} {row['axis']} {row['sizes']}\n" for row in rows if row["axis"])
     )

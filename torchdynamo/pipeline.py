@@ -34,7 +34,7 @@ from torchdynamo.capture import interop, readings
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.raising import goes_both_ways, is_level
-from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart, Steps
+from torchdynamo.capture.signals import LAYOUTS, Attentive, Break, NotYet, Restart, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.undoing import undoes_itself
@@ -52,6 +52,7 @@ from torchdynamo.errors import (
 from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.graph.errors import GraphError
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.rerun import can_begin_again, stages
 from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
@@ -225,9 +226,11 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fac
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stops: Steps = ()
-    why, passed, schedules, attentive = None, False, True, False
+    why, passed, schedules = None, False, True
+    attentive: frozenset[str] = frozenset()
+    singled: frozenset[int] = frozenset()  # operators for which that is done alone
     checking = not goes_both_ways.get(code)
-    by_value, tried = False, None  # operators' questions about sizes are answered by what these are now; where not
+    by_value, tried = False, None  # all operators' questions about sizes are answered by what these are now; where not
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
     while True:
         builder = GraphBuilder(
@@ -238,7 +241,8 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         builder.numbers.never = compiler.dynamic is False
         builder.numbers.passed, builder.numbers.schedules = passed, schedules
-        builder.numbers.attentive, builder.numbers.bucketed = attentive, compiler.buckets
+        builder.numbers.attentive, builder.numbers.by_value = attentive, singled
+        builder.numbers.bucketed = compiler.buckets
         builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         try:
             with contextlib.nullcontext() if by_value else torch_compat.treating_sizes_alike():
@@ -250,12 +254,15 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
                 stops, why, checking = (), None, False
                 continue
             return Followed(captured, codegen.draft(captured), builder, why)
-        except Attentive:
-            attentive = True
+        except Attentive as asked_for:
+            attentive |= {asked_for.to}
             continue
         except Break as end:
+            if end.reason == "unsupported operator" and builder.numbers.entries and may_single_out(end, singled):
+                singled |= {end.turn}
+                continue
             if end.reason == "unsupported operator" and builder.numbers.presumed():
-                attentive = True
+                attentive |= {LAYOUTS}
                 continue
             if end.reason == "unsupported operator" and tried is None and builder.numbers.entries:
                 tried, by_value = end, True
@@ -285,6 +292,14 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         if not earlier:
             return why
         stops = earlier
+
+
+MOST_SINGLED = 8  # operators
+
+
+def may_single_out(end: Break, singled: frozenset[int]) -> bool:
+    """Whether the operator that failed is tried by what sizes are now, and the others are not yet."""
+    return isinstance(end, GraphError) and end.turn not in {-1, *singled} and len(singled) < MOST_SINGLED
 
 
 def may_be_constant(source: Source, roots: Roots, fullgraph: bool) -> bool:

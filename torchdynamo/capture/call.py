@@ -53,6 +53,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
             return answer
     row = model.FUNCTIONS.get(id(obj))
     if row is not None:
+        vm.direct = direct and row in model.PASSING_ON
         return apply(vm, row, obj, args, kwargs)
     again = model.POLYFILLS.get(id(obj))
     if again is not None:

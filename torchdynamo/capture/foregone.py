@@ -1,22 +1,38 @@
 """Tests of numbers that make no difference: `n > 1 and mask is None and causal`, where there is a mask.
 
 To ask for the truth of a size is to make a version of each answer. Where going straight on leads, by tests that are
-known and do nothing else, to where the jump leads, nobody has to ask.
+known and do nothing else, to where the jump leads, nobody has to ask. Such a test may look at a tensor's shape, and
+call a function that takes nothing (`is_compiling()`): if that turns out to do more than answer, nothing of the kind is
+called ahead.
 """
 
 from __future__ import annotations
 
+import inspect
+import types
+from functools import cache
 from typing import TYPE_CHECKING
 
+import torch
+
+from torchdynamo.bytecode.decode import decode
+from torchdynamo.capture import kept
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Known, Opaque, Symbol, Value, boolean
+from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.signals import AHEAD, Attentive, Break, Raised
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.symbols import COMPARISONS
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value, boolean
+from torchdynamo.capture.wrap import wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 FAR = 24  # instructions
 PLAIN = (bool, int, str, type(None))
+UNUSUAL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
+SHAPE = frozenset({"shape", "ndim", "dtype", "device"})
+WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "SETITEM", "DELITEM", "YIELD", "RAISE"})
 
 
 def stack_after(
@@ -63,11 +79,24 @@ def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> l
             stack.pop()
         elif op == "JUMP":
             at = frame.code.targets[arg]
-        elif op == "COMPARE" and arg in ("is", "is not"):
-            b, a = stack.pop(), stack.pop()
-            if not (is_none(a) or is_none(b)):
+        elif op == "NULL" or op == "LOAD_GLOBAL":
+            found = ABSENT if op == "NULL" else function(vm, frame, arg)
+            if found is None:
                 return None
-            stack.append(boolean((is_none(a) and is_none(b)) == (arg == "is")))
+            stack.append(found)
+        elif op == "CALL" and arg == (0, ()):
+            answer = called(vm, [each for each in (stack.pop(), stack.pop()) if each is not ABSENT])
+            if answer is None:
+                return None
+            stack.append(answer)
+        elif op == "LOAD_ATTR" and arg in SHAPE and stack[-1].__class__ is Graphed:
+            stack.append(vm.getattr(stack.pop(), arg))
+        elif op in ("COMPARE", "GETITEM"):
+            b, a = stack.pop(), stack.pop()
+            answer = compared(vm, arg, a, b) if op == "COMPARE" else item(vm, a, b)
+            if answer is None:
+                return None
+            stack.append(answer)
         elif op == "BRANCH" or op == "BRANCH_KEEP":
             known = decided(arg[0], stack[-1])
             if known is None:
@@ -90,6 +119,55 @@ def local(vm: Machine, frame: Frame, name: str) -> Value | None:
         except Break:
             return None
     return value
+
+
+def function(vm: Machine, frame: Frame, name: str) -> Value | None:
+    """A global that is a function which can be asked ahead: it takes nothing, and writes nothing by itself."""
+    found = frame.globals.real.get(name, MISSING)
+    if AHEAD in vm.builder.numbers.attentive or vm.globals_written or frame.globals.source is None:
+        return None
+    if type(found) is not types.FunctionType or not answers(found.__code__):
+        return None
+    return wrap(vm, found, Source("key", frame.globals.source, name))
+
+
+@cache
+def answers(code: types.CodeType) -> bool:
+    """Whether a function is short, takes nothing, and writes to locals only."""
+    taken = code.co_argcount or code.co_kwonlyargcount or code.co_freevars or code.co_flags & UNUSUAL
+    instructions = [] if taken else decode(code).instructions
+    return 0 < len(instructions) <= FAR and WRITES.isdisjoint(each.op for each in instructions)
+
+
+def called(vm: Machine, what: list[Value]) -> Value | None:
+    """What a function answers, if it answers at once and does nothing else."""
+    if len(what) != 1 or what[0].__class__ is not Known:
+        return None
+    count = len(vm.heap.entities)
+    before = vm.ops, kept.traces(vm, count)
+    try:
+        answer = vm.call(what[0], [], {})
+    except (Break, Raised):
+        raise Attentive(AHEAD) from None
+    if (vm.ops, kept.traces(vm, count)) != before:
+        raise Attentive(AHEAD)
+    return answer if answer.__class__ is Known and type(answer.obj) in PLAIN else None
+
+
+def compared(vm: Machine, sign: str, a: Value, b: Value) -> Value | None:
+    """Of constants; of anything, whether it is None."""
+    if sign in ("is", "is not"):
+        return boolean((is_none(a) and is_none(b)) == (sign == "is")) if is_none(a) or is_none(b) else None
+    known = sign in COMPARISONS and all(each.__class__ is Known and type(each.obj) is int for each in (a, b))
+    return vm.binary(sign, a, b) if known else None
+
+
+def item(vm: Machine, box: Value, at: Value) -> Value | None:
+    """One of a tensor's sizes."""
+    sizes = list(vm.iterate(box)) if box.__class__ is Object and box.pytype is torch.Size else []
+    if at.__class__ is not Known or type(at.obj) is not int or not -len(sizes) <= at.obj < len(sizes):
+        return None
+    return sizes[at.obj]
 
 
 def is_none(value: Value) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.signals import Attentive, Break
+from torchdynamo.capture.signals import CACHES, Attentive, Break
 from torchdynamo.capture.symbols import unknown
 from torchdynamo.capture.value import Graphed, Object, Symbol, Value
 
@@ -35,9 +35,9 @@ def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Va
     try:
         result = vm.call(function, args, kwargs)
     except Break:
-        raise Attentive from None
+        raise Attentive(CACHES) from None
     if traces(vm, count) != before or any(each.changed for each in vm.heap.entities[count:]) or not keep(vm, result):
-        raise Attentive
+        raise Attentive(CACHES)
     return result
 
 

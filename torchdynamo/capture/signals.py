@@ -30,8 +30,17 @@ class Raised(Exception):
         self.value = value
 
 
+LAYOUTS, CACHES, AHEAD = "layouts", "caches", "ahead"
+
+
 class Attentive(Exception):
-    """Capture must be done again from the start: nothing is presumed of how tensors lie in memory; caches are asked."""
+    """Capture must be done again from the start, attentive to: layouts in memory, of which nothing is presumed; caches,
+    which are asked; what functions do that were called ahead of time, and are not any more.
+    """
+
+    def __init__(self, to: str) -> None:
+        super().__init__(to)
+        self.to = to
 
 
 class Stop(Exception):

@@ -33,7 +33,7 @@ class Numbers(Protocol):
     schedules: bool  # what a scheduler changes is not the same in every call
     scheduled: bool  # there was such a number
     passed: bool
-    attentive: bool
+    attentive: Collection[str]
 
     def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> Any: ...
 
@@ -42,6 +42,8 @@ class Numbers(Protocol):
     def unknown(self, number: Any) -> bool: ...
 
     def decide(self, number: Any) -> bool: ...
+
+    def now(self, number: Any) -> int: ...
 
     def settle(self, number: Any) -> Any: ...
 

@@ -18,7 +18,7 @@ from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
 from torchdynamo.capture.overrides import as_class
 from torchdynamo.capture.policy import PURE_TYPES
-from torchdynamo.capture.signals import Attentive, Restart
+from torchdynamo.capture.signals import CACHES, Attentive, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
@@ -161,7 +161,7 @@ class Emitter:
             self.op("LOAD_CELL", entity.note)
             return
         if entity.ref in self.capture.machine.kept:
-            raise Attentive  # whoever gets it would have to get the one in the cache
+            raise Attentive(CACHES)  # whoever gets it would have to get the one in the cache
         if entity.ref in self.making:
             raise Restart(entity.born - 1)  # it contains itself
         self.making.add(entity.ref)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.fx
 
-from torchdynamo.capture.signals import Attentive
+from torchdynamo.capture.signals import LAYOUTS, Attentive
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import fake_mode, quiet, torch_compat
 from torchdynamo.graph.branches import choose
@@ -318,6 +318,7 @@ class GraphBuilder:
         """What the operation would give, without adding it to the graph."""
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
+        self.numbers.turn = turn = self.numbers.turn + 1
         question = self.memo.question(op, target, args, kwargs)
         if question is not None:
             known = self.memo.recall(question)
@@ -325,6 +326,7 @@ class GraphBuilder:
                 return known
         draws, presumed = self.record.draws, self.numbers.presumed()
         self.record.latest.clear()
+        self.record.copies.clear()
         fake_args, fake_kwargs = examples(args), examples(kwargs)
         if target is setattr:  # `.data =` puts other memory in the place of this
             self.record.write(fake_args[:1])
@@ -333,7 +335,7 @@ class GraphBuilder:
             torch_compat.forget_contents(tensors_in(fake_args))
         trying.now = True
         try:
-            with self.fake_mode, self._with_numbers() if self.numbers else _AS_IS:
+            with self.fake_mode, self._with_numbers(turn) if self.numbers else _AS_IS:
                 if op == "call_method":
                     result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)  # type: ignore[arg-type]
                 else:
@@ -341,33 +343,39 @@ class GraphBuilder:
         except Exception as raised:
             self.memo.likenesses.forget()
             about = torch_compat.undecided(raised)
-            raise (classify(target, raised) if about is None else UnknownFact(target, self._said(about))) from raised
+            error = classify(target, raised) if about is None else UnknownFact(target, self._said(about))
+            error.turn = turn
+            raise error from raised
         finally:
             trying.now = False
         if self.numbers:
-            self._note_presumed(presumed, (fake_args, result))
+            self._note_presumed(presumed, result)
         self._check(target, result)
         self.memo.learn(question, result, self.record.draws > draws)
         return result
 
     @contextlib.contextmanager
-    def _with_numbers(self) -> Iterator[None]:
+    def _with_numbers(self, turn: int) -> Iterator[None]:
         """How operators are tried where sizes have no value."""
+        by_value = turn in self.numbers.by_value
         with (
             torch_compat.asking_rules_in_python(),
-            torch_compat.presuming(self.numbers.env, not self.numbers.attentive),
+            torch_compat.presuming(self.numbers.env, not by_value and LAYOUTS not in self.numbers.attentive),
+            torch_compat.treating_sizes_alike(False) if by_value else _AS_IS,
         ):
             yield
 
-    def _note_presumed(self, before: int, concerned: Any) -> None:
-        """Of these nobody knows for certain which share memory: where one is an input, writing takes attention."""
-        if self.numbers.presumed() > before:
-            varying = filter(fake_mode.has_symbolic_sizes, tensors_in(concerned))
-            memory = {each._cdata for each in map(storage_of, varying) if each is not None}
-            if memory & (self._presumed | {each._cdata for each in self._memory.values() if each is not None}):
-                self._presumed |= memory
+    def _note_presumed(self, before: int, result: Any) -> None:
+        """A copy may be none at other sizes, where that was presumed: if an input's, writing to either takes attention."""
+        if self.numbers.presumed() > before and self.record.copies:
+            varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
+            inputs = {each._cdata for each in self._memory.values() if each is not None}
+            for memory in (each for each in map(storage_of, varying) if each is not None):
+                alike = set(self.record.copied_from(memory._cdata))
+                if len(alike) > 1 and alike & (self._presumed | inputs):
+                    self._presumed |= alike
         if self._presumed & self.record.latest:
-            raise Attentive
+            raise Attentive(LAYOUTS)
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """The tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is not."""

@@ -37,7 +37,9 @@ class Numbers:
         self._granted: dict[int, Any] = {}  # what was found to be taken for granted so far
         self.varying = varying  # where numbers and sizes are that are not the same in every call
         self.where: Any = None  # called for the line of the program that is being followed
-        self.attentive = False  # nothing is presumed of layouts
+        self.attentive: Collection[str] = ()  # what is presumed otherwise, and is not this time: see signals
+        self.by_value: Collection[int] = ()  # operators, by their turn, that are answered by what sizes are now
+        self.turn = 0  # how many operators were tried
         self.always = self.never = False  # all sizes may vary; none may
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
         self.named: Collection[str] = ()  # sources that the user has named as varying
@@ -131,6 +133,10 @@ class Numbers:
             raise UnknownBranch("bool", raised) from raised
         finally:
             trying.now = False
+
+    def now(self, number: Any) -> int:
+        """What a number that exists at entry is in this call. Nothing is guarded by that."""
+        return torch_compat.value_now(number)
 
     def settle(self, number: Any) -> Any:
         """Its value, which is a fact to be guarded from now on."""

@@ -7,7 +7,7 @@ that is written and whether random numbers are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ class Record:
         # By address; the storage is kept so that no other can get the same address.
         self.written: dict[int, torch.UntypedStorage] = {}
         self.loose: dict[int, torch.UntypedStorage] = {}
+        # Copies made since this was emptied, and of what, by address. Storages are kept for the same reason.
+        self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self.unknown_effects = False  # an operator that is not torch's own has run
         self.everything_written = False  # something was written that has no storage to tell it by
 
@@ -75,6 +77,14 @@ class Record:
             elif isinstance(tensor, (tuple, list)):
                 self.write(tensor)
 
+    def copied_from(self, memory: int) -> Iterator[int]:
+        """This memory, and all that was copied to it as it is."""
+        while True:
+            yield memory
+            if memory not in self.copies:
+                return
+            memory = self.copies[memory][1]._cdata
+
     def wrote_to(self, storage: torch.UntypedStorage | None) -> bool:
         """Whether this memory may have changed."""
         return self.everything_written or storage is None or storage._cdata in self.written
@@ -97,6 +107,8 @@ WRITE_STATISTICS = frozenset(
     )
 )
 STATISTICS = ("running_mean", "running_var")
+# Operators whose result holds what their first argument does, in memory of its own.
+COPYING = frozenset(("aten::clone", "aten::_to_copy", "aten::copy", "aten::_reshape_copy", "prims::clone"))
 # Operators that do what their schemas say, and nothing besides.
 OWN_NAMESPACES = frozenset({"aten", "prim", "prims"})
 
@@ -104,11 +116,12 @@ OWN_NAMESPACES = frozenset({"aten", "prim", "prims"})
 class _Effect:
     """What one ATen operator does besides computing."""
 
-    __slots__ = ("foreign", "random", "training", "written")
+    __slots__ = ("copies", "foreign", "random", "training", "written")
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         self.foreign = op.namespace not in OWN_NAMESPACES
         self.random = torch.Tag.nondeterministic_seeded in op.tags
+        self.copies = op._schema.name in COPYING
         arguments = op._schema.arguments
         hidden = STATISTICS if op._schema.name in WRITE_STATISTICS else ()
         self.written = [
@@ -129,7 +142,7 @@ def _effect(op: Any) -> _Effect | None:
     if not isinstance(op, torch._ops.OpOverload):
         return None  # a higher-order operator: its body's operators come through here themselves
     effect = _Effect(op)
-    return effect if effect.random or effect.written or effect.foreign else None
+    return effect if effect.random or effect.written or effect.foreign or effect.copies else None
 
 
 @cache
@@ -150,7 +163,15 @@ def _mode_class() -> type[FakeTensorMode]:
                     written = [args[at] if at < len(args) else kwargs.get(name) for at, name in effect.written]
                     overlap.refuse(func, written, args)
                     self.record.write_by_operator(written)
+                if effect.copies:
+                    return self.copied(args[0], super().__torch_dispatch__(func, types, args, kwargs))
             return super().__torch_dispatch__(func, types, args, kwargs)
+
+        def copied(self, of: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
+            memory, source = storage_of(copy), storage_of(of)
+            if memory is not None and source is not None and memory._cdata != source._cdata:
+                self.record.copies[memory._cdata] = memory, source
+            return copy
 
     return RecordingMode
 

@@ -40,13 +40,16 @@ def shape_env_type() -> Any:
     sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
     recorded, and `presumed` counts.
     """
-    from sympy import And, Eq, Gt, Lt, Ne, Or  # type: ignore[import-untyped]
+    from sympy import And, Eq, Integer, Ne, Or  # type: ignore[import-untyped]
+    from sympy.core.relational import Relational  # type: ignore[import-untyped]
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     def about_layout(expr: Any) -> bool:
         if isinstance(expr, (And, Or)):
-            return all(about_layout(arg) or (isinstance(arg, Gt) and arg.rhs == 0) for arg in expr.args)
-        return isinstance(expr, (Eq, Ne)) or (isinstance(expr, (Gt, Lt)) and 1 in expr.args)
+            return all(about_layout(arg) or (isinstance(arg, Relational) and arg.rhs == 0) for arg in expr.args)
+        return isinstance(expr, (Eq, Ne)) or (isinstance(expr, Relational) and not border.isdisjoint(expr.args))
+
+    border = {Integer(1), Integer(2)}  # `n > 1`, `n < 2`
 
     class Environment(ShapeEnv):
         presuming = False
@@ -112,6 +115,11 @@ def blind_symbol(env: ShapeEnv, least: int | None, most: int | None) -> tuple[to
     return number, symbol
 
 
+def value_now(number: torch.SymInt) -> int:
+    """What a number is made of that has a value."""
+    return int(number.node.hint)
+
+
 def keep_between(env: ShapeEnv, symbol: Any, least: int, most: int | None) -> None:
     """It is a size, with these bounds."""
     from torch.utils._sympy.numbers import int_oo
@@ -146,12 +154,12 @@ def static_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
         return mode.from_tensor(tensor, static_shapes=True, trace=False)
 
 
-def treating_sizes_alike() -> contextlib.AbstractContextManager[Any]:
+def treating_sizes_alike(alike: bool = True) -> contextlib.AbstractContextManager[Any]:
     """While this is open, sizes 0 and 1 are like any other wherever torch's rules can be had for both."""
     import torch.fx.experimental._config as settings
 
     patch: Callable[..., contextlib.AbstractContextManager[Any]] = settings.patch  # type: ignore[attr-defined]
-    return patch(backed_size_oblivious=True)
+    return patch(backed_size_oblivious=alike)
 
 
 def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:

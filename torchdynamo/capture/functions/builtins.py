@@ -326,7 +326,7 @@ def bool_(vm: Machine, obj: Value = FALSE) -> Value:
     return boolean(vm.truth(obj))
 
 
-run_for_real(range, torch.device, torch.finfo, torch.iinfo)
+run_for_real(torch.device, torch.finfo, torch.iinfo)
 
 
 @function(slice)

@@ -1,0 +1,63 @@
+"""range() of numbers that vary, where a loop is all that sees it: how many turns there are is decided, and no more.
+
+`range(0, n, 64)` is the same turns for many n, and `range(n, n + 4)` for all. A range that is kept says what it was made
+of, and so is a constant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.model import function, passes_on
+from torchdynamo.capture.symbols import unknown
+from torchdynamo.capture.value import Known, Symbol, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+ZERO, ONE = Known(0), Known(1)
+MOST = 1 << 12  # turns
+
+
+@function(range)
+@passes_on
+def range_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    direct, vm.direct = vm.direct, False
+    if direct and not kwargs and 1 <= len(args) <= 3 and in_a_loop(vm) and all(map(is_int, args)):
+        start, stop, step = (ZERO, *args, ONE) if len(args) == 1 else (*args, ONE)[:3]
+        if start.__class__ is Symbol or step.__class__ is Symbol or (step.obj not in (1, -1) and stop.__class__ is Symbol):
+            found = turns(vm, start, stop, step)
+            if found is not None:
+                return found
+    return vm.run_pure(range, list(args), dict(kwargs))
+
+
+def in_a_loop(vm: Machine) -> bool:
+    """Whether the range is gone through at once, and nobody else has it."""
+    frame = vm.frames[-1]
+    following = frame.code.instructions[frame.pc + 1 : frame.pc + 2]
+    return bool(following) and following[0].op == "GET_ITER"
+
+
+def is_int(value: Value) -> bool:
+    return value.pytype is int and value.__class__ in (Known, Symbol)
+
+
+def turns(vm: Machine, start: Value, stop: Value, step: Value) -> Value | None:
+    """The range's numbers, or None where they cannot be told in this way."""
+    if any(unknown(vm, each) for each in (start, stop, step)):
+        return None
+    first, end, by = (vm.builder.numbers.now(each.fake) if isinstance(each, Symbol) else each.obj for each in (start, stop, step))
+    if by == 0 or not vm.truth(vm.binary(">" if by > 0 else "<", step, ZERO)):
+        return None
+    count = len(range(first, end, by))
+    if count > MOST:
+        return None
+    last = vm.binary("+", start, vm.binary("*", step, Known(count - 1)))
+    beyond = vm.binary("+", start, vm.binary("*", step, Known(count)))
+    inside, outside = ("<", ">=") if by > 0 else (">", "<=")
+    if (count and not vm.truth(vm.binary(inside, last, stop))) or not vm.truth(vm.binary(outside, beyond, stop)):
+        return None
+    if start.__class__ is Known and step.__class__ is Known:
+        return Known(range(first, first + count * by, by))
+    return vm.make_tuple([vm.binary("+", start, vm.binary("*", step, Known(turn))) for turn in range(count)])
