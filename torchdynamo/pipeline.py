@@ -30,11 +30,11 @@ from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
-from torchdynamo.capture import interop, readings
+from torchdynamo.capture import interop
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Why
 from torchdynamo.capture.raising import goes_both_ways, is_level
-from torchdynamo.capture.signals import LAYOUTS, Attentive, Break, NotYet, Restart, Steps
+from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.undoing import undoes_itself
@@ -52,16 +52,15 @@ from torchdynamo.errors import (
 from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.build import GraphBuilder
-from torchdynamo.graph.errors import GraphError
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.rerun import can_begin_again, stages
 from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
 from torchdynamo.guards.explain import Failure, Guards, first_failure
-from torchdynamo.guards.kind import read
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames
 from torchdynamo.hook.stock import Kept
+from torchdynamo.manner import MOST_WHOLE, Manner
 from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.limit import limit_text
@@ -220,32 +219,22 @@ class Followed(NamedTuple):
 
 
 SHARED_MEMORY = "tensors share memory with what the function reads or writes itself"
-ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
+NOT_MADE = "side effect not replayable"
 
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stops: Steps = ()
-    why, passed, schedules = None, False, True
-    attentive: frozenset[str] = frozenset()
-    singled: frozenset[int] = frozenset()  # operators for which that is done alone
+    why: Why | None = None
     checking = not goes_both_ways.get(code)
-    by_value, tried = False, None  # all operators' questions about sizes are answered by what these are now; where not
+    known = entries_of(code, compiler.owner_id)
+    whole = all(entry.why is None for entry in known) and (compiler.fullgraph or len(known) < MOST_WHOLE)
     varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
+    manner = Manner(compiler, roots, varying, bool(known) and whole)
     while True:
-        builder = GraphBuilder(
-            scalars=compiler.fullgraph or config.capture_scalar_outputs,
-            shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
-            varying=varying,
-        )
-        builder.numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
-        builder.numbers.never = compiler.dynamic is False
-        builder.numbers.passed, builder.numbers.schedules = passed, schedules
-        builder.numbers.attentive, builder.numbers.by_value = attentive, singled
-        builder.numbers.bucketed = compiler.buckets
-        builder.numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
+        builder = manner.builder()
         try:
-            with contextlib.nullcontext() if by_value else torch_compat.treating_sizes_alike():
+            with contextlib.nullcontext() if manner.by_value else torch_compat.treating_sizes_alike():
                 captured = capture(code, roots, builder, stops, checking)
             checks = captured.machine.checks
             if (checks or captured.machine.may_raise) and not (
@@ -255,36 +244,20 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
                 continue
             return Followed(captured, codegen.draft(captured), builder, why)
         except Attentive as asked_for:
-            attentive |= {asked_for.to}
+            manner.attentive |= {asked_for.to}
             continue
-        except Break as end:
-            if end.reason == "unsupported operator" and builder.numbers.entries and may_single_out(end, singled):
-                singled |= {end.turn}
-                continue
-            if end.reason == "unsupported operator" and builder.numbers.presumed():
-                attentive |= {LAYOUTS}
-                continue
-            if end.reason == "unsupported operator" and tried is None and builder.numbers.entries:
-                tried, by_value = end, True
-                empty = {source for source in varying if source.how == "size" and read(source, roots) == 0}
-                varying = varying - empty
-                continue
-            if tried is not None and by_value:
-                end, by_value = tried, False
-            asked = {source for source in varying if may_be_constant(source, roots, compiler.fullgraph)}
-            if end.reason in ASKS_FOR_VALUES and (asked or builder.numbers.scheduled):
-                varying, schedules = varying - asked, False
-                continue
-            if end.reason in ASKS_FOR_VALUES and compiler.fullgraph and not passed:
-                why, passed = why or Why(end.reason, end.fields, end.where), True
+        except Break as raised:
+            end = manner.other(raised, builder, beginning=not stops)
+            if end is None:
                 continue
             why = why or Why(end.reason, end.fields, end.where)
             earlier = end.restart
         except Restart as again:
-            why = why or Why("side effect not replayable", {"what": again.what}, None)
+            end = manner.back() if manner.fixed else None
+            why = why or (Why(end.reason, end.fields, end.where) if end else Why(NOT_MADE, {"what": again.what}, None))
             # What was made in a call that is followed to its inside may not have been made yet further out.
             inside = again.step < 0 or stops[:1] == (again.step,)
-            earlier = stops[: len(stops) // 2] if inside else (again.step,)
+            earlier = end.restart if end else stops[: len(stops) // 2] if inside else (again.step,)
         if compiler.fullgraph:
             raise unsupported(why, code)
         if stops and earlier >= stops:
@@ -292,20 +265,6 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         if not earlier:
             return why
         stops = earlier
-
-
-MOST_SINGLED = 8  # operators
-
-
-def may_single_out(end: Break, singled: frozenset[int]) -> bool:
-    """Whether the operator that failed is tried by what sizes are now, and the others are not yet."""
-    return isinstance(end, GraphError) and end.turn not in {-1, *singled} and len(singled) < MOST_SINGLED
-
-
-def may_be_constant(source: Source, roots: Roots, fullgraph: bool) -> bool:
-    """Whether what varies is taken for a constant all the same if a value is asked of it: a float that is given, and
-    in whole graphs what is read from a tensor, rather than none."""
-    return fullgraph if readings.is_reading(source) else type(read(source, roots)) is float
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:
@@ -340,7 +299,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     with torch_compat.nobody_saves():
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     if not memory_apart(captured.machine, gm):
-        return leave(code, compiler, Why("side effect not replayable", {"what": SHARED_MEMORY}, None), started)
+        return leave(code, compiler, Why(NOT_MADE, {"what": SHARED_MEMORY}, None), started)
     new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
     state = Guard(Source("globals"), "GLOBAL_STATE")
     sizes = number_guards(builder.numbers, captured.machine.layouts)

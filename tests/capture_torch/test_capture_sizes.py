@@ -155,6 +155,63 @@ def test_caches_that_are_asked_about_sizes(fn: Any, compiles: int) -> None:
 
 
 # -- sizes that an operator does not take ------------------------------------------------------------------------------
+CALLS = [0]
+LIMIT = torch.tensor(3)
+
+
+def counted() -> bool:
+    CALLS[0] += 1
+    return True
+
+
+def test_what_is_called_ahead_is_called_as_often_as_eager_calls_it() -> None:
+    def fn(x: Any) -> Any:
+        if x.shape[0] == 1 and not counted():
+            return x * 2
+        return x + 1
+
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for size in (5, 7, 1, 0, 1):
+        x, before = torch.randn(size, 3), CALLS[0]
+        expected, calls = fn(x), CALLS[0] - before
+        Alike()(compiled(x), expected)
+        assert CALLS[0] - before == 2 * calls
+
+
+def test_whole_graphs_for_some_sizes_are_better_than_pieces_for_all() -> None:
+    """A number that a tensor without a value is compared with: as constants they are known."""
+
+    def fn(x: Any) -> Any:
+        return x + 1 if (x.shape[0] - LIMIT) // 2 > 1 else x * 2
+
+    torchdynamo.reset()
+    backend = Counting()
+    compiled, counts = torchdynamo.compile(fn, backend=backend), []
+    for size in (5, 7, 1, 9, 4, 12, 13, 14):
+        x = torch.randn(size, 3)
+        Alike()(compiled(x), fn(x))
+        counts.append(len(backend.graphs))
+    assert counts[:4] == [1, 2, 3, 4]
+    assert counts[-1] == counts[-2]  # then what comes before and after the branch, for all sizes
+
+
+def test_statistics_of_a_norm_that_does_not_train_are_not_written_to() -> None:
+    norm = torch.nn.BatchNorm1d(3).eval()
+
+    def fn(x: Any) -> Any:
+        x = norm(x)
+        return x + 1 if LIMIT > 2 else x  # which is read from what nobody writes to
+
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(fn, backend=backend)
+    for size in SIZES:
+        x = torch.randn(size, 3)
+        Alike()(compiled(x), fn(x))
+    assert len(backend.graphs) == 2
+
+
 @pytest.mark.parametrize("order", [(0, 5, 7, 1, 9), (5, 0, 7, 1, 9), (5, 7, 0, 1, 9)])
 def test_a_size_that_raises_is_left_to_itself(order: tuple[int, ...]) -> None:
     """Other sizes are compiled as if it had not been."""

@@ -165,3 +165,73 @@ def looped(x: Any) -> Any:
 @decided(3)
 def branched(x: Any) -> Any:
     return x + 1 if x.shape[0] > 4 else x - 1
+
+
+@sizes
+def fills_a_copy(x: Any) -> Any:
+    made = torch.empty_like(x)
+    made[:, [2, 0, 1]] = x
+    scores = torch.zeros_like(x.t()).t() + x
+    scores += x
+    return made, scores
+
+
+@sizes
+def steps_into_zeros(x: Any) -> Any:
+    state, made = torch.zeros(x[:, 0].shape), torch.zeros_like(x)
+    for column in range(x.shape[1]):
+        state = state * 0.5 + x[:, column]
+        made[:, column] = state
+    return made
+
+
+@sizes
+def writes_to_what_may_be_its_own(x: Any) -> Any:
+    flat = x.clone().t().reshape(-1)
+    flat += 1
+    return flat.sum()
+
+
+@sizes
+def common_shapes(x: Any) -> Any:
+    twice = x * 2
+    return torch.broadcast_shapes(x.shape, (4, 1, 1), twice.shape, (1, 3)), torch.broadcast_shapes(x.shape[0], (1,))
+
+
+@sizes
+def filled_by_a_tensor(x: Any) -> Any:
+    return x.new_full((x.shape[0], 2), torch.tensor(2.5)), F.pad(x, (0, x.shape[0]), value=1.0)
+
+
+def is_captured() -> bool:
+    try:
+        return torch.compiler.is_compiling()
+    except Exception:
+        return False
+
+
+@sizes
+def only_if_it_is_not_captured(x: Any) -> Any:
+    if x.dim() > 5:
+        return x
+    return x + 1 if x.shape[0] == 1 and not is_captured() else 1 + x
+
+
+@sizes
+def window_of_turns(x: Any) -> Any:
+    total = x.sum()
+    for turn in range(x.shape[0], x.shape[0] + 3):
+        total = total * turn
+    return total, [turn + 1 for turn in range(-x.shape[0], 2 - x.shape[0])]
+
+
+@decided(5)
+def chunked_by_turns(x: Any) -> Any:
+    return [x[start : start + 4] for start in range(0, x.shape[0], 4)], [end + 1 for end in range(x.shape[0], 0, -4)][
+        1:
+    ]
+
+
+@decided(9)
+def kept_range(x: Any) -> Any:
+    return range(0, x.shape[0], 4), list(map(range, [x.shape[0]])), x + 1

@@ -45,7 +45,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
         node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
     except Break as fault:
         asks = fault.reason == "data-dependent value"
-        for known_by in (symbols.at_entry, readings.as_numbers)[: 1 + asks]:  # it takes no numbers that vary
+        for known_by in (readings.as_numbers, symbols.at_entry)[not asks :]:  # last of all: it takes none that vary
             known = with_known(vm, known_by, args, kwargs)
             if known is not None:
                 return emit(vm, op, target, *known)

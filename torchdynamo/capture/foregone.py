@@ -32,7 +32,9 @@ FAR = 24  # instructions
 PLAIN = (bool, int, str, type(None))
 UNUSUAL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
 SHAPE = frozenset({"shape", "ndim", "dtype", "device"})
-WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "SETITEM", "DELITEM", "YIELD", "RAISE"})
+WRITES = frozenset(
+    {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "SETITEM", "DELITEM", "YIELD", "RAISE"}
+)
 
 
 def stack_after(

@@ -332,7 +332,7 @@ class GraphBuilder:
             self.record.write(fake_args[:1])
         if torch_compat.is_symbolic(fake_args):
             target = torch_compat.takes_symbols(target)
-            torch_compat.forget_contents(tensors_in(fake_args))
+            torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
         trying.now = True
         try:
             with self.fake_mode, self._with_numbers(turn) if self.numbers else _AS_IS:
@@ -366,7 +366,7 @@ class GraphBuilder:
             yield
 
     def _note_presumed(self, before: int, result: Any) -> None:
-        """A copy may be none at other sizes, where that was presumed: if an input's, writing to either takes attention."""
+        """A copy may be none at other sizes, where layouts were presumed: of an input, writing to either takes care."""
         if self.numbers.presumed() > before and self.record.copies:
             varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
             inputs = {each._cdata for each in self._memory.values() if each is not None}
@@ -428,6 +428,11 @@ class GraphBuilder:
     def mutated(self) -> list[Node]:
         """The inputs that operations so far may have written to."""
         return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
+
+
+def is_shaped(value: Any) -> bool:
+    """Anything but a tensor of no dimensions, which is taken for the number it holds where a number is wanted."""
+    return not isinstance(value, torch.Tensor) or value.dim() > 0
 
 
 def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:

@@ -129,12 +129,13 @@ class _Effect:
             for index, argument in enumerate(arguments)
             if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in hidden
         ]
-        at = [index for index, argument in enumerate(arguments) if hidden and argument.name == "training"]
+        statistics = {name for _, name in self.written} <= set(STATISTICS)
+        at = [index for index, argument in enumerate(arguments) if statistics and argument.name == "training"]
         self.training = at[0] if at else -1  # the argument without which nothing is written
 
     def writes(self, args: Sequence[Any]) -> bool:
         """Whether a call with these arguments writes."""
-        return not 0 <= self.training < len(args) or bool(args[self.training])
+        return bool(self.written) and (not 0 <= self.training < len(args) or bool(args[self.training]))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""range() of numbers that vary, where a loop is all that sees it: how many turns there are is decided, and no more.
+"""range() of numbers that vary, where only a loop sees it: how many turns there are is decided, and no more.
 
-`range(0, n, 64)` is the same turns for many n, and `range(n, n + 4)` for all. A range that is kept says what it was made
-of, and so is a constant.
+`range(0, n, 64)` is the same turns for many n, and `range(n, n + 4)` for all. A range that is kept says what it was
+made of, and so is a constant.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.model import function, passes_on
-from torchdynamo.capture.symbols import unknown
+from torchdynamo.capture.symbols import is_symbol, unknown
 from torchdynamo.capture.value import Known, Symbol, Value
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ def range_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     direct, vm.direct = vm.direct, False
     if direct and not kwargs and 1 <= len(args) <= 3 and in_a_loop(vm) and all(map(is_int, args)):
         start, stop, step = (ZERO, *args, ONE) if len(args) == 1 else (*args, ONE)[:3]
-        if start.__class__ is Symbol or step.__class__ is Symbol or (step.obj not in (1, -1) and stop.__class__ is Symbol):
-            found = turns(vm, start, stop, step)
-            if found is not None:
-                return found
+        by_ones = start.__class__ is Known and step.__class__ is Known and step.obj in (1, -1)
+        found = None if by_ones else turns(vm, start, stop, step)
+        if found is not None:
+            return found
     return vm.run_pure(range, list(args), dict(kwargs))
 
 
@@ -45,9 +45,10 @@ def is_int(value: Value) -> bool:
 
 def turns(vm: Machine, start: Value, stop: Value, step: Value) -> Value | None:
     """The range's numbers, or None where they cannot be told in this way."""
-    if any(unknown(vm, each) for each in (start, stop, step)):
+    parts = (start, stop, step)
+    if not any(map(is_symbol, parts)) or any(unknown(vm, each) for each in parts):
         return None
-    first, end, by = (vm.builder.numbers.now(each.fake) if isinstance(each, Symbol) else each.obj for each in (start, stop, step))
+    first, end, by = (now(vm, each) for each in parts)
     if by == 0 or not vm.truth(vm.binary(">" if by > 0 else "<", step, ZERO)):
         return None
     count = len(range(first, end, by))
@@ -61,3 +62,9 @@ def turns(vm: Machine, start: Value, stop: Value, step: Value) -> Value | None:
     if start.__class__ is Known and step.__class__ is Known:
         return Known(range(first, first + count * by, by))
     return vm.make_tuple([vm.binary("+", start, vm.binary("*", step, Known(turn))) for turn in range(count)])
+
+
+def now(vm: Machine, value: Value) -> int:
+    """What a number is in this call."""
+    found: int = vm.builder.numbers.now(value.fake) if isinstance(value, Symbol) else vm.known(value, "number")
+    return found

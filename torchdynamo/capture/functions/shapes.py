@@ -29,18 +29,13 @@ def broadcast_shapes(vm: Machine, /, *shapes: Value, **kwargs: Value) -> Value:
 
 def sizes_of(vm: Machine, shape: Value) -> list[Value] | None:
     """A shape's sizes, if these are numbers whose order is known."""
-    if shape.pytype is int:
-        sizes = [shape]
-    elif shape.__class__ is Object and shape.pytype in (tuple, list, torch.Size):
-        sizes = list(vm.iterate(shape))
-    elif shape.__class__ is Known and shape.pytype in (tuple, torch.Size):
-        sizes = list(vm.iterate(shape))
-    else:
-        return None
-    return sizes if all(map(lambda size: is_size(vm, size), sizes)) else None
+    constant = shape.__class__ is Known and shape.pytype in (tuple, torch.Size)
+    made = shape.__class__ is Object and shape.pytype in (tuple, list, torch.Size)
+    sizes: list[Value] = list(vm.iterate(shape)) if constant or made else [shape]
+    return sizes if all(map(is_size, sizes)) else None
 
 
-def is_size(vm: Machine, value: Value) -> bool:
+def is_size(value: Value) -> bool:
     return isinstance(value, Symbol) or (value.__class__ is Known and type(value.obj) is int and value.obj >= 0)
 
 

@@ -1,0 +1,112 @@
+"""In what manner a frame is captured, and which other is tried where that leads to a break.
+
+Sizes and numbers vary, as far as they have been seen to. An operator that fails on symbols is asked once more, by what
+sizes are now; then nothing is presumed of layouts, then all operators are asked by what sizes are now, then what asks
+for a value is a constant. Where all that leads to a break, and versions before this one were whole, the numbers are
+constants once more: some whole graphs are better than pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torchdynamo import config
+from torchdynamo.capture import readings
+from torchdynamo.capture.signals import LAYOUTS, Break
+from torchdynamo.capture.source import Roots, Source
+from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.graph.errors import GraphError
+from torchdynamo.guards.kind import read
+
+ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
+MOST_SINGLED = 8  # operators
+MOST_WHOLE = 4  # versions with numbers as constants
+
+
+class Asked(Protocol):
+    """What the user wants: a Compiler."""
+
+    dynamic: bool | None
+    fullgraph: bool
+    buckets: Mapping[str, Any]
+
+
+class Manner:
+    """How numbers are treated in the next try."""
+
+    def __init__(self, compiler: Asked, roots: Roots, varying: frozenset[Source], whole: bool) -> None:
+        self.compiler, self.roots, self.varying = compiler, roots, varying
+        self.whole = whole and compiler.dynamic is None  # versions so far were, and there may be more like them
+        self.attentive: frozenset[str] = frozenset()
+        self.singled: frozenset[int] = frozenset()  # operators that are answered by what sizes are now
+        self.by_value = False  # all of them are
+        self.passed, self.schedules = False, True  # small tensors of a caller's are constants; learning rates vary
+        self.told: Break | None = None  # what a whole graph failed for before they were
+        self.fixed = False  # numbers are constants
+        self.tried: Break | None = None  # what another manner than this led to
+
+    def builder(self) -> GraphBuilder:
+        """What the next try is captured with."""
+        compiler = self.compiler
+        made = GraphBuilder(
+            scalars=compiler.fullgraph or config.capture_scalar_outputs,
+            shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
+            varying=self.varying,
+        )
+        numbers = made.numbers
+        numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
+        numbers.never = compiler.dynamic is False or self.fixed
+        numbers.passed, numbers.schedules = self.passed, self.schedules
+        numbers.attentive, numbers.by_value = self.attentive, self.singled
+        numbers.bucketed = compiler.buckets
+        numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
+        return made
+
+    def other(self, end: Break, builder: GraphBuilder, beginning: bool) -> Break | None:
+        """None: this is tried again, in another manner. Else the break that remains."""
+        numbers, tries_operators = builder.numbers, end.reason == "unsupported operator"
+        if self.fixed:
+            return self.back()
+        if tries_operators and numbers.entries and self.may_single_out(end):
+            self.singled |= {end.turn}  # type: ignore[attr-defined]
+            return None
+        if tries_operators and numbers.presumed():
+            self.attentive |= {LAYOUTS}
+            return None
+        if tries_operators and self.tried is None and numbers.entries:
+            self.tried, self.by_value = end, True
+            empty = {source for source in self.varying if source.how == "size" and read(source, self.roots) == 0}
+            self.varying = self.varying - empty
+            return None
+        if self.tried is not None and self.by_value:
+            end, self.by_value = self.tried, False
+        constants = {source for source in self.varying if self.may_be_constant(source)}
+        if end.reason in ASKS_FOR_VALUES and (constants or numbers.scheduled):
+            self.varying, self.schedules = self.varying - constants, False
+            return None
+        if end.reason in ASKS_FOR_VALUES and self.compiler.fullgraph and not self.passed:
+            self.told, self.passed = end, True
+            return None
+        found = {source for source, _ in numbers.entries.values()}
+        if self.whole and beginning and found and found <= self.varying:
+            self.tried, self.fixed = self.told or end, True
+            return None
+        return self.told or end
+
+    def back(self) -> Break:
+        """That numbers are constants has not helped: they vary again, and this is the break that remains."""
+        self.fixed, self.whole = False, False
+        assert self.tried is not None
+        return self.tried
+
+    def may_single_out(self, end: Break) -> bool:
+        """Whether the operator that failed is tried by what sizes are now, and the others are not yet."""
+        return isinstance(end, GraphError) and end.turn not in {-1, *self.singled} and len(self.singled) < MOST_SINGLED
+
+    def may_be_constant(self, source: Source) -> bool:
+        """Whether what varies is taken for a constant all the same if a value is asked of it: a float that is given,
+        and in whole graphs what is read from a tensor, rather than none."""
+        if readings.is_reading(source):
+            return self.compiler.fullgraph
+        return type(read(source, self.roots)) is float
