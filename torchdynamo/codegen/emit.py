@@ -97,8 +97,10 @@ class Emitter:
     def known(self, value: Known) -> None:
         """Constants are embedded; so are classes and C functions. The user's own functions are fetched."""
         obj, source = value.obj, value.source
-        if source is not None and not isinstance(obj, OWNED) and type(obj) not in PURE_TYPES:
+        if source is not None and not isinstance(obj, OWNED) and type(obj) not in EMBEDDED:
             self.source(source)
+        elif type(obj) is frozenset and list(frozenset(tuple(obj))) != list(obj):
+            raise Restart(-1)  # a code object makes one of its own, of interned strings, in another order
         elif type(obj) is tuple:
             self.const(obj)
         else:
@@ -210,6 +212,9 @@ class Emitter:
         self.op("CALL", (4, ()))
         self.op("SWAP", 2)
         self.op("POP")
+
+
+EMBEDDED = frozenset(PURE_TYPES) - {frozenset}  # an equal set may have another order
 
 
 class BoundIndex(int):

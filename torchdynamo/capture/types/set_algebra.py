@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.types.set_orders import happened, united
+from torchdynamo.capture.types.set_orders import changed, united
 from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, write
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 
@@ -40,6 +40,17 @@ def kept(
     return made
 
 
+def as_given(vm: Machine, other: Value, theirs: Items, given: Any) -> Value | None:
+    """What a set is to be given once more: of the same kind and order; None where the order of a set is not known."""
+    if type(given) is frozenset:
+        return other
+    if is_set(other):
+        return None if given is None else vm.new(set, dict(theirs), note=list(given))
+    if issubclass(other.pytype, dict):
+        return vm.make_dict([(item, NONE) for item in theirs.values()])
+    return vm.new(list, items=list(theirs.values()))
+
+
 def combine(name: str) -> None:
     """A method of the sets, the operator that takes nothing but sets, and the forms of both that change the set."""
     keep, symbol = KEEP[name], OPERATORS[name]
@@ -63,16 +74,13 @@ def combine(name: str) -> None:
             before = dict(write(vm, self, theirs))
             mine, entity = kept(vm, keep, before, theirs, self, other), vm.entity(self)
             if name == "union":
-                united(vm, self, before, given, theirs)
+                united(vm, self, before, given, theirs, other)
             elif entity.fresh:
                 entity.note = None if given is None else entity.note
                 if entity.note is not None:
                     getattr(entity.note, update_name)(given)
             else:
-                for item in (item for key, item in before.items() if key not in mine):
-                    happened(vm, self, "discard", item=item)
-                for item in (item for key, item in mine.items() if key not in before):
-                    happened(vm, self, "add", item=item)
+                changed(vm, self, update_name, before, mine, as_given(vm, other, theirs, given))
             entity.items = mine
         return NONE
 

@@ -38,7 +38,9 @@ def note(entity: Entity, change: Change) -> None:
     entity.note.append(change)
 
 
-def united(vm: Machine, self: Object, mine: dict[Any, Value], given: Any, theirs: dict[Any, Value]) -> None:
+def united(
+    vm: Machine, self: Object, mine: dict[Any, Value], given: Any, theirs: dict[Any, Value], other: Value
+) -> None:
     """All of another set, a dict or some sequence put in at once: `given` is a real one, None if that is not known."""
     entity = vm.entity(self)
     if type(given) is frozenset:
@@ -54,9 +56,22 @@ def united(vm: Machine, self: Object, mine: dict[Any, Value], given: Any, theirs
     elif type(given) is dict:
         note(entity, ("update", vm.make_dict([(item, NONE) for item in theirs.values()])))
     elif type(given) is frozenset:
-        note(entity, ("update", Known(given)))
+        note(entity, ("update", other))
     else:
-        note(entity, ("update", vm.new(set, dict(theirs), list(given))))
+        note(entity, ("update", vm.new(set, items=dict(theirs), note=list(given))))
+
+
+def changed(
+    vm: Machine, self: Object, method: str, before: dict[Any, Value], after: dict[Any, Value], given: Value | None
+) -> None:
+    """Items of a set that existed have gone, or come, by a method that makes a new table as it sees fit."""
+    if given is not None:
+        note(vm.entity(self), (method, given))
+        return
+    for item in (item for key, item in before.items() if key not in after):
+        note(vm.entity(self), ("discard", item))
+    for item in (item for key, item in after.items() if key not in before):
+        note(vm.entity(self), ("add", item))
 
 
 def given_order(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:
@@ -91,10 +106,14 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 
 @replays(set)
 def replay(emit: Emitter, entity: Entity) -> None:
-    """What was done, each by itself; nothing, where the set is as it was."""
-    if entity.items.keys() == entity.entry_items.keys():
+    """What was done, each by itself; nothing, where items only came and went, or were there."""
+    done: list[Change] = entity.note or []
+    there = [id(item) for item in entity.entry_items.values()]
+    if entity.items.keys() == entity.entry_items.keys() and all(
+        method == "update" or (method in ("add", "discard") and id(item) not in there) for method, item in done
+    ):
         return
-    for method, item in entity.note or ():
+    for method, item in done:
         emit.function(getattr(set, method))
         emit.local(entity)
         if item is not None:

@@ -1,0 +1,84 @@
+"""The order of a set that was there before, after the function has changed it: Python's, whatever it was given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+
+X = torch.ones(1)
+
+
+def update(x, s, other):
+    s.update(other)
+    return x + 1
+
+
+def union(x, s, other):
+    s |= set(other)
+    return x + 1
+
+
+def intersection_update(x, s, other):
+    s.intersection_update(other)
+    return x + 1
+
+
+def intersection(x, s, other):
+    s &= set(other)
+    return x + 1
+
+
+def difference_update(x, s, other):
+    s.difference_update(other)
+    return x + 1
+
+
+def difference(x, s, other):
+    s -= set(other)
+    return x + 1
+
+
+def symmetric_difference_update(x, s, other):
+    s.symmetric_difference_update(other)
+    return x + 1
+
+
+def symmetric_difference(x, s, other):
+    s ^= frozenset(other)
+    return x + 1
+
+
+def out_and_in(x, s, other):
+    for item in list(other):
+        s.discard(item)
+    for item in list(other):
+        s.add(item)
+    return x + 1
+
+
+KINDS: list[Callable[[Any], Any]] = [set, frozenset, list, tuple, dict.fromkeys]
+CHANGES = [
+    *(update, union, intersection_update, intersection, difference_update, difference),
+    *(symmetric_difference_update, symmetric_difference, out_and_in),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("fn", CHANGES, ids=lambda fn: fn.__name__)
+def test_order(fn: Any, kind: Any) -> None:
+    rng = random.Random(fn.__name__)
+    for _ in range(4):
+        items = [*(8 * rng.randrange(200) for _ in range(30)), *"abcdefgh"]  # many of them in one another's places
+        mine, theirs = (rng.sample(items, rng.randrange(1, 14)) for _ in range(2))
+        other = kind(theirs + mine[:3])
+        eager, compiled = set(mine), set(mine)
+        torchdynamo.reset()
+        fn(X, eager, other)
+        torchdynamo.compile(fn, backend="eager")(X, compiled, other)
+        assert list(compiled) == list(eager)
