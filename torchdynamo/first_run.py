@@ -17,6 +17,7 @@ from torchdynamo import _native
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.source import Roots, Source, local
+from torchdynamo.capture.undoing import spends_gradients
 from torchdynamo.codegen.emit import Emitter
 
 MOST = 4  # first runs of one function: with more, it is the rule that it meets what is not set up yet
@@ -41,6 +42,7 @@ class FirstRun:
     """What the code of a first run calls at its end, with the state it began with.
 
     Lists and the like that it was given and fills are as they were when it got them: the next call is given others.
+    Where it lets go of gradients that it used, the next call is waited for: that brings others.
     """
 
     def __init__(self, capture: Capture, build: Callable[[CodeType, Roots], Any]) -> None:
@@ -51,6 +53,7 @@ class FirstRun:
         filled = [entity for entity in capture.changed if type(entity.real) in (list, dict, set)]
         self.before = {e.source.arg: copy(e.real) for e in filled if e.source is not None and e.source.how == "local"}
         self.build = build
+        self.waits = spends_gradients(capture.machine)
         self.entry: Any = None
 
     def __call__(self, globals: Any, builtins: Any, *objects: Any) -> None:
@@ -61,6 +64,8 @@ class FirstRun:
         try:
             self.entry = None
             _native.drop_entry(code, entry)
+            if self.waits:
+                return
             count = len(self.arguments)
             arguments = dict(zip(self.arguments, objects[:count], strict=True)) | self.before
             self.before = {}

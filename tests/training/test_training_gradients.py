@@ -105,12 +105,12 @@ def on_results(model: Any, x: torch.Tensor) -> Any:
     return plain, plain.grad, hidden.detach()
 
 
-# Of three graphs, one is for a step that finds no gradients, or leaves none.
+# Of three graphs, one is for a step that finds no gradients.
 STEPS: dict[str, tuple[Program, int]] = {
     "optimizer": (around_a_step(lambda model, optimizer: optimizer.zero_grad()), 2),
     "model": (around_a_step(lambda model, optimizer: model.zero_grad()), 2),
     "by hand": (around_a_step(by_hand), 2),
-    "at the end": (around_a_step(lambda model, optimizer: optimizer.zero_grad(), after=True), 3),
+    "at the end": (around_a_step(lambda model, optimizer: optimizer.zero_grad(), after=True), 2),
     "zeros": (around_a_step(lambda model, optimizer: optimizer.zero_grad(set_to_none=False)), 3),
     "zeros of a model": (around_a_step(lambda model, optimizer: model.zero_grad(False)), 3),
     "if there": (around_a_step(if_there), 3),

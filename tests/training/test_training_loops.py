@@ -111,6 +111,20 @@ def checkpoints_in_checkpoints(compile: Any) -> Any:
 
 
 @feature
+def checkpoints_round_a_compiled_function(compile: Any) -> Any:
+    """What is run again is left as soon as all is there that was wanted: the graph is, too."""
+    model = Net()
+    optimizer = sgd(model)
+    forward = compile(lambda x: F.dropout(torch.tanh(model.first(x)), 0.2))
+
+    def loss_of(x: torch.Tensor) -> Any:
+        hidden = checkpoint(forward, x, use_reentrant=False)
+        return model.second(checkpoint(torch.tanh, hidden, use_reentrant=False)).pow(2).mean()
+
+    return loop(stepping(optimizer, loss_of), model, optimizer)
+
+
+@feature
 def checkpoints_of_layers_that_count(compile: Any) -> Any:
     """Running statistics are written to twice, as in eager."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))

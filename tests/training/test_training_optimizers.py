@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -143,6 +144,52 @@ def test_groups_with_settings_of_their_own() -> None:
 def test_a_learning_rate_that_is_a_tensor() -> None:
     expected = train("Adam", as_it_is, lr=torch.tensor(0.01))
     assert_same(expected, train("Adam", compiled(), lr=torch.tensor(0.01)))
+
+
+class OwnAdam(torch.optim.Optimizer):
+    """As many are written: steps are counted in Python, for each parameter."""
+
+    def __init__(self, params: Any, lr: float = 0.01) -> None:
+        super().__init__(params, {"lr": lr, "betas": (0.9, 0.99)})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                state, (beta1, beta2) = self.state[p], group["betas"]
+                if not state:
+                    state.update(step=0, mean=torch.zeros_like(p), square=torch.zeros_like(p))
+                state["step"] += 1
+                state["mean"].lerp_(p.grad, 1 - beta1)
+                state["square"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                first, second = 1 - beta1 ** state["step"], math.sqrt(1 - beta2 ** state["step"])
+                p.addcdiv_(state["mean"], (state["square"].sqrt() / second).add_(1e-8), value=-group["lr"] / first)
+
+
+@pytest.mark.parametrize("make", [OwnAdam, torch.optim.Adam, torch.optim.RMSprop], ids=lambda cls: str(cls.__name__))
+def test_a_whole_step_of_what_it_is_given(make: Any) -> None:
+    """Model and optimizer are arguments. The first update sets state up, and is no graph of the program."""
+
+    def run(compile: Any) -> Any:
+        torch.manual_seed(3)
+        model = Net()
+        optimizer = make(model.parameters())
+
+        def train_step(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss: torch.Tensor = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        train_step = compile(train_step)
+        return [train_step(model, optimizer, x) for x in batches()], state(model, optimizer)
+
+    torchdynamo.reset()
+    expected = run(as_it_is)
+    with collecting() as events:
+        assert_same(expected, run(compiled()))
+    assert sum(event.ops > 0 for event in events) == (3 if make is OwnAdam else 2)
 
 
 def test_lbfgs_with_a_closure() -> None:

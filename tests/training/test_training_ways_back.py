@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from training import BACKENDS, Feature, assert_feature, batches, compiled, loop, state
+from training import BACKENDS, Feature, assert_feature, assert_same, batches, compiled, loop, state
 
 import torchdynamo
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph.history import History, strands
+from torchdynamo.report.explain import collecting
 
 F = torch.nn.functional
 FEATURES: dict[str, Feature] = {}
@@ -205,6 +206,29 @@ def test_hooks_are_called_with_gradients() -> None:
         p.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()))
     compiled()(model)(next(batches()))[0].sum().backward()
     assert seen
+
+
+def test_a_graph_that_runs_again_is_not_compiled_again() -> None:
+    """It does so inside of `backward`, where frames of the program may be captured."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+
+    def step(x: torch.Tensor) -> Any:
+        model(x).pow(2).mean().backward(create_graph=True)
+        size = sum(p.grad.pow(2).sum() for p in model.parameters())
+        model.zero_grad()
+        size.backward()
+        return size.detach()
+
+    torchdynamo.reset()
+    with collecting() as events, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of cycles of gradients
+        for x in batches(2):
+            expected = step(x)
+            gradients = [p.grad for p in model.parameters()]
+            model.zero_grad()
+            assert_same((expected, gradients), (compiled()(step)(x), [p.grad for p in model.parameters()]))
+            model.zero_grad()
+    assert sum(event.ops > 0 for event in events) == 3
 
 
 def graph_of(fn: Any, *args: Any) -> torch.fx.GraphModule:

@@ -24,6 +24,7 @@ from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.errors import BackendError, FallbackWarning
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
+from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
 
 Run = Callable[..., Any]
 Handler = Callable[[BaseException, tuple[Any, ...]], Any]
@@ -137,7 +138,7 @@ def on_error(gm: torch.fx.GraphModule, backend_name: str, mutates: Collection[st
         if isinstance(error, Failure):
             spoiled = error.spoiled
             error = error.original
-        if not isinstance(error, Exception) or raised_inside(error, code):
+        if not isinstance(error, Exception) or isinstance(error, STOP_RECOMPUTING) or raised_inside(error, code):
             raise users_own(error)
         if spoiled:
             text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"

@@ -24,6 +24,7 @@ from torchdynamo.graph import torch_compat
 from torchdynamo.graph.history import History
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of
+from torchdynamo.hook.install import Compiled
 
 _INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions
 _PREPARED = "_torchdynamo_twice"  # on a class of such nodes
@@ -34,7 +35,7 @@ class Twice:
 
     def __init__(self, compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> None:
         self.compiled = compiled
-        self.eager: Callable[..., Any] = gm.forward
+        self.eager: Callable[..., Any] = Compiled(gm.forward, None)  # where autograd calls, nothing is captured
         self.modes = Modes.now()
         effects = effects_of(gm)
         self.repeatable = not (effects.mutated or effects.random)

@@ -1,12 +1,17 @@
-"""What lasts from call to call: a module's, a global's, a closure's. An argument may well be another one next time."""
+"""What lasts from call to call: a module's, an optimizer's, a global's, a closure's. An argument that is neither may
+well be another one next time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container
 
-import torch
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from torchdynamo.capture.source import Roots, Source
+
+LASTING = (Module, Optimizer)
 
 
 def lasts(roots: Roots, source: Source | None, own: Container[str]) -> bool:
@@ -15,8 +20,8 @@ def lasts(roots: Roots, source: Source | None, own: Container[str]) -> bool:
         if source.base is None:
             if source.how == "closure" and source.arg in own:
                 return False
-            return source.how != "local" or isinstance(source.load(roots), torch.nn.Module)
-        if isinstance(source.load(roots), torch.nn.Module):
+            return source.how != "local" or isinstance(source.load(roots), LASTING)
+        if isinstance(source.load(roots), LASTING):
             return True
         source = source.base
     return False

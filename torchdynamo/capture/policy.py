@@ -142,3 +142,10 @@ def is_code(obj: Any) -> bool:
 def in_optimizer(frames: list[Any]) -> bool:
     """Whether the innermost frame is code of torch.optim: what it does to numbers is known, and they stay real."""
     return bool(frames) and str(frames[-1].globals.real.get("__name__", "")).startswith("torch.optim.")
+
+
+def of_optimizer(frames: list[Any]) -> bool:
+    """Whether the innermost frame is a method of an optimizer, torch's or a user's."""
+    frame = frames[-1]
+    own = frame.locals.get(frame.raw.co_varnames[0]) if frame.raw.co_argcount else None
+    return own is not None and issubclass(getattr(own, "pytype", object), torch.optim.Optimizer)

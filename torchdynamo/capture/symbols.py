@@ -132,6 +132,8 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
         if unknown(vm, a) or unknown(vm, b):
             return opaque(vm, fn, [a, b], bool if op in COMPARISONS else float)
     if op == "**" and b.__class__ is not Known:
+        if a.pytype is float and stays_real(a, b) and policy.of_optimizer(vm.frames) and may_flow(vm):
+            return opaque(vm, fn, [a, b], float)
         b = settled(vm, b)
     if op == "**" and b.obj < 0:  # type: ignore[union-attr]
         return opaque(vm, fn, [a, b], float) if unknown(vm, a) else vm.binary(op, settled(vm, a), b)
@@ -140,6 +142,13 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
             return opaque(vm, fn, [a, b], int)
         return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
     return vm.emit("call_function", fn, [a, b], {})
+
+
+def may_flow(vm: Machine) -> bool:
+    """Whether what follows from a count of steps may be a number that nobody knows, like what a scheduler changes."""
+    numbers = vm.builder.numbers
+    numbers.scheduled |= numbers.schedules
+    return numbers.schedules
 
 
 def is_long(value: Value) -> bool:

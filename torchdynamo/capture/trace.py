@@ -30,7 +30,7 @@ class Numbers(Protocol):
     named: Collection[str]
     bucketed: Mapping[str, Collection[int]]
     where: Any
-    schedules: bool  # what a scheduler changes is not the same in every call
+    schedules: bool  # what a scheduler changes, or a count of steps, is not the same in every call
     scheduled: bool  # there was such a number
     passed: bool
     attentive: Collection[str]

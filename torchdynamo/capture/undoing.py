@@ -79,6 +79,17 @@ def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator
             yield Source("key", home, name), value
 
 
+def spends_gradients(vm: Machine) -> bool:
+    """Whether gradients that the frame has looked at are gone when it is done: the next call brings others."""
+    for tensor, attrs in vm.tensor_attrs.values():
+        gone = getattr(attrs.get("grad"), "obj", ABSENT) is None
+        if gone and tensor.source is not None:
+            found = vm.by_source.get(Source("attr", tensor.source, "grad"))
+            if found is not None and found.pytype is not type(None):
+                return True
+    return False
+
+
 def says_absent(guard: Guard, name: Any) -> bool:
     return guard.kind == "NO_KEY" and type(guard.arg) is type(name) and bool(guard.arg == name)
 

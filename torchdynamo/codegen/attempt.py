@@ -29,6 +29,7 @@ from torchdynamo.errors import FallbackWarning, TorchDynamoError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.passes.stages import Stage, cut
+from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
 
 if TYPE_CHECKING:
     from torchdynamo.codegen.emit import Emitter
@@ -166,7 +167,7 @@ class Attempt:
             modes = Modes.now() if switches else None
             try:
                 results = run(*args)
-            except TorchDynamoError:
+            except (TorchDynamoError, STOP_RECOMPUTING):
                 raise
             except Exception as error:  # the program's own, or the backend's: the program will tell
                 self.error = error.original if isinstance(error, Failure) else error

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes
+from torchdynamo.hook.install import Compiled
 
 
 def layout_of(tensor: torch.Tensor) -> torch.memory_format:
@@ -90,7 +91,7 @@ class OwnBackward(torch.autograd.Function):
         given += [*ctx.saved_tensors, *ctx.kept]
         outside = Modes.now() if changes_modes(way.body) else None
         with as_backwards_run():
-            found = way.body.forward(*[given[index] for index in way.takes])
+            found = Compiled(way.body.forward, None)(*[given[index] for index in way.takes])  # which is not captured
             if outside is not None:  # the body puts back what it found when it was captured
                 outside.restore()
         return (None, None, None, None, *[None if index < 0 else found[index] for index in way.gives])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch._guards
 import torch.fx
+import torch.utils.checkpoint
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
+# How a checkpoint that runs a function again leaves it, once it has what it wants: no failure, wherever it comes from.
+STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationError
 
 
 def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:

@@ -13,6 +13,8 @@ from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, repla
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.types.tails import Tail, tail
+from torchdynamo.capture.types.tails import replay as replay_tail
 from torchdynamo.capture.types.watched import Strict
 from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import wrap
@@ -27,13 +29,15 @@ ONE = Known(1)
 def items_of(vm: Machine, value: Object) -> list[Value]:
     """The items as they are now; those nothing has read yet are Opaque."""
     entity = vm.entity(value)
-    if entity.items is None:
-        entity.items = []
+    if entity.items is None or entity.items.__class__ is Tail:
+        appended, entity.items = entity.items or (), []
         if entity.real is not MISSING:
             assert entity.source is not None
             real = list(DEQUE.__iter__(entity.real))
             vm.guard(entity.source, "LENGTH", len(real))
             entity.items = [Opaque(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
+            for item in appended:
+                append(vm, value, item)
     items: list[Value] = entity.items
     return items
 
@@ -118,6 +122,10 @@ def maxlen(vm: Machine, self: Object) -> Value:
 
 @models(DEQUE, "append")
 def append(vm: Machine, self: Object, item: Value) -> Value:
+    after = tail(vm, self)
+    if after is not None:
+        after.append(item)
+        return NONE
     most, items = limit(vm, self), resize(vm, self)
     items.append(item)
     if most is not None and len(items) > most:
@@ -333,6 +341,9 @@ def make(cls: type, items: list[object], most: int | None) -> object:
 @replays(DEQUE)
 def replay(emit: Emitter, entity: Entity) -> None:
     """The new contents are made first: they may be fetched from the old."""
+    if entity.items.__class__ is Tail:
+        replay_tail(emit, entity, DEQUE.extend)
+        return
     for item in entity.items:
         emit.value(item)
     emit.op("BUILD", ("list", len(entity.items)))

@@ -16,6 +16,8 @@ from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.types.tails import Tail, tail
+from torchdynamo.capture.types.tails import replay as replay_tail
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import constant
 
@@ -31,15 +33,17 @@ def items_of(vm: Machine, value: Value) -> list[Value]:
         return [constant(vm, item) for item in value.obj]
     assert value.__class__ is Object
     entity = vm.entity(value)
-    if entity.items is None:
+    if entity.items is None or entity.items.__class__ is Tail:
         if entity.real is MISSING:
             entity.items = []
         else:
             assert entity.source is not None
+            appended = entity.items or ()
             base = list if issubclass(value.pytype, list) else tuple
             real = list(base.__iter__(entity.real))  # past what a subclass says
             vm.guard(entity.source, "LENGTH", len(real))
             entity.items = [Opaque(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
+            entity.items += appended
     items: list[Value] = entity.items
     return items
 
@@ -227,14 +231,16 @@ def count(vm: Machine, self: Value, item: Value) -> Value:
 
 @models(list, "append")
 def append(vm: Machine, self: Object, item: Value) -> Value:
-    write(vm, self).append(item)
+    items = tail(vm, self)
+    (write(vm, self) if items is None else items).append(item)
     return NONE
 
 
 @models(list, "extend")
 def extend(vm: Machine, self: Object, items: Value) -> Value:
     more = list(vm.iterate(items))
-    write(vm, self).extend(more)
+    own = tail(vm, self)
+    (write(vm, self) if own is None else own).extend(more)
     return NONE
 
 
@@ -428,6 +434,9 @@ def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
 
 @replays(list)
 def replay_list(emit: Emitter, entity: Entity) -> None:
+    if entity.items.__class__ is Tail:
+        replay_tail(emit, entity, list.extend)
+        return
     for item in entity.items:
         emit.value(item)
     emit.op("BUILD", ("list", len(entity.items)))
