@@ -8,7 +8,7 @@ constants once more: some whole graphs are better than pieces.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from torchdynamo import config
@@ -45,6 +45,7 @@ class Manner:
         self.told: Break | None = None  # what a whole graph failed for before they were
         self.fixed = False  # numbers are constants
         self.tried: Break | None = None  # what another manner than this led to
+        self.counted: frozenset[Source] = frozenset()  # numbers that the frame itself changes
 
     def builder(self) -> GraphBuilder:
         """What the next try is captured with."""
@@ -93,6 +94,15 @@ class Manner:
             self.tried, self.fixed = self.told or end, True
             return None
         return self.told or end
+
+    def counts(self, numbers: Iterable[Source]) -> bool:
+        """Whether this is tried again because the frame changes these numbers itself, which it took for constants."""
+        new = frozenset(numbers) - self.counted
+        if not new or self.compiler.dynamic is False or self.fixed:
+            return False
+        self.counted |= new
+        self.varying |= new
+        return True
 
     def back(self) -> Break:
         """That numbers are constants has not helped: they vary again, and this is the break that remains."""

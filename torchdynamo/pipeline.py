@@ -30,17 +30,16 @@ from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
-from torchdynamo.capture import interop
+from torchdynamo.capture import interop, undoing
 from torchdynamo.capture.capture import Capture, capture
-from torchdynamo.capture.exits import BreakExit, Why
+from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.raising import goes_both_ways, is_level
 from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
-from torchdynamo.capture.undoing import undoes_itself
 from torchdynamo.capture.varying import from_boxes
 from torchdynamo.capture.worth import modes_watch, worth_capturing
-from torchdynamo.codegen import codegen, resume
+from torchdynamo.codegen import codegen, resume, unsteady
 from torchdynamo.errors import (
     CacheLimitWarning,
     FallbackWarning,
@@ -123,6 +122,8 @@ def reset() -> None:
     """Forget all that was compiled, and what was learnt from it."""
     _native.clear_all()
     first_run.forget()
+    undoing.forget()
+    unsteady.forget()
     goes_both_ways.clear()
 
 
@@ -226,10 +227,13 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
     stops: Steps = ()
     why: Why | None = None
+    place: Steps = ()  # of the first break
     checking = not goes_both_ways.get(code)
     known = entries_of(code, compiler.owner_id)
     whole = all(entry.why is None for entry in known) and (compiler.fullgraph or len(known) < MOST_WHOLE)
-    varying = frozenset() if compiler.dynamic is False else what_varies(code, compiler.owner_id, roots)
+    varying: frozenset[Source] = frozenset()
+    if compiler.dynamic is not False:
+        varying = what_varies(code, compiler.owner_id, roots) | unsteady.known(code, roots)
     manner = Manner(compiler, roots, varying, bool(known) and whole)
     while True:
         builder = manner.builder()
@@ -242,6 +246,11 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             ):
                 stops, why, checking = (), None, False
                 continue
+            if manner.counts(undoing.counted(captured, resume.own_cells(code))):
+                continue
+            captured = captured._replace(why=why if stops == place else None)
+            if isinstance(captured.exit, Return):
+                unsteady.returns(resume.origin(code).code, captured.exit.value, captured.machine)
             return Followed(captured, codegen.draft(captured), builder, why)
         except Attentive as asked_for:
             manner.attentive |= {asked_for.to}
@@ -250,6 +259,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             end = manner.other(raised, builder, beginning=not stops)
             if end is None:
                 continue
+            place = place if why else end.restart
             why = why or Why(end.reason, end.fields, end.where)
             earlier = end.restart
         except Restart as again:
@@ -290,10 +300,12 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     if isinstance(found, Why):
         return leave(code, compiler, found, started)
     captured, draft, builder, why = found
+    for continuation in draft.continuations:
+        undoing.goes_on(captured, continuation)
     if why is not None and is_worthless(captured):
         return leave(code, compiler, why, started)
     backend, settling = compiler.backend, None
-    if first and undoes_itself(captured, resume.origin(code).code.co_cellvars) and not may_come_again(code):
+    if first and undoing.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
     with torch_compat.nobody_saves():

@@ -30,7 +30,7 @@ class Capture(NamedTuple):
     code: CodeType
     machine: Machine
     exit: Return | BreakExit
-    why: Why | None
+    why: Why | None  # the break, where the frame is left at the very place of it
     cells: dict[str, Value]
 
     def __str__(self) -> str:

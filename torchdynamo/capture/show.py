@@ -32,6 +32,8 @@ def node_line(node: torch.fx.Node) -> str:
     """`mul = mul(x, 2)`; an input with its dtype and shape."""
     if node.op == "placeholder":
         example = node.meta["example_value"]
+        if not isinstance(example, torch.Tensor):
+            return f"{node.name}: {type(example).__name__}"
         return f"{node.name}: {str(example.dtype).removeprefix('torch.')}{list(example.shape)}"
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     dot = "." if node.op == "call_method" else ""

@@ -7,16 +7,29 @@ what lasts from call to call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
+from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.lasting import lasts
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.source import Guard, Source, instance_attr
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value
 
-Write = tuple[Source, Value]
+
+class Write(NamedTuple):
+    """A place that is written, and what will be there."""
+
+    owner: int  # the id of the object that is written to
+    name: Any
+    source: Source
+    value: Value
+
+
+_begun: PerCode[set[tuple[int, Any]]] = PerCode()  # by continuation: what was written before it, by owner and name
+NUMBERS = (int, float)
 # What guards ask of a container itself: whether it still holds for these keys.
 HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
     "TYPE_MATCH": lambda arg, keys: True,
@@ -26,6 +39,19 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
     "SET_CONTENTS": lambda arg, keys: arg == frozenset(keys),
     "DICT_KEYS": lambda arg, keys: len(keys) <= len(arg),
 }
+
+
+def forget() -> None:
+    """As if nothing had run."""
+    _begun.clear()
+
+
+def goes_on(before: Capture, continuation: CodeType) -> None:
+    """What a frame has written before a break, what comes after may write again."""
+    written = {(write.owner, write.name) for write in writes(before.machine, before.changed, ())}
+    known = (_begun.get(before.code) or set()) | (_begun.get(continuation) or set())
+    if written or known:
+        _begun.set(continuation, known | written)
 
 
 def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
@@ -42,8 +68,9 @@ def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
         while path is not None and path not in read:
             read.add(path)
             path = path.base
-    for source, value in writes(vm, changed, own):
-        if value is ABSENT:
+    begun = _begun.get(capture.code) or ()
+    for owner, name, source, value in writes(vm, changed, own):
+        if value is ABSENT or (owner, name) in begun:
             continue
         if source in read and not alike(vm, vm.by_source.get(source), value, read, source):
             return True
@@ -54,29 +81,41 @@ def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
 
 
 def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator[Write]:
-    """Each place that is written, and what will be there."""
+    """Each place that is written."""
     for entity in changed:
         assert entity.source is not None
+        owner = id(entity.real)
         for name, value in entity.attrs.items():
-            yield instance_attr(entity.source, name), value
-            yield Source("attr", entity.source, name), value
+            yield Write(owner, name, instance_attr(entity.source, name), value)
+            yield Write(owner, name, Source("attr", entity.source, name), value)
             if name == "cell_contents":
-                yield Source("contents", entity.source), value
+                yield Write(owner, name, Source("contents", entity.source), value)
         if entity.touched and isinstance(entity.items, dict):
             for item in entity.items.values():
                 if isinstance(item, list) and item[0].__class__ is Known:
-                    yield Source("key", entity.source, item[0].obj), item[1]
+                    yield Write(owner, item[0].obj, Source("key", entity.source, item[0].obj), item[1])
         elif entity.touched and isinstance(entity.items, list):
             for index, item in enumerate(entity.items):
-                yield Source("item", entity.source, index), item
+                yield Write(owner, index, Source("item", entity.source, index), item)
     for tensor, attrs in vm.tensor_attrs.values():
         for name, value in attrs.items():
             if tensor.source is not None and lasts(vm.roots, tensor.source, own):
-                yield instance_attr(tensor.source, name), value
+                yield Write(id(tensor.source), name, instance_attr(tensor.source, name), value)
     for (space, name), value in vm.globals_written.items():
         home = vm.written_spaces[space].source
         if home is not None:
-            yield Source("key", home, name), value
+            yield Write(space, name, Source("key", home, name), value)
+
+
+def counted(capture: Capture, own: Collection[str]) -> Iterator[Source]:
+    """The numbers that the frame has taken for constants and changes itself: the next call begins with others."""
+    vm = capture.machine
+    for write in writes(vm, [entity for entity in capture.changed if lasts(vm.roots, entity.source, own)], own):
+        old = vm.by_source.get(write.source)
+        if isinstance(old, Known) and isinstance(write.value, Known):
+            before, after = old.obj, write.value.obj
+            if type(before) in NUMBERS and type(after) is type(before) and after != before:
+                yield write.source
 
 
 def spends_gradients(vm: Machine) -> bool:
@@ -98,15 +137,20 @@ def alike(vm: Machine, old: Value | None, new: Value, read: set[Source], source:
     """Whether guards that held for the old value hold for the new one."""
     if old is new or getattr(new, "source", None) is source:
         return True
+    if old is not None and number_type(old) in NUMBERS:  # a number that changes will change again: nothing is settled
+        return number_type(new) is number_type(old)
     if isinstance(old, Known) and isinstance(new, Known):
-        counts = type(old.obj) in (int, float)  # a number that changes will change again: nothing is settled by it
-        return old.obj is new.obj or (type(old.obj) is type(new.obj) and (counts or bool(old.obj == new.obj)))
+        return old.obj is new.obj or (type(old.obj) is type(new.obj) and bool(old.obj == new.obj))
     if isinstance(old, Graphed) and isinstance(new, Graphed):
         return meta(old) == meta(new)
     if isinstance(old, Object) and isinstance(new, Object):
         below = any(each.base is source for each in read)
         return old.ref == new.ref or (old.pytype is new.pytype and not below)
     return False
+
+
+def number_type(value: Value) -> type | None:
+    return value.pytype if isinstance(value, (Known, Symbol)) else None
 
 
 def meta(tensor: Graphed) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Object, Value
-from torchdynamo.codegen import resume
+from torchdynamo.codegen import resume, unsteady
 from torchdynamo.codegen.emit import Emitter
 
 # Instructions that look below what they pop: how many further items.
@@ -62,6 +62,8 @@ class Exit:
         self.shape = [value is ABSENT for value in self.below]  # of the stack below the operands: True where NULL
         self.inner = Inner(emit.capture, exit.callee, made, skipped) if exit.callee else None
         self.held = {*code.co_varnames[:1], *held(emit, exit)}  # super() reads the first, unseen
+        why = emit.capture.why
+        self.of_data = why is not None and why.reason in unsteady.OF_DATA
 
     def push_snapshot(self) -> None:
         """Locals go where their names say, the stack into temporaries, and so does what code for a callee is given.
@@ -170,10 +172,15 @@ class Exit:
             if at != null:
                 self.emit.op("STORE_FAST", f"__stack{depth + at}")
         shape, self.shape = self.shape, [*self.shape[:depth], *(at == null for at in range(results))]
-        self.resume(index, stays=False)
+        code = self.resume(index, stays=False)
         self.shape = shape
+        for at in range(depth, depth + results):
+            if self.exit.callee is not None:
+                unsteady.take(code, f"__stack{at}", self.exit.callee.code)
+            elif self.of_data:
+                unsteady.draw(code, f"__stack{at}")
 
-    def resume(self, index: int, stays: bool) -> None:
+    def resume(self, index: int, stays: bool) -> CodeType:
         emit = self.emit
         bound = [name for name in self.raw.co_varnames if name in self.exit.locals]
         wanted = self.held | live_locals(self.code, index)
@@ -195,6 +202,9 @@ class Exit:
                 emit.op("LOAD_FAST", f"__stack{depth}")
         emit.op("CALL", (code.co_argcount, ()))
         emit.op("RETURN")
+        stack = {f"__stack{depth}": value for depth, value in enumerate(self.below) if depth < len(self.shape)}
+        unsteady.give(code, {**{name: self.exit.locals[name] for name in names}, **stack}, emit.capture.machine)
+        return code
 
     def function(self, code: CodeType, free: tuple[str, ...]) -> None:
         for name in free:

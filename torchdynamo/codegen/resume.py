@@ -38,6 +38,11 @@ def origin(code: CodeType) -> Origin:
     return Origin(source, *known[1:])
 
 
+def own_cells(code: CodeType) -> tuple[str, ...]:
+    """The cells that each call of the user's function makes anew."""
+    return origin(code).code.co_cellvars
+
+
 def is_continuation(code: CodeType) -> bool:
     return _origins.get(code) is not None
 

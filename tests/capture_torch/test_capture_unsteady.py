@@ -1,0 +1,147 @@
+"""What is known to change from call to call is not taken for constant first: a second call compiles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torchdynamo
+
+FIVE = [torch.randn(12, generator=torch.Generator().manual_seed(seed)) for seed in range(5)]
+
+
+class Counted:
+    """A backend that counts what it compiles."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, gm: Any, example_inputs: Any) -> Any:
+        self.graphs += 1
+        return gm.forward
+
+
+def masked(x: torch.Tensor) -> torch.Tensor:
+    y = x[x > 0]
+    return y * 2 + y.numel()
+
+
+def places(x: torch.Tensor) -> torch.Tensor:
+    (rows,) = torch.nonzero(x > 0, as_tuple=True)
+    return x[rows] + len(rows)
+
+
+def counts(x: torch.Tensor) -> torch.Tensor:
+    first = int((x > 0).sum())
+    return x[:first] + first
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """What was found before the first break goes through the second."""
+    y = x[x > 0]
+    z = (x * 3)[x < 0]
+    return torch.cat([y, z * y.numel()])
+
+
+def kept(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[x > 0] + 1, x * 2
+
+
+def handed_on(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return kept(x + 1)
+
+
+def through_calls(x: torch.Tensor) -> torch.Tensor:
+    found, all_of_them = handed_on(x * 2)
+    return found * 3 + all_of_them.sum()
+
+
+def numbers(x: torch.Tensor) -> list[int]:
+    return [int(n) for n in torch.stack([(x > 0).sum(), (x < 0).sum()]).tolist()]
+
+
+def split(x: torch.Tensor) -> list[torch.Tensor]:
+    return [part + 1 for part in x.sort(descending=True).values.split(numbers(x))]
+
+
+PROGRAMS = [masked, places, counts, twice, through_calls, split]
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
+def test_what_depends_on_data(fn: Callable[..., Any]) -> None:
+    backend = Counted()
+    compiled = torchdynamo.compile(fn, backend=backend)
+    compiled(FIVE[0])
+    after_one = backend.graphs
+    for x in FIVE:
+        torch.testing.assert_close(compiled(x), fn(x), rtol=0, atol=0)
+    assert len({int((x > 0).sum()) for x in FIVE}) > 2
+    assert backend.graphs == after_one
+
+
+def test_what_does_not_depend_on_data_stays_constant() -> None:
+    """Of what a call returns, only the sizes that the break made vary."""
+    shapes: list[Any] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        examples = [node.meta["example_value"] for node in gm.graph.nodes if node.op == "placeholder"]
+        shapes.append([tuple(x.shape) for x in examples if isinstance(x, torch.Tensor)])
+        return gm.forward
+
+    torchdynamo.compile(through_calls, backend=backend)(FIVE[0])
+    assert (12,) in shapes[-1]
+    assert any(isinstance(size, torch.SymInt) for shape in shapes[-1] for size in shape)
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.decay = 0, 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.decay *= 0.5
+        return x * self.calls + self.decay
+
+
+def test_what_the_frame_itself_counts() -> None:
+    backend = Counted()
+    module, plain = Counter(), Counter()
+    compiled = torchdynamo.compile(module, backend=backend)
+    for x in FIVE:
+        assert torch.equal(compiled(x), plain(x))
+        assert (module.calls, module.decay) == (plain.calls, plain.decay)
+    assert backend.graphs == 1
+
+
+class Flag:
+    inside = False
+
+
+def looked_at(x: torch.Tensor) -> torch.Tensor:
+    torchdynamo.graph_break()
+    return x + 1 if Flag.inside else x - 1
+
+
+def raised_and_lowered(x: torch.Tensor) -> torch.Tensor:
+    Flag.inside = True
+    try:
+        y = looked_at(x * 2)
+    finally:
+        if Flag.inside:
+            Flag.inside = False
+    return y * 3
+
+
+def test_what_is_put_back_after_a_break() -> None:
+    backend = Counted()
+    compiled = torchdynamo.compile(raised_and_lowered, backend=backend)
+    compiled(FIVE[0])
+    after_one = backend.graphs
+    for x in FIVE:
+        assert torch.equal(compiled(x), raised_and_lowered(x))
+    assert backend.graphs == after_one

@@ -1,0 +1,117 @@
+"""What is known at a break to be another number or size in another call.
+
+What follows a break begins as any function does: all it is given is taken for constant, and compiled once more when
+that turns out wrong. But where a size comes from what a tensor holds, or from another that varies, it is known at the
+break. So each continuation knows which of its variables hold such; and each function, what of its results is such, for
+the continuations of those who call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.capture.source import Roots, Source, instance_attr, local
+from torchdynamo.capture.value import Graphed, Object, Symbol, Value
+from torchdynamo.graph.numbers import SYMBOLIC
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+OF_DATA = frozenset(
+    {"data-dependent value", "dynamic output shape"}
+)  # breaks whose result depends on what tensors hold
+MANY = 32  # of more numbers in one list, each is data
+RESULT = local("__result")
+
+_given: PerCode[set[Source]] = PerCode()  # by continuation: where, among its variables
+_drawn: PerCode[set[Source]] = PerCode()  # by continuation: variables of which all that is a number or a size is such
+_taken: PerCode[list[tuple[Source, CodeType]]] = PerCode()  # by continuation: variables that hold a function's result
+_results: PerCode[set[Source]] = PerCode()  # by function: where, in its result
+
+
+def forget() -> None:
+    """As if nothing had run."""
+    for table in (_given, _drawn, _taken, _results):
+        table.clear()
+
+
+def known(code: CodeType, roots: Roots) -> frozenset[Source]:
+    """Where these are, in a frame that begins."""
+    found = set(_given.get(code) or ())
+    for source, callee in _taken.get(code) or ():
+        found.update(moved(part, source) for part in _results.get(callee) or ())
+    for source in _drawn.get(code) or ():
+        found.update(measures(source, source.load(roots)))
+    return frozenset(found)
+
+
+def give(code: CodeType, variables: dict[str, Value], vm: Machine) -> None:
+    """A continuation gets these."""
+    found = {part for name, value in variables.items() for part in parts(value, local(name), vm)}
+    if found:
+        _given.set(code, (_given.get(code) or set()) | found)
+
+
+def draw(code: CodeType, name: str) -> None:
+    """A continuation gets what was read from tensors."""
+    _drawn.set(code, {*(_drawn.get(code) or ()), local(name)})
+
+
+def take(code: CodeType, name: str, callee: CodeType) -> None:
+    """A continuation gets what a function returns that is still running."""
+    before = _taken.get(code) or []
+    if (local(name), callee) not in before:
+        _taken.set(code, [*before, (local(name), callee)])
+
+
+def returns(code: CodeType, value: Value, vm: Machine) -> None:
+    """A frame of this function ends."""
+    found = set(parts(value, RESULT, vm))
+    if found:
+        _results.set(code, (_results.get(code) or set()) | found)
+
+
+def parts(value: Value, source: Source, vm: Machine) -> Iterator[Source]:
+    """Where a value holds numbers of the graph, or what would be such if it were looked at."""
+    entity = vm.entity(value) if isinstance(value, Object) else None
+    origin = getattr(value, "source", None) if entity is None else entity.source
+    if origin is not None:
+        yield from (moved(part, source, origin) for part in vm.builder.numbers.varying if is_under(part, origin))
+    if isinstance(value, Symbol):
+        yield source
+    elif isinstance(value, Graphed):
+        sizes = value.fake.shape if isinstance(value.fake, torch.Tensor) else ()
+        yield from (Source("size", source, dim) for dim, size in enumerate(sizes) if isinstance(size, SYMBOLIC))
+    elif entity is not None:
+        for name, held in entity.attrs.items():
+            yield from parts(held, instance_attr(source, name), vm)
+        if isinstance(entity.items, (list, tuple)) and len(entity.items) <= MANY:
+            for index, held in enumerate(entity.items):
+                yield from parts(held, Source("item", source, index), vm)
+
+
+def measures(source: Source, obj: Any) -> Iterator[Source]:
+    """All numbers and sizes of an object, or of those in it."""
+    cls = type(obj)
+    if cls is int or cls is float:
+        yield source
+    elif isinstance(obj, torch.Tensor) and obj.layout is torch.strided and not obj.is_nested:
+        yield from (Source("size", source, dim) for dim in range(obj.dim()))
+    elif (cls is list or cls is tuple) and len(obj) <= MANY:
+        for index, held in enumerate(obj):
+            yield from measures(Source("item", source, index), held)
+
+
+def is_under(part: Source, origin: Source) -> bool:
+    """Whether a path leads through another."""
+    return part is origin or (part.base is not None and is_under(part.base, origin))
+
+
+def moved(part: Source, base: Source, origin: Source = RESULT) -> Source:
+    """The same path, from another beginning."""
+    return base if part is origin or part.base is None else Source(part.how, moved(part.base, base, origin), part.arg)
