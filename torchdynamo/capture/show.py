@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch.fx
 
 from torchdynamo.capture.exits import BreakExit, Return
+from torchdynamo.capture.types.tails import Tail
 from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def guard_line(guard: Any) -> str:
 def effect_lines(capture: Capture) -> Iterator[str]:
     for entity in capture.changed:
         if entity.touched:
-            yield f"{entity.source} = {contents(capture, entity)}"
+            sign = "+=" if isinstance(entity.items, Tail) else "="
+            yield f"{entity.source} {sign} {contents(capture, entity)}"
         for name, value in entity.attrs.items():
             yield f"{entity.source}.{name} = {value_text(capture, value)}"
     for (_, name), value in capture.machine.globals_written.items():
