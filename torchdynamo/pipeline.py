@@ -319,7 +319,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
-    name, ties = repr(graph) if graph else "", Ties(code, guards)
+    name, ties = repr(graph) if graph else "", Ties(code, guards, draft.bound)
     record = CompiledEntry(new_code, Guards(guards, program), gm, why, name, compiler, ties)
     if settling is not None:
         settling.entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)

@@ -5,13 +5,13 @@ reference. That guard would never hold again, and the entry would take one of th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard
+from torchdynamo.capture.source import Guard, Source
 from torchdynamo.guards.identity import Weak
 
 ABOUT_ABSENCE = frozenset({"NO_KEY", "NOT_KEYED"})  # what is gone is no key of anything
@@ -22,9 +22,11 @@ class Ties:
 
     __slots__ = ("__weakref__", "refs")
 
-    def __init__(self, code: CodeType, guards: Iterable[Guard]) -> None:
+    def __init__(self, code: CodeType, guards: Collection[Guard], bound: Iterable[Source] = ()) -> None:
         ended = partial(drop, weakref.ref(code), weakref.ref(self))
         objects = {id(obj): obj for guard in guards for obj in needed_by(guard)}
+        roots = {id(root): root for root in (source.root() for source in (*bound, *(each.source for each in guards)))}
+        objects |= {id(obj): obj for root in roots.values() for obj in begun_at(root)}
         self.refs = [weakref.ref(obj, ended) for obj in objects.values()]
 
 
@@ -35,6 +37,13 @@ def needed_by(guard: Guard) -> Iterator[Any]:
         obj = part.ref() if type(part) is Weak else None
         if obj is not None:
             yield obj
+
+
+def begun_at(root: Source) -> Iterator[Any]:
+    """The class that a path begins at, if it may go."""
+    obj = root.arg.weak() if root.how == "pinned" and root.arg.weak is not None else None
+    if obj is not None:
+        yield obj
 
 
 def drop(

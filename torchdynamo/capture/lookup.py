@@ -12,6 +12,7 @@ import torch
 from torchdynamo.capture import model
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import is_open
+from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Known
@@ -48,8 +49,32 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
                 rest_on_names(vm, base, base.__dict__)
         found = vm.class_attrs[key] = class_lookup(cls, name)
         if cls not in CONSTANTS and is_open(cls):
-            vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
+            rest_on_attribute(vm, cls, name, found)
     return found
+
+
+# Descriptors that nobody can refer to weakly, and what of them counts.
+PARTS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    types.MemberDescriptorType: ("__name__", "__objclass__"),
+    types.GetSetDescriptorType: ("__name__", "__objclass__"),
+}
+
+
+def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
+    """What the class has under the name stays so. A guard that held a class's own descriptor would hold the class."""
+    parts = PARTS.get(type(found), ())
+    if parts and any(name in base.__dict__ and is_mortal(base) for base in cls.__mro__):
+        place = Source("class_attr", class_source(cls), name)
+        vm.guard(place, "TYPE_MATCH", type(found))
+        for part in parts:
+            value = getattr(found, part)
+            equal = value is None or type(value) is str
+            vm.guard(Source("attr", place, part), "EQUALS_MATCH" if equal else "ID_MATCH", value)
+    else:
+        vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
 
 
 NAMES = frozenset({str})
@@ -136,14 +161,21 @@ def guarded_own(vm: Machine, cls: type, name: str) -> Any:
     if found is MISSING:
         guarded_lookup(vm, cls, name)  # what a base further on has: not one of its own
     elif is_open(cls):
-        vm.guard(class_source(cls), "CLASS_ATTR", (name, found))
+        rest_on_attribute(vm, cls, name, found)
     return found
 
 
 def rest_on_bases(vm: Machine, cls: type) -> None:
     """`__bases__` can be assigned; the classes that a class inherits from are then another tuple."""
-    if is_open(cls):
-        vm.guard(Source("attr", class_source(cls), "__mro__"), "ID_MATCH", cls.__mro__)
+    order = Source("attr", class_source(cls), "__mro__")
+    if not is_open(cls):
+        return
+    if not any(map(is_mortal, cls.__mro__)):
+        vm.guard(order, "ID_MATCH", cls.__mro__)
+        return
+    vm.guard(order, "LENGTH", len(cls.__mro__))
+    for index, base in enumerate(cls.__mro__):
+        vm.guard(Source("item", order, index), "ID_MATCH", base)
 
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 import types
 from typing import Any
 
@@ -14,12 +15,39 @@ WITH_NAMES = (
 BRACKETS: dict[type, str] = {tuple: "()", list: "[]", set: "{}", frozenset: "{}"}
 TRUSTED = ("torch", "torchdynamo", "numpy")  # whose objects say what they are and do nothing else
 QUALNAME = type.__dict__["__qualname__"]
+OWN: Any = type.__dict__["__dict__"]
 
 
 def class_name(cls: type) -> str:
     """As the class statement had it, whatever a metaclass says."""
     name: str = QUALNAME.__get__(cls)
     return name
+
+
+def is_found(cls: type) -> bool:
+    """Whether the class lies where its name says: in a module, or in a class that does."""
+    found: Any = sys.modules.get(str(OWN.__get__(cls).get("__module__")))
+    for name in class_name(cls).split("."):
+        if found is None:
+            return False
+        found = (OWN.__get__(found) if isinstance(found, type) else found.__dict__).get(name)
+        if not isinstance(found, type):
+            return False
+    return found is cls
+
+
+def is_mortal(obj: Any) -> bool:
+    """A class that goes when nobody has it any more, as one that was made in a function does; or an instance of one."""
+    cls = obj if issubclass(type(obj), type) else type(obj)
+    if id(cls) in _lasting or not type(obj).__weakrefoffset__:
+        return False
+    if cls.__flags__ & (1 << 9) and not is_found(cls):  # Py_TPFLAGS_HEAPTYPE
+        return True
+    _lasting[id(cls)] = cls
+    return False
+
+
+_lasting: dict[int, type] = {}  # by id: what is found by its name stays
 
 
 def has_name(obj: Any) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from torchdynamo import _native
-from torchdynamo.capture.naming import called, class_name, has_name
+from torchdynamo.capture.naming import called, class_name, has_name, is_mortal
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,41 +96,64 @@ ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"
 
 
 class Pinned:
-    """An object a source holds on to: only for what owns nothing of the user's (a class, a C function)."""
+    """An object a source begins at: only for what owns nothing of the user's (a class, a C function).
 
-    __slots__ = ("object",)
+    Held, unless it is a class that may go; then its source goes as well, and all that begin there.
+    """
+
+    __slots__ = ("address", "held", "text", "weak")
 
     def __init__(self, object: Any) -> None:
-        self.object = object
+        self.address = id(object)
+        self.text = called(object) if has_name(object) else class_name(type(object))
+        self.weak = weakref.ref(object) if is_mortal(object) else None
+        self.held = None if self.weak is not None else object
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Pinned and other.object is self.object
+    @property
+    def object(self) -> Any:
+        """The object; None if it is gone."""
+        return self.held if self.weak is None else self.weak()
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is Pinned and other.address == self.address
 
     def __hash__(self) -> int:
-        return id(self.object)
+        return self.address
 
     def __repr__(self) -> str:
-        return called(self.object) if has_name(self.object) else class_name(type(self.object))
+        return self.text
 
 
 class Source:
     """An interned path; make one with the functions below. Equal paths are the same object."""
 
-    __slots__ = ("__weakref__", "arg", "base", "how")
+    __slots__ = ("__weakref__", "arg", "base", "how", "table")
     how: str
     base: Source | None
     arg: Any
+    table: dict[tuple[Any, ...], Source]  # where the paths that go on from here are
 
     _interned: ClassVar[dict[tuple[Any, ...], Source]] = {}
 
     def __new__(cls, how: str, base: Source | None = None, arg: Hashable = None) -> Source:
         key = (how, base, type(arg), arg)
-        self = cls._interned.get(key)
+        table = cls._interned if base is None else base.table
+        self = table.get(key)
         if self is None:
             self = object.__new__(cls)
             self.how, self.base, self.arg = how, base, arg
-            cls._interned[key] = self
+            self.table = table
+            table[key] = self
+            if how == "pinned":
+                self.pin(key)
         return self
+
+    def pin(self, key: tuple[Any, ...]) -> None:
+        """What begins at an object that may go is known for as long as that is there."""
+        pinned, table = self.arg, self.table
+        if pinned.weak is not None:
+            pinned.weak = weakref.ref(pinned.object, lambda _: table.pop(key, None))
+            self.table = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Source, (self.how, self.base, self.arg)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture import model, numeric, sizes, varying
-from torchdynamo.capture.naming import class_name
+from torchdynamo.capture.naming import class_name, is_mortal
 from torchdynamo.capture.signals import Break, NotYet
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.subclasses import overrides, watch
@@ -259,7 +259,9 @@ def class_source(cls: type) -> Source:
     """A class by itself: classes own nothing of the user's instances, so a source may hold one."""
     source = _classes.get(cls)
     if source is None:
-        source = _classes[cls] = Source("pinned", None, Pinned(cls))
+        source = Source("pinned", None, Pinned(cls))
+        if not is_mortal(cls):
+            _classes[cls] = source
     return source
 
 

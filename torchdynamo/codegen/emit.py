@@ -16,12 +16,14 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.frame import Globals
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import Steps
+from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.overrides import as_class
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import CACHES, Attentive, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.capture.wrap import class_source
 from torchdynamo.codegen import rebuild
 
 BOUND = "__bound"
@@ -54,7 +56,10 @@ class Emitter:
     def const(self, obj: Any) -> None:
         if self.capture.machine.inside:
             self.stays_inside(obj)
-        self.op("LOAD_CONST", obj)
+        if issubclass(type(obj), type) and is_mortal(obj):
+            self.source(class_source(obj))  # as a constant of the code it would stay
+        else:
+            self.op("LOAD_CONST", obj)
 
     def stays_inside(self, obj: Any) -> None:
         """A class that the frame made is one of the capture's: what leads to it (a method of C's) is left to Python."""
@@ -101,8 +106,6 @@ class Emitter:
             self.source(source)
         elif type(obj) is frozenset and list(frozenset(tuple(obj))) != list(obj):
             raise Restart(-1)  # a code object makes one of its own, of interned strings, in another order
-        elif type(obj) is tuple:
-            self.const(obj)
         else:
             self.const(obj)
 

@@ -12,7 +12,7 @@ import types
 import weakref
 from typing import Any
 
-from torchdynamo.capture.naming import called, class_name, has_name
+from torchdynamo.capture.naming import called, class_name, has_name, is_mortal
 from torchdynamo.guards.constants import is_constant
 
 OWN_NOTHING: tuple[type, ...] = (
@@ -34,12 +34,12 @@ TRACKED = 1 << 14  # Py_TPFLAGS_HAVE_GC: may refer to other objects
 class Weak:
     """An object that is known by a weak reference, and what to call it once it is gone."""
 
-    __slots__ = ("ref", "text")
+    __slots__ = ("name", "ref", "text")
 
     def __init__(self, obj: Any) -> None:
         self.ref = weakref.ref(obj)
-        name = called(obj) if has_name(obj) else hex(id(obj))
-        self.text = f"{class_name(type(obj))} {name}"
+        self.name = called(obj) if has_name(obj) else hex(id(obj))
+        self.text = f"{class_name(type(obj))} {self.name}"
 
     def __repr__(self) -> str:
         return self.text
@@ -64,7 +64,7 @@ def weakrefable(obj: Any) -> bool:
 
 def held(obj: Any) -> Any:
     """What to keep: the object, or a `Weak` where that can be made."""
-    return obj if owns_nothing(obj) or not weakrefable(obj) else Weak(obj)
+    return obj if not is_mortal(obj) and (owns_nothing(obj) or not weakrefable(obj)) else Weak(obj)
 
 
 def is_same(kept: Any, value: Any) -> bool:

@@ -42,7 +42,8 @@ class Nodes:
 def row(source: Source, parent: int, arg: Any) -> tuple[str, int, Any]:
     """How the native program takes this step; modules and pinned objects are simply there."""
     if source.how == "pinned":
-        return "constant", -1, source.arg.object
+        weak = source.arg.weak
+        return ("constant", -1, source.arg.object) if weak is None else ("weak", -1, weak)
     if source.how == "module":
         return "constant", -1, source.load(NOWHERE)
     if source.how == "cache":

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchdynamo.capture.source import Guard, Roots
 from torchdynamo.capture.value import ABSENT
-from torchdynamo.guards.identity import Weak, is_same, owns_nothing, weakrefable
+from torchdynamo.guards.identity import Weak, held, is_same
 from torchdynamo.guards.kind import Change, Kind, NodeOf, short
 
 
@@ -21,9 +21,7 @@ def find(cls: Any, name: str) -> Any:
 def kept(arg: tuple[str, Any]) -> tuple[str, Any]:
     """Where the attribute can only be kept strongly, nothing is lost: the class, which the source names, has it."""
     name, expected = arg
-    if expected is ABSENT or type(expected) is Weak or not weakrefable(expected) or owns_nothing(expected):
-        return arg
-    return name, Weak(expected)
+    return arg if expected is ABSENT or type(expected) is Weak else (name, held(expected))
 
 
 def holds(value: Any, arg: tuple[str, Any], roots: Roots) -> bool:

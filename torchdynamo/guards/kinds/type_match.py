@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import Change, Kind, by_node, short
+from typing import Any
+
+from torchdynamo.capture.source import Guard
+from torchdynamo.guards.identity import Weak, held, is_same
+from torchdynamo.guards.kind import Change, Kind, NodeOf, short
+
+
+def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
+    kept = guard.arg if type(guard.arg) is Weak else held(guard.arg)
+    return node_of(guard.source), *(("type_weak", kept.ref) if type(kept) is Weak else ("type", kept))
+
+
+def told(arg: Any) -> str:
+    """The name of a class."""
+    return str(arg.name) if type(arg) is Weak else short(arg)
+
 
 KIND = Kind(
     "TYPE_MATCH",
-    holds=lambda value, arg, roots: type(value) is arg,
-    lower=by_node("type"),
-    why=lambda value, arg, roots: Change("", f"a {short(arg)}", f"a {short(type(value))}"),
+    holds=lambda value, arg, roots: is_same(arg, type(value)),
+    lower=lower,
+    why=lambda value, arg, roots: Change("", f"a {told(arg)}", f"a {short(type(value))}"),
+    told=told,
+    settle=lambda guard, roots: guard if type(guard.arg) is Weak else guard._replace(arg=held(guard.arg)),
 )

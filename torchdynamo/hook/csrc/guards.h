@@ -27,12 +27,14 @@ typedef enum {
     STEP_KEYED,
     STEP_SIZE,
     STEP_STRIDE,
+    STEP_WEAK,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
     STEP_BIND_CLASS,
     /* check the value of `node` */
     CHECK_STATE,
     CHECK_TYPE,
+    CHECK_TYPE_WEAK,
     CHECK_IS,
     CHECK_IS_WEAK,
     CHECK_CODE,

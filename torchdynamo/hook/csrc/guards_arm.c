@@ -17,6 +17,7 @@ enum { FREE, PLACED, KEPT };
 
 #define PATIENCE 2   /* how often a step may be the one that differs for nothing */
 #define WORTH_IT 4   /* fewer words are not armed */
+#define WEAK_KNOWN 8
 
 typedef struct {
     TdProgram *program;
@@ -25,6 +26,8 @@ typedef struct {
     char *sure;  /* by node: the layout of the object is known from what comes before */
     char *leads; /* by node: something is fetched from it or hangs on it */
     int step;    /* the one at hand */
+    int n_weak;
+    PyObject *weak[WEAK_KNOWN]; /* references whose objects are known to be there, the latest */
 } Arming;
 
 static PyObject *value_of(Arming *a, int node) { return a->arm->values[node]; }
@@ -42,6 +45,16 @@ static void add_place(Arming *a, const void *place)
     uint64_t now;
     memcpy(&now, place, sizeof now);
     add_word(a, place, (const void *)(uintptr_t)now);
+}
+
+/* The object of a weak reference, which the program owns: that it is there proves that it is the same. */
+static void add_weak(Arming *a, PyObject *weak, PyObject *obj)
+{
+    for (int i = 0; i < WEAK_KNOWN; i++)
+        if (a->weak[i] == weak)
+            return;
+    a->weak[a->n_weak++ % WEAK_KNOWN] = weak;
+    add_word(a, &((PyWeakReference *)weak)->wr_object, obj);
 }
 
 /* Is it certain that the object is laid out as it was? Only then may places in it be read. */
@@ -128,6 +141,10 @@ static int arm_fetch(Arming *a, const TdStep *step)
         add_root(a, step);
         return a->state[step->node] = PLACED;
     }
+    if (step->op == STEP_WEAK) {
+        add_weak(a, step->obj, value_of(a, step->node));
+        return a->state[step->node] = KEPT;
+    }
     if (a->state[step->base] == FREE)
         return 0;
     switch (step->op) {
@@ -166,6 +183,10 @@ static int arm_check(Arming *a, const TdStep *step)
     switch (step->op) {
     case CHECK_TYPE:
         add_word(a, &obj->ob_type, step->obj);
+        return a->sure[step->node] = 1;
+    case CHECK_TYPE_WEAK:
+        add_weak(a, step->obj, (PyObject *)Py_TYPE(obj));
+        add_word(a, &obj->ob_type, Py_TYPE(obj));
         return a->sure[step->node] = 1;
     case CHECK_IS:
         return 1; /* the program has the object */
@@ -324,7 +345,7 @@ void td_arm(TdProgram *program)
     char *marks = PyMem_Calloc(3 * (program->n_nodes + 1), 1);
     if (arm != NULL && marks != NULL && td_arm_room(program, arm)) {
         size_t n = program->n_nodes + 1;
-        Arming a = {program, arm, marks, marks + n, marks + 2 * n, 0};
+        Arming a = {program, arm, marks, marks + n, marks + 2 * n};
         memcpy(arm->values, program->values, n * sizeof(PyObject *));
         arm_all(&a);
         for (int i = 0; i < arm->n_rest; i++)

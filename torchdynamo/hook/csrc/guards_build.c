@@ -2,7 +2,7 @@
 #include "guards_build.h"
 
 static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call",
-                                      "method", "keyed", "size", "stride"};
+                                      "method", "keyed", "size", "stride", "weak"};
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
@@ -19,6 +19,10 @@ static int add_fetch(TdBuilder *b, int node, const char *how, PyObject *arg)
     if (step == NULL)
         return -1;
     step->base = b->parents[node];
+    if (op == STEP_WEAK) {
+        step->obj = Py_NewRef(arg);
+        return PyWeakref_CheckRefExact(arg) ? 0 : td_fault("not a weak reference", arg);
+    }
     if (op >= STEP_DICT && step->base < 0)
         return td_fault("a step without a base", arg);
     if (op == STEP_LOCAL)

@@ -7,6 +7,7 @@ static const struct {
 } CHECKS[] = {
     {"state", CHECK_STATE},
     {"type", CHECK_TYPE},
+    {"type_weak", CHECK_TYPE_WEAK},
     {"is", CHECK_IS},
     {"is_weak", CHECK_IS_WEAK},
     {"code", CHECK_CODE},
@@ -145,6 +146,7 @@ static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
             return td_fault("not a code object", payload);
         break;
     case CHECK_IS_WEAK:
+    case CHECK_TYPE_WEAK:
         if (!PyWeakref_CheckRefExact(payload))
             return td_fault("not a weak reference", payload);
         break;

@@ -77,7 +77,7 @@ static uint64_t look_asked_for(const TdStep *check)
 static int is_hurdle(const TdStep *check)
 {
     return check->op == CHECK_EQUAL || check->op == CHECK_TENSOR || check->op == CHECK_TYPE || check->op == CHECK_IS
-           || check->op == CHECK_IS_WEAK || check->op == CHECK_CODE || check->op == CHECK_LENGTH;
+           || check->op == CHECK_TYPE_WEAK || check->op == CHECK_IS_WEAK || check->op == CHECK_CODE || check->op == CHECK_LENGTH;
 }
 
 void td_hurdle_note(TdProgram *program, const TdStep *check)
@@ -156,6 +156,8 @@ static int passes(const TdStep *check, PyObject *value)
         return td_tensor_matches(check->u.tensor, value);
     case CHECK_TYPE:
         return (PyObject *)Py_TYPE(value) == check->obj;
+    case CHECK_TYPE_WEAK:
+        return (PyObject *)Py_TYPE(value) == td_weak_target(check->obj);
     case CHECK_IS:
         return value == check->obj;
     case CHECK_IS_WEAK:

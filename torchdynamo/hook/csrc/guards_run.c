@@ -40,6 +40,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return td_state_holds(step->u.state);
     case CHECK_TYPE:
         return (PyObject *)Py_TYPE(value) == step->obj;
+    case CHECK_TYPE_WEAK:
+        return (PyObject *)Py_TYPE(value) == td_weak_target(step->obj);
     case CHECK_IS:
         return value == step->obj;
     case CHECK_IS_WEAK:
@@ -217,6 +219,11 @@ static inline __attribute__((always_inline)) int run_step(TdProgram *program, Td
     case STEP_SIZE:
     case STEP_STRIDE:
         value = run->temps[run->n_temps++] = measured(values[step->base], step);
+        break;
+    case STEP_WEAK:
+        value = td_weak_target(step->obj);
+        if (value == Py_None)
+            value = NULL;
         break;
     case STEP_BIND_DICT:
         value = values[step->node];
