@@ -232,6 +232,17 @@ def test_an_error_in_a_callback_is_reported_and_the_function_runs() -> None:
     assert [type(error) for error in reported] == [LookupError]
 
 
+def test_where_the_stack_ends_the_function_runs() -> None:
+    """It will say so itself."""
+
+    def callback(frame: Any, cache_entry: Any, frame_state: Any) -> None:
+        callback(frame, cache_entry, frame_state)
+
+    with unraisable() as reported, callback_active(callback):
+        assert add(1) == 6
+    assert reported == []
+
+
 def test_an_error_in_a_check_is_reported_and_the_function_runs() -> None:
     def check(f_locals: dict[str, Any]) -> bool:
         return 1 // (f_locals["a"] - 1) == 0

@@ -5,11 +5,16 @@
 #include "hook.h"
 
 /* An error in what was only meant to speed a call up: the call goes on, the error is reported; but Ctrl-C and the like
- * are not ours to keep. 0: reported; -1: to be raised. */
+ * are not ours to keep. Where the stack ends, the program has come to its end itself, and says so. 0: reported; -1: to
+ * be raised. */
 static int report_error(TdThread *thread, PyObject *culprit)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
+    if (PyErr_ExceptionMatches(PyExc_RecursionError)) {
+        PyErr_Clear();
+        return 0;
+    }
     TdSetting ours = td_thread_swap(thread, TD_OFF); /* reporting calls sys.unraisablehook */
     PyErr_WriteUnraisable(culprit);
     TdSetting stray = td_thread_swap(thread, ours);
