@@ -17,7 +17,7 @@ import torchdynamo.capture.frame
 import torchdynamo.codegen.codegen
 import torchdynamo.codegen.effects
 import torchdynamo.guards.program
-from torchdynamo import config, pipeline
+from torchdynamo import config, manner, pipeline
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError
 from torchdynamo.graph.build import GraphBuilder
 
@@ -109,7 +109,7 @@ STEPS = {
     "cache limit": (pipeline, "entries_of"),
     "decode": (torchdynamo.capture.frame, "decode"),
     "capture": (pipeline, "capture"),
-    "graph builder": (pipeline, "GraphBuilder"),
+    "graph builder": (manner, "GraphBuilder"),
     "graph node": (GraphBuilder, "call"),
     "graph input": (GraphBuilder, "input"),
     "draft": (pipeline.codegen, "draft"),
