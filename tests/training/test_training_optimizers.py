@@ -189,7 +189,7 @@ def test_a_whole_step_of_what_it_is_given(make: Any) -> None:
     expected = run(as_it_is)
     with collecting() as events:
         assert_same(expected, run(compiled()))
-    assert sum(event.ops > 0 for event in events) == (3 if make is OwnAdam else 2)
+    assert sum(event.ops > 0 for event in events) == 2
 
 
 def test_lbfgs_with_a_closure() -> None:
