@@ -215,7 +215,7 @@ def updates_by_gradients_asked_for(compile: Any) -> Any:
 
     def train_step(x: torch.Tensor) -> Any:
         loss = model(x).pow(2).mean()
-        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        gradients = torch.autograd.grad(loss, model.parameters())
         with torch.no_grad():
             for p, gradient in zip(model.parameters(), gradients, strict=True):
                 p.sub_(gradient, alpha=0.1)
@@ -233,7 +233,7 @@ def learning_to_learn(compile: Any) -> Any:
     def loss_of(x: torch.Tensor) -> Any:
         weights = dict(model.named_parameters())
         loss = torch.func.functional_call(model, weights, x).pow(2).mean()
-        gradients = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+        gradients = torch.autograd.grad(loss, weights.values(), create_graph=True)
         adapted = {name: p - 0.1 * g for (name, p), g in zip(weights.items(), gradients, strict=True)}
         return torch.func.functional_call(model, adapted, x).pow(2).mean()
 
@@ -347,6 +347,28 @@ def groups_that_are_added(compile: Any) -> Any:
             optimizer.add_param_group({"params": model.second.parameters(), "lr": 0.01})
         found.append(train_step(x))
     return found, state(model, optimizer)
+
+
+@feature
+def evaluation_between_steps(compile: Any) -> Any:
+    """In inference mode, where something of the training is looked at as well."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+    optimizer = sgd(model)
+
+    def train_step(x: torch.Tensor) -> Any:
+        model.train()
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        model.eval()
+        with torch.inference_mode(), torch.enable_grad():
+            found = model(x)
+            with torch.inference_mode(False):
+                again = model(x).detach()
+            return loss.detach(), found.mean().clone(), again
+
+    return loop(compile(train_step), model, optimizer)
 
 
 @feature

@@ -17,7 +17,7 @@ from torchdynamo.capture.overrides import of_class
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.subclasses import overrides, read
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Value
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -116,11 +116,21 @@ def is_none(value: Value) -> bool:
 GRAD = inspect.unwrap(torch.autograd.grad)
 
 
+def listed(vm: Machine, tensors: Value) -> Value:
+    """Tensors in whatever they come in, in what a graph takes."""
+    if tensors.__class__ is not Object or tensors.pytype in (list, tuple):
+        return tensors
+    return vm.make_tuple(list(vm.iterate(tensors)))
+
+
 @function(GRAD)
-def autograd_grad(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+def autograd_grad(
+    vm: Machine, outputs: Value, inputs: Value, grad_outputs: Value = NONE, *args: Value, **kwargs: Value
+) -> Value:
     """Gradients, where all of the history is the graph's own: inside a layer of `torch.func.grad`, or from leaves."""
     if not torch._C._are_functorch_transforms_active():
         for tensor in vm.inputs:
             if tensor.fake.requires_grad and not vm.known(is_leaf(vm, tensor), "is_leaf"):
                 raise Break("unknown call", name="torch.autograd.grad")
-    return vm.emit("call_function", GRAD, list(args), dict(kwargs))
+    tensors = [listed(vm, each) for each in (outputs, inputs, grad_outputs)]
+    return vm.emit("call_function", GRAD, [*tensors, *args], dict(kwargs))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph import torch_compat
@@ -26,6 +27,7 @@ CHECKS = frozenset(
 
 def make_traceable(graph: torch.fx.Graph) -> None:
     """Replace, in a graph that is to be traced."""
+    without_inference_mode(graph)
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
@@ -39,6 +41,29 @@ def make_traceable(graph: torch.fx.Graph) -> None:
             compare(graph, node)
         elif node.target is CHECKPOINT:
             node.target = tag_activation_checkpoint
+
+
+def without_inference_mode(graph: torch.fx.Graph) -> None:
+    """In a trace, inference mode is a mode without gradients: what it makes of tensors is no operation, and its guard,
+    which a trace that fails would let go of late, holds all of what dispatch was then. Grad mode is nothing in it.
+    """
+    inside: list[bool] = []
+    for node in list(graph.nodes):
+        if node.target is _enter_inference_mode:
+            inside.append(bool(node.args[0]))
+            node.target = enter
+        elif node.target is _exit_inference_mode:
+            inside.pop()
+            node.target = torch._C._set_grad_enabled
+        elif inside and inside[-1] and node.target is torch._C._set_grad_enabled:
+            graph.erase_node(node)
+
+
+def enter(inference: bool) -> bool:
+    """Gives the grad mode that was."""
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(not inference)
+    return before
 
 
 def own_bodies(gm: torch.fx.GraphModule) -> None:
