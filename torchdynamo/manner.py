@@ -1,8 +1,8 @@
 """In what manner a frame is captured, and which other is tried where that leads to a break.
 
-Sizes and numbers vary, as far as they have been seen to. An operator that fails on symbols is asked once more, by what
-sizes are now; then nothing is presumed of layouts, then all operators are asked by what sizes are now, then what asks
-for a value is a constant. Where all that leads to a break, and versions before this one were whole, the numbers are
+Sizes and numbers vary, as far as they have been seen to. Where an operator fails on symbols (it has been asked by what
+sizes are now as well), nothing is presumed of layouts; then all operators are asked by what sizes are now; then what
+asks for a value is a constant. Where all that leads to a break, and versions before this one were whole, the numbers are
 constants once more: some whole graphs are better than pieces.
 """
 
@@ -13,14 +13,12 @@ from typing import Any, Protocol
 
 from torchdynamo import config
 from torchdynamo.capture import readings
-from torchdynamo.capture.signals import LAYOUTS, Break
+from torchdynamo.capture.signals import LAYOUTS, SLICES, Break
 from torchdynamo.capture.source import Roots, Source
 from torchdynamo.graph.build import GraphBuilder
-from torchdynamo.graph.errors import GraphError
 from torchdynamo.guards.kind import read
 
 ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
-MOST_SINGLED = 8  # operators
 MOST_WHOLE = 4  # versions with numbers as constants
 
 
@@ -39,8 +37,7 @@ class Manner:
         self.compiler, self.roots, self.varying = compiler, roots, varying
         self.whole = whole and compiler.dynamic is None  # versions so far were, and there may be more like them
         self.attentive: frozenset[str] = frozenset()
-        self.singled: frozenset[int] = frozenset()  # operators that are answered by what sizes are now
-        self.by_value = False  # all of them are
+        self.by_value = False  # operators are answered by what sizes are now
         self.passed, self.schedules = False, True  # small tensors of a caller's are constants; learning rates vary
         self.told: Break | None = None  # what a whole graph failed for before they were
         self.fixed = False  # numbers are constants
@@ -59,8 +56,7 @@ class Manner:
         numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         numbers.never = compiler.dynamic is False or self.fixed
         numbers.passed, numbers.schedules = self.passed, self.schedules
-        numbers.attentive, numbers.by_value = self.attentive, self.singled
-        numbers.bucketed = compiler.buckets
+        numbers.attentive, numbers.bucketed = self.attentive, compiler.buckets
         numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
         return made
 
@@ -69,8 +65,8 @@ class Manner:
         numbers, tries_operators = builder.numbers, end.reason == "unsupported operator"
         if self.fixed:
             return self.back()
-        if tries_operators and numbers.entries and self.may_single_out(end):
-            self.singled |= {end.turn}  # type: ignore[attr-defined]
+        if numbers.sliced and SLICES not in self.attentive:
+            self.attentive |= {SLICES}
             return None
         if tries_operators and numbers.presumed():
             self.attentive |= {LAYOUTS}
@@ -109,10 +105,6 @@ class Manner:
         self.fixed, self.whole = False, False
         assert self.tried is not None
         return self.tried
-
-    def may_single_out(self, end: Break) -> bool:
-        """Whether the operator that failed is tried by what sizes are now, and the others are not yet."""
-        return isinstance(end, GraphError) and end.turn not in {-1, *self.singled} and len(self.singled) < MOST_SINGLED
 
     def may_be_constant(self, source: Source) -> bool:
         """Whether what varies is taken for a constant all the same if a value is asked of it: a float that is given,

@@ -33,7 +33,7 @@ def picked(vm: Machine, tensor: Graphed, key: Value) -> tuple[Value, Value | Non
     else:
         return tensor, key
     parts = [symbols.opaque(vm, torch.Tensor.item, [part], int) if is_number(part) else part for part in parts]
-    unknown = [index for index, part in enumerate(parts) if part.pytype is int and symbols.unknown(vm, part)]
+    unknown = [index for index, part in enumerate(parts) if part.pytype is int and part.__class__ is Symbol]
     if not unknown or any(part.pytype is list for part in parts):
         return tensor, key
     with vm.builder.numbers.letting_in():

@@ -30,12 +30,13 @@ class Raised(Exception):
         self.value = value
 
 
-LAYOUTS, CACHES, AHEAD = "layouts", "caches", "ahead"
+LAYOUTS, CACHES, AHEAD, SLICES = "layouts", "caches", "ahead", "slices"
 
 
 class Attentive(Exception):
     """Capture must be done again from the start, attentive to: layouts in memory, of which nothing is presumed; caches,
-    which are asked; what functions do that were called ahead of time, and are not any more.
+    which are asked; what functions do that were called ahead of time, and are not any more; how much slices take, which
+    is told by what sizes are now.
     """
 
     def __init__(self, to: str) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.fx
 
-from torchdynamo.capture.signals import LAYOUTS, Attentive
+from torchdynamo.capture.signals import LAYOUTS, SLICES, Attentive
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import fake_mode, quiet, torch_compat
 from torchdynamo.graph.branches import choose
@@ -318,7 +318,6 @@ class GraphBuilder:
         """What the operation would give, without adding it to the graph."""
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
-        self.numbers.turn = turn = self.numbers.turn + 1
         question = self.memo.question(op, target, args, kwargs)
         if question is not None:
             known = self.memo.recall(question)
@@ -333,31 +332,49 @@ class GraphBuilder:
         if torch_compat.is_symbolic(fake_args):
             target = torch_compat.takes_symbols(target)
             torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
-        trying.now = True
         try:
-            with self.fake_mode, self._with_numbers(turn) if self.numbers else _AS_IS:
-                if op == "call_method":
-                    result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)  # type: ignore[arg-type]
-                else:
-                    result = target(*fake_args, **fake_kwargs)  # type: ignore[operator]
+            if self.numbers:
+                result = self._try_with_numbers(op, target, fake_args, fake_kwargs)
+            else:
+                result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
         except Exception as raised:
             self.memo.likenesses.forget()
             about = torch_compat.undecided(raised)
-            error = classify(target, raised) if about is None else UnknownFact(target, self._said(about))
-            error.turn = turn
-            raise error from raised
-        finally:
-            trying.now = False
+            raise (classify(target, raised) if about is None else UnknownFact(target, self._said(about))) from raised
         if self.numbers:
             self._note_presumed(presumed, result)
         self._check(target, result)
         self.memo.learn(question, result, self.record.draws > draws)
         return result
 
+    def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
+        """Run an operation on stand-ins."""
+        trying.now = True
+        try:
+            with self.fake_mode, manner:
+                return getattr(args[0], target)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
+        finally:
+            trying.now = False
+
+    def _try_with_numbers(self, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The same where sizes have no value. What cannot be told for all of them is told by what they are now."""
+        known = torch_compat.Known(self.numbers.env)
+        try:
+            result = self._try(op, target, args, kwargs, self._with_numbers())
+            slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
+            self.numbers.sliced |= slicing
+            if not (slicing and SLICES in self.numbers.attentive):
+                return result
+        except Exception:
+            if not self.numbers.entries:
+                raise
+        known.again()
+        self.record.copies.clear()
+        return self._try(op, target, args, kwargs, self._with_numbers(by_value=True))
+
     @contextlib.contextmanager
-    def _with_numbers(self, turn: int) -> Iterator[None]:
+    def _with_numbers(self, by_value: bool = False) -> Iterator[None]:
         """How operators are tried where sizes have no value."""
-        by_value = turn in self.numbers.by_value
         with (
             torch_compat.asking_rules_in_python(),
             torch_compat.presuming(self.numbers.env, not by_value and LAYOUTS not in self.numbers.attentive),
@@ -433,6 +450,16 @@ class GraphBuilder:
 def is_shaped(value: Any) -> bool:
     """Anything but a tensor of no dimensions, which is taken for the number it holds where a number is wanted."""
     return not isinstance(value, torch.Tensor) or value.dim() > 0
+
+
+def is_slicing(target: Any, args: Any) -> bool:
+    """Whether a part of a tensor is taken between numbers: how much of it, these say."""
+    index = args[1:] if target in SLICING else args[1] if target is operator.getitem else None
+    parts = index if isinstance(index, tuple) else (index,)
+    return index is not None and not any(isinstance(each, (torch.Tensor, list)) for each in parts)
+
+
+SLICING = frozenset({"narrow", "select", torch.narrow, torch.select})
 
 
 def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:

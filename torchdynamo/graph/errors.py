@@ -13,7 +13,6 @@ class GraphError(Break):
     """An operation cannot be part of the graph. `reason` names a row of reasons.py, `fields` fill its text."""
 
     reason = "unsupported operator"
-    turn = -1  # which of the operators that were tried this was
 
     def __init__(self, target: Callable[..., Any] | str, cause: BaseException | str) -> None:
         self.target = target

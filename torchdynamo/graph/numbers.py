@@ -38,8 +38,7 @@ class Numbers:
         self.varying = varying  # where numbers and sizes are that are not the same in every call
         self.where: Any = None  # called for the line of the program that is being followed
         self.attentive: Collection[str] = ()  # what is presumed otherwise, and is not this time: see signals
-        self.by_value: Collection[int] = ()  # operators, by their turn, that are answered by what sizes are now
-        self.turn = 0  # how many operators were tried
+        self.sliced = False  # there is a slice of which nobody knows how much it takes
         self.always = self.never = False  # all sizes may vary; none may
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
         self.named: Collection[str] = ()  # sources that the user has named as varying

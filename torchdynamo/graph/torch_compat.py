@@ -79,6 +79,27 @@ def shape_env_type() -> Any:
     return Environment
 
 
+class Known:
+    """What an environment has found out so far, to go back to."""
+
+    HELD = ("guards", "replacements", "var_to_range", "divisible")
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.held = env, {name: getattr(env, name).copy() for name in self.HELD}
+        self.drawn, self.count = len(env.pending_fresh_unbacked_symbols), env.num_deferred_runtime_asserts
+        self.asserts = {symbol: list(facts) for symbol, facts in env.deferred_runtime_asserts.items()}
+
+    def again(self) -> None:
+        """What was found out since is forgotten."""
+        for name, held in self.held.items():
+            setattr(self.env, name, held)
+        self.env.deferred_runtime_asserts, self.env.num_deferred_runtime_asserts = self.asserts, self.count
+        del self.env.pending_fresh_unbacked_symbols[self.drawn :]
+        self.env._update_version_counter()  # which goes by how much there is of each
+        for counter in ("_version_counter", "_replacements_version_counter"):
+            setattr(self.env, counter, getattr(self.env, counter, 0) + 1)
+
+
 @contextlib.contextmanager
 def presuming(env: Any, whether: bool) -> Iterator[None]:
     """While this is open, operators' questions about layouts are answered as for sizes other than 0 and 1."""
