@@ -2,12 +2,13 @@
 
 Sizes and numbers vary, as far as they have been seen to. Where an operator fails on symbols (it has been asked by what
 sizes are now as well), nothing is presumed of layouts; then all operators are asked by what sizes are now; then what
-asks for a value is a constant. Where all that leads to a break, and versions before this one were whole, the numbers are
-constants once more: some whole graphs are better than pieces.
+asks for a value is a constant. Where all that leads to a break, and versions before this one were whole, the numbers
+are constants once more: some whole graphs are better than pieces.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.guards.kind import read
 
 ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
+BY_TORCH = re.compile(r"^[LG]\['(\w+)'\]")  # torch.compile's way to name a local and a global
 MOST_WHOLE = 4  # versions with numbers as constants
 
 
@@ -57,7 +59,7 @@ class Manner:
         numbers.never = compiler.dynamic is False or self.fixed
         numbers.passed, numbers.schedules = self.passed, self.schedules
         numbers.attentive, numbers.bucketed = self.attentive, compiler.buckets
-        numbers.named = [name.strip() for name in config.dynamic_sources.split(",")]
+        numbers.named = [BY_TORCH.sub(r"\1", name.strip()) for name in config.dynamic_sources.split(",")]
         return made
 
     def other(self, end: Break, builder: GraphBuilder, beginning: bool) -> Break | None:

@@ -207,7 +207,8 @@ def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
 
 def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
     """Say what keeps failing."""
-    warnings.warn(limit_text(code, newest.guards, roots, config.cache_size_limit), CacheLimitWarning, stacklevel=4)
+    text = limit_text(code, newest.guards, roots, config.cache_size_limit, newest.compiler.dynamic)
+    warnings.warn(text, CacheLimitWarning, stacklevel=4)
 
 
 class Followed(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from counting import Counting
 
 import torchdynamo
 from torchdynamo.errors import CacheLimitWarning
@@ -67,29 +68,48 @@ def test_a_number_that_must_stay_fixed_says_which_line_asks(caplog: pytest.LogCa
     assert "decides: x.size(0) == 3" in record.getMessage() and "range(x.shape[0])" in record.getMessage()
 
 
+def statics(*sizes: int) -> list[torch.Tensor]:
+    found = ones(*sizes)
+    for each in found:
+        torchdynamo.mark_static(each, 0)
+    return found
+
+
 @pytest.mark.parametrize(
-    ("fn", "calls", "remedy"),
+    ("fn", "calls", "dynamic", "remedy"),
     [
-        (lambda x: x + 1, [(x,) for x in ones(*range(2, 6))], "torchdynamo.mark_dynamic(x, 0)"),
-        (lambda x, k: x + k, [(torch.ones(2), k) for k in range(2, 6)], 'dynamic_sources = "k"'),
-        (each_row, [(x,) for x in ones(*range(2, 6))], "makes a version of each answer"),
+        (lambda x: x + 1, [(x,) for x in ones(2, 3)], None, "torchdynamo.mark_dynamic(x, 0)"),
+        (lambda x, k: x + k, [(torch.ones(2), k) for k in (2, 3)], None, 'dynamic_sources = "k"'),
+        (lambda x: x + 1, [(x,) for x in ones(2, 3)], False, "dynamic=None, the default, makes that a symbol"),
+        (lambda x, k: x + k, [(torch.ones(2), k) for k in (2, 3)], False, "dynamic=None, the default, makes that"),
+        (lambda x: x + 1, [(x,) for x in statics(2, 3)], True, "mark_static has been said of x"),
+        (each_row, [(x,) for x in ones(*range(2, 5))], None, "makes a version of each answer"),
     ],
 )
-def test_the_limit_names_what_would_help(fn: Any, calls: list[Any], remedy: str) -> None:
+def test_the_limit_names_what_would_help(fn: Any, calls: list[Any], dynamic: bool | None, remedy: str) -> None:
     torchdynamo.reset()
-    compiled = torchdynamo.compile(fn, backend="eager", dynamic=None if fn is each_row else False)
-    with torchdynamo.config.patch(cache_size_limit=2):
-        for args in calls[:2]:
+    compiled = torchdynamo.compile(fn, backend="eager", dynamic=dynamic)
+    with torchdynamo.config.patch(cache_size_limit=len(calls) - 1):
+        for args in calls[:-1]:
             compiled(*args)
         with pytest.warns(CacheLimitWarning, match=re.escape(remedy)):
-            compiled(*calls[2])
+            compiled(*calls[-1])
+
+
+def test_a_source_may_be_named_as_torch_compile_names_it() -> None:
+    backend = Counting()
+    with torchdynamo.config.patch(dynamic_sources="L['x'], L['k']"):
+        compiled = torchdynamo.compile(lambda x, k: x * k, backend=backend)
+        for size in (5, 7, 1, 0):
+            assert torch.equal(compiled(torch.ones(size), size + 2), torch.ones(size) * (size + 2))
+    assert len(backend.graphs) == 1
 
 
 def test_over_the_limit_it_is_asked_rarely() -> None:
     """A limit that is raised is noticed all the same, after some calls."""
     asked = []
 
-    class Counting(Compiler):
+    class Asking(Compiler):
         def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
             asked.extend(frame.f_locals.keys() & {"name"})
             return super().__call__(frame, cache_entry, frame_state)
@@ -97,7 +117,7 @@ def test_over_the_limit_it_is_asked_rarely() -> None:
     def named(x: torch.Tensor, name: str) -> torch.Tensor:
         return x + len(name)
 
-    compiler = Counting("eager")
+    compiler = Asking("eager")
     with torchdynamo.config.patch(cache_size_limit=2), warnings.catch_warnings():
         warnings.simplefilter("ignore", CacheLimitWarning)
         with callback_active(compiler):

@@ -235,3 +235,15 @@ def chunked_by_turns(x: Any) -> Any:
 @decided(9)
 def kept_range(x: Any) -> Any:
     return range(0, x.shape[0], 4), list(map(range, [x.shape[0]])), x + 1
+
+
+@sizes
+def part_of_another(x: Any) -> Any:
+    table = torch.arange(20)
+    return table[x.shape[0] - 3 : x.shape[0]], table[-x.shape[0] :], table[x.shape[0] :].narrow(0, 1, 2)
+
+
+@decided(3)  # from the end there is another way to count
+def last_of_another(x: Any) -> Any:
+    joined = torch.cat([x, x])
+    return joined[-x.shape[0] :] * x, torch.ones(30, 3)[x.shape[0]] * 2, torch.ones(30, 3).select(0, x.shape[0] + 1)

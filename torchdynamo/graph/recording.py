@@ -181,4 +181,5 @@ def recording_mode(shape_env: ShapeEnv | None, record: Record) -> FakeTensorMode
     """A world of stand-ins that notes what happens in it."""
     mode = _mode_class()(shape_env=shape_env)
     mode.record = record  # type: ignore[attr-defined]
+    mode.cache_enabled = False  # to keep what operators give takes longer than to ask them, with symbols twice as long
     return mode

@@ -8,8 +8,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from torchdynamo.capture.source import Guard, Position, Source
+import torch
+
+from torchdynamo.capture.dimensions import said_of
+from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.guards.explain import Failure
+from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.numbers import tell
 from torchdynamo.reasons import quote
 
@@ -85,7 +89,7 @@ def why_fixed(failure: Failure) -> str:
     return f"{failure.guard.kind} is about what an object is"
 
 
-def remedy(failure: Failure | None) -> str:
+def remedy(failure: Failure | None, roots: Roots, dynamic: bool | None) -> str:
     """What to write so that a function is not compiled for each value."""
     if failure is None:
         return "Pass what varies as a tensor, or raise the limit."
@@ -93,9 +97,14 @@ def remedy(failure: Failure | None) -> str:
     if guard.kind == "NUMBERS" and guard.position is not None:
         place = f"{guard.position.filename}:{guard.position.line}"
         return f"{place} makes a version of each answer: compute it with tensors, or raise the limit."
+    if dynamic is False and (change.part in SIZES or type(guard.arg) in (int, float)):
+        return "dynamic=None, the default, makes that a symbol once it changes; dynamic=False never does."
     if guard.kind == "TENSOR_MATCH" and change.part in SIZES:
         before, now = ast.literal_eval(change.old), ast.literal_eval(change.new)
-        dims = [dim for dim, (old, new) in enumerate(zip(before, now)) if old != new]
+        dims = [dim for dim, (old, new) in enumerate(zip(before, now)) if old != new and old is not None]
+        tensor = read(guard.source, roots)
+        if isinstance(tensor, torch.Tensor) and said_of(tensor).static.intersection(dims):
+            return f"mark_static has been said of {guard.source}: without, that becomes a symbol once it changes."
         marks = dims[0] if len(dims) == 1 else dims
         return f"torchdynamo.mark_dynamic({guard.source}, {marks}) makes that a symbol from the first compile on."
     if guard.kind == "EQUALS_MATCH" and type(guard.arg) in (int, float):
