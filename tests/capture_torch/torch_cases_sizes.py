@@ -247,3 +247,11 @@ def part_of_another(x: Any) -> Any:
 def last_of_another(x: Any) -> Any:
     joined = torch.cat([x, x])
     return joined[-x.shape[0] :] * x, torch.ones(30, 3)[x.shape[0]] * 2, torch.ones(30, 3).select(0, x.shape[0] + 1)
+
+
+@sizes
+def pooled_to_one(x: Any) -> Any:
+    """What is left of small sizes is 1, of large ones more."""
+    image = x.new_ones(1, 2, x.shape[0] + 1, 3) * 2
+    small = F.conv2d(image, x.new_ones(2, 2, 1, 1), stride=(4, 1))
+    return F.adaptive_avg_pool2d(small, 1), F.batch_norm(small, torch.zeros(2), torch.ones(2)), small.flatten(2).mT + 1

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import inspect
 import operator
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
 
+VAST = 1 << 24
 TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
 # How a checkpoint that runs a function again leaves it, once it has what it wants: no failure, wherever it comes from.
@@ -41,9 +43,10 @@ def shape_env_type() -> Any:
 
     Whether a tensor lies in one piece, and whether it is empty, operators ask all the time, and it is otherwise for
     sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
-    recorded, and `presumed` counts.
+    recorded, and `presumed` counts. A size that is computed from others (what a pooling leaves) may be 1 for large ones
+    as well: then it is that of very large ones, where they agree.
     """
-    from sympy import And, Eq, Integer, Ne, Or  # type: ignore[import-untyped]
+    from sympy import And, Eq, Integer, Ne, Or, false, true  # type: ignore[import-untyped]
     from sympy.core.relational import Relational  # type: ignore[import-untyped]
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -53,6 +56,8 @@ def shape_env_type() -> Any:
         return isinstance(expr, (Eq, Ne)) or (isinstance(expr, Relational) and not border.isdisjoint(expr.args))
 
     border = {Integer(1), Integer(2)}  # `n > 1`, `n < 2`
+    numbers = {Integer(0), *border}
+    chosen = random.Random(0)
 
     class Environment(ShapeEnv):
         presuming = False
@@ -62,10 +67,31 @@ def shape_env_type() -> Any:
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             self.places: dict[Any, Any] = {}  # by fact: the line that asked for it
+            self.large: dict[Any, bool | None] = {}  # by condition: whether it holds of large sizes
+
+        def of_large_sizes(self, expr: Any) -> bool | None:
+            """Whether a size is 0 or 1, or strides are the same, when all is large; None if that does not say."""
+            if expr not in self.large:
+                self.large[expr] = self._of_large_sizes(expr)
+            return self.large[expr]
+
+        def _of_large_sizes(self, expr: Any) -> bool | None:
+            if isinstance(expr, (And, Or)):
+                parts, either = [self.of_large_sizes(arg) for arg in expr.args], isinstance(expr, Or)
+                return either if either in parts else None if None in parts else not either
+            symbols = sorted(expr.free_symbols, key=str)
+            ranges = [self.var_to_range.get(each) for each in symbols]
+            if not symbols or unbacked_symbols(expr) or any(each is None or each.upper < VAST for each in ranges):
+                return None
+            points = [{each: Integer(chosen.randrange(VAST // 8, VAST)) for each in symbols} for _ in range(6)]
+            found = {{true: True, false: False}.get(expr.xreplace(point)) for point in points}
+            same = found == ({True} if isinstance(expr, Eq) else {False}) and isinstance(expr, (Eq, Ne))
+            return found.pop() if same or (len(found) == 1 and not numbers.isdisjoint(expr.args)) else None
 
         def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
             if self.presuming and about_layout(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
                 answer = self._maybe_evaluate_static(orig_expr, size_oblivious=True)
+                answer = self.of_large_sizes(orig_expr) if answer is None else answer
                 if answer is not None:
                     self.presumed += 1
                     return answer
