@@ -174,3 +174,40 @@ def test_numbers_that_vary(calculate: Callable[[float], float]) -> None:
     compiled = torchdynamo.compile(step, backend="eager")
     for number in (0.5, 0.6, -2.0, 0.7, 0.0, 0.8):
         assert repr(compiled(torch.ones(2), number)) == repr(step(torch.ones(2), number))
+
+
+def waiting_for_others(x, i):
+    try:
+        x.index_copy_(0, i, x[:2] * 2)
+    except NotImplementedError:
+        x[i] = 0
+    try:
+        return x[i] + 1
+    except (KeyError, OSError) as error:
+        return error
+
+
+def test_who_waits_for_another_error_does_not_hear() -> None:
+    compiled = torchdynamo.compile(waiting_for_others, backend="eager", fullgraph=True)
+    for i in (torch.tensor([0, 1]), torch.tensor([3, 2])):
+        mine, eagers = torch.arange(4.0), torch.arange(4.0)
+        assert torch.equal(compiled(mine, i), waiting_for_others(eagers, i))
+        assert torch.equal(mine, eagers)
+    with pytest.raises(IndexError):
+        compiled(torch.arange(4.0), torch.tensor([7, 1]))
+
+
+def waiting_for_another(x, i):
+    try:
+        return x[i] + 1
+    except (KeyError, OSError) as error:
+        return error
+
+
+def test_another_error_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = torchdynamo.compile(waiting_for_another, backend="eager")
+    i = torch.tensor([7, 1])
+    with pytest.raises(IndexError):
+        compiled(torch.arange(4.0), i)
+    monkeypatch.setitem(globals(), "OSError", IndexError)
+    assert type(compiled(torch.arange(4.0), i)) is IndexError

@@ -7,6 +7,7 @@ does raise, the frame runs from its start as it was written.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import operator
 import types
@@ -20,8 +21,9 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import successors
 from torchdynamo.bytecode.instruction import Code, Region
 from torchdynamo.capture import lookup
-from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Object, Opaque, Value
 
 if TYPE_CHECKING:
@@ -96,11 +98,22 @@ def be_apart(vm: Machine, name: str) -> None:
         raise Break("error that is caught", name=name)
 
 
+# Errors that operators raise by values, and the names of Python's own that are none of these: who waits for such,
+# `except NotImplementedError`, does not hear of them.
+RAISED = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, ArithmeticError)
+OTHERS = frozenset(
+    name
+    for name, cls in vars(builtins).items()
+    if isinstance(cls, type) and issubclass(cls, BaseException) and not any(issubclass(each, cls) for each in RAISED)
+)
+
+
 class Way(NamedTuple):
     """The way of an exception out of a frame: whether it is stopped or becomes another, and the `with`s on it."""
 
     ends: bool
-    managers: tuple[Region, ...]
+    managers: tuple[Region, ...] = ()
+    passed: frozenset[str] = frozenset()  # names of other errors that are waited for
 
 
 def hears(vm: Machine, frame: Frame, at: int) -> bool:
@@ -112,13 +125,40 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
     if region.handler not in ways:
         ways[region.handler] = way_out(frame.code, region)
     way = ways[region.handler]
-    return way.ends or any(swallows(vm, frame.stack[each.depth - 1]) for each in way.managers)
+    if way.ends or not all(is_pythons(vm, frame.globals, name) for name in way.passed):
+        return True
+    return any(swallows(vm, frame.stack[each.depth - 1]) for each in way.managers)
+
+
+def is_pythons(vm: Machine, space: Globals, name: str) -> bool:
+    """Whether a name is that of Python's own error there."""
+    error = vars(builtins).get(name)
+    if name in space.real or (id(space.real), name) in vm.globals_written or space.builtins.get(name) is not error:
+        return False
+    if space.source is not None:
+        vm.guard(space.source, "NO_KEY", name)
+        vm.wrap(error, Source("key", space.builtins_source, name))
+    return True
+
+
+def waits_for_others(code: Code, at: int) -> tuple[list[str], int] | None:
+    """`except NotImplementedError:` or `except (KeyError, OSError):`: the names, and where it goes on if it is none."""
+    names: list[str] = []
+    while code.instructions[at].op == "LOAD_GLOBAL" and code.instructions[at].arg in OTHERS:
+        names.append(code.instructions[at].arg)
+        at += 1
+    if code.instructions[at].op == "BUILD" and code.instructions[at].arg == ("tuple", len(names)):
+        at += 1
+    if not names or code.instructions[at].op != "EXC_MATCH":
+        return None
+    way = code.instructions[at + 1]
+    return (names, code.targets[way.arg[1]]) if way.op == "BRANCH" and way.arg[0] == "false" else None
 
 
 def way_out(code: Code, region: Region) -> Way:
     """Follow what was raised in a region."""
     instructions, onward = code.instructions, successors(code)
-    managers, seen, waiting = [], set(), [region]
+    managers, seen, waiting, passed = [], set(), [region], set()
     while waiting:
         region = waiting.pop()
         todo, manager = [region.handler], is_manager(code, region)
@@ -131,12 +171,17 @@ def way_out(code: Code, region: Region) -> Way:
             seen.add(at)
             inst = instructions[at]
             if inst.op in ("RETURN", "YIELD") or (inst.op == "RAISE" and inst.arg):
-                return Way(True, ())
+                return Way(True)
+            others = waits_for_others(code, at)
+            if others is not None:
+                passed.update(others[0])
+                todo.append(others[1])
+                continue
             further = code.lookup(at) if inst.op in ("RAISE", "RERAISE") else None
             if further is not None:
                 waiting.append(further)
             todo += [at + 1] if manager and inst.op == "BRANCH" else onward[at]
-    return Way(False, tuple(managers))
+    return Way(False, tuple(managers), frozenset(passed))
 
 
 def is_manager(code: Code, region: Region) -> bool:
