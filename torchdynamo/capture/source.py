@@ -136,7 +136,7 @@ class Source:
     _interned: ClassVar[dict[tuple[Any, ...], Source]] = {}
 
     def __new__(cls, how: str, base: Source | None = None, arg: Hashable = None) -> Source:
-        key = (how, base, type(arg), arg)
+        key = (how, base, type(arg), arg if not isinstance(arg, weakref.ref) else id(arg))  # equal ones are many
         table = cls._interned if base is None else base.table
         self = table.get(key)
         if self is None:

@@ -99,11 +99,11 @@ static int arm_length(Arming *a, const TdStep *step)
     int immutable = PyTuple_Check(obj) || PyUnicode_Check(obj) || PyBytes_Check(obj);
     if (immutable && a->state[step->node] == KEPT)
         return 1;
-    if (immutable || !laid_out(a, step->node))
+    if ((immutable && !PyTuple_Check(obj)) || !laid_out(a, step->node))
         return 0;
     if (PyDict_Check(obj))
         add_place(a, &((PyDictObject *)obj)->ma_used);
-    else if (PyList_Check(obj))
+    else if (PyList_Check(obj) || PyTuple_Check(obj))
         add_place(a, &((PyVarObject *)obj)->ob_size);
     else if (PyAnySet_Check(obj))
         add_place(a, &((PySetObject *)obj)->used);
