@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mutations_classes  # noqa: F401 - fills the table
 import mutations_enums  # noqa: F401
+import mutations_found  # noqa: F401
 import mutations_functions  # noqa: F401
 import mutations_metaclasses  # noqa: F401
 import mutations_modules  # noqa: F401

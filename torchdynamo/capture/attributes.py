@@ -202,7 +202,7 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
         written = module_writes.written(vm, module, name)
         if written is not None:
             return written
-    found = class_lookup(type(module), name)
+    found = guarded_lookup(vm, type(module), name)
     if is_written(found) and hasattr(type(found), "__set__"):
         return describe(vm, Known(module, source), type(module), name, found)
     if name in own:
@@ -243,6 +243,8 @@ def class_fact(vm: Machine, cls: type, name: str) -> Value:
             vm.guard(source, "LENGTH", len(fact))
             for index, item in enumerate(fact):
                 vm.guard(Source("item", source, index), "FUNCTION_MATCH", item)
+        elif type(fact) is dict and cls.__dict__.get(name) is fact:  # annotations
+            return wrap(vm, fact, Source("class_attr", class_source(cls), name))
     return constant(vm, fact)
 
 

@@ -12,7 +12,8 @@ from torchdynamo.capture import deaths, interop, model, numeric, overrides, poli
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
-from torchdynamo.capture.lookup import derives, guarded_lookup, guarded_slot
+from torchdynamo.capture.lookup import derives, guarded_lookup, guarded_own, guarded_slot
+from torchdynamo.capture.model import is_open
 from torchdynamo.capture.naming import called
 from torchdynamo.capture.outcomes import made_anew
 from torchdynamo.capture.refusals import refuse_others, refuse_unsafe
@@ -271,6 +272,8 @@ def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Val
 
 def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`type.__call__`."""
+    if is_open(cls):
+        guarded_own(vm, cls, "__abstractmethods__")
     if cls.__flags__ & ABSTRACT and getattr(cls, "__abstractmethods__", None):
         try:
             object.__new__(cls)

@@ -59,6 +59,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
         return entity.items
     if cls is types.GeneratorType and entity.note is not None:
         return vm.generator(value)
+    lookup.guarded_lookup(vm, cls, "__iter__")
     for base in cls.__mro__:
         row = model.ITERATE.get(base)
         if row is not None:
@@ -80,7 +81,7 @@ def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
     """What an iterator still gives; what `__iter__` gave has to be one."""
     if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
         raise vm.error(TypeError, f"iter() returned non-iterator of type {value.pytype.__name__!r}")
-    found = lookup.class_lookup(value.pytype, "__next__")
+    found = lookup.guarded_lookup(vm, value.pytype, "__next__")
     return from_next(vm, value) if type(found) is types.FunctionType else iterate(vm, value)
 
 

@@ -192,11 +192,11 @@ def property_source(cls: type, name: str) -> Source:
     return Source("attr", Source("class_attr", class_source(cls), name), "fget")
 
 
-def class_lies(cls: type) -> bool:
+def class_lies(vm: Machine, cls: type) -> bool:
     """Whether `obj.__class__` may be another than the type of an instance."""
-    if type(class_lookup(cls, "__getattribute__")) is types.FunctionType:
+    if type(guarded_lookup(vm, cls, "__getattribute__")) is types.FunctionType:
         return True
-    return class_lookup(cls, "__class__") not in (PLAIN_CLASS, MISSING)
+    return guarded_lookup(vm, cls, "__class__") not in (PLAIN_CLASS, MISSING)
 
 
 PLAIN_CLASS = object.__dict__["__class__"]

@@ -548,7 +548,7 @@ class Machine(Trace):
 
     def advance_or_return(self, value: Value) -> tuple[Value | None, Value]:
         """One step of `yield from`: the item, or None and the value of `return`."""
-        if type(lookup.class_lookup(value.pytype, "__next__")) is types.FunctionType:
+        if type(lookup.guarded_lookup(self, value.pytype, "__next__")) is types.FunctionType:
             return self.item_or_return(lambda: self.special(value, "__next__"))
         item = self.advance(value)
         if item is not None:

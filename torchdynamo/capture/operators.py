@@ -13,7 +13,6 @@ from torchdynamo.capture import enums, model, numeric, overrides, picking, symbo
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import (
     LIBRARIES,
-    class_lookup,
     guarded_lookup,
     guarded_slot,
     rest_on_metaclass,
@@ -163,7 +162,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     comparing = op in COMPARISONS
     if b.pytype is a.pytype:
         first = first if comparing else first[:1]
-    elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(b.pytype, a.pytype, reflected)):
+    elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(vm, b.pytype, a.pytype, reflected)):
         first = first[::-1]
     for left, name, right in first:
         result = special(vm, left, name, right)
@@ -182,9 +181,9 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
-def says_otherwise(cls: type, base: type, name: str) -> bool:
+def says_otherwise(vm: Machine, cls: type, base: type, name: str) -> bool:
     """Whether a class has a method of its own where its base, whose operators go first, has another or none."""
-    return class_lookup(cls, name) not in (class_lookup(base, name), MISSING)
+    return guarded_lookup(vm, cls, name) not in (guarded_lookup(vm, base, name), MISSING)
 
 
 def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:

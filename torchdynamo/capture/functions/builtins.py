@@ -13,7 +13,7 @@ import torch
 
 from torchdynamo.capture import lookup, raising, symbols
 from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import find_slot, function, run_for_real
+from torchdynamo.capture.model import function, run_for_real
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
@@ -255,10 +255,10 @@ extreme(max, ">")
 
 
 # -- numbers, strings -------------------------------------------------------------------------------------------------
-def said_by(cls: type, method: str) -> str:
+def said_by(vm: Machine, cls: type, method: str) -> str:
     """`object.__format__` is `str()`, and `object.__str__` is `repr()`."""
     for name, behind in (("__format__", "__str__"), ("__str__", "__repr__")):
-        if method == name and find_slot(cls, name) == ("python", (object, object.__dict__[name])):
+        if method == name and lookup.guarded_slot(vm, cls, name) == ("python", (object, object.__dict__[name])):
             method = behind
     return method
 
@@ -293,7 +293,7 @@ def converter(cls: Callable[..., Any], method: str) -> None:
             return symbols.CONVERSIONS[cls](vm, args[0])
         if args and not kwargs and is_asked(args[0]) and (len(args) == 1 or method == "__format__"):
             slot = lookup.guarded_slot(vm, args[0].pytype, method)
-            name = said_by(args[0].pytype, method) if len(args) == 1 else method
+            name = said_by(vm, args[0].pytype, method) if len(args) == 1 else method
             slot = slot if name == method else lookup.guarded_slot(vm, args[0].pytype, name)
             if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
                 answer = vm.special(args[0], name, *((args[1:] or (Known(""),)) if name == "__format__" else ()))

@@ -9,7 +9,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup, instance_dict
+from torchdynamo.capture.lookup import guarded_lookup, instance_dict
 from torchdynamo.capture.model import find_slot, is_open, models
 from torchdynamo.capture.scalars import SCALARS, plain_value
 from torchdynamo.capture.signals import Break
@@ -45,7 +45,7 @@ def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
 def new_arguments(vm: Machine, self: Object) -> Value:
     """What `__new__` is called with."""
     cls = self.pytype
-    if class_lookup(cls, "__getnewargs_ex__") is not MISSING:
+    if guarded_lookup(vm, cls, "__getnewargs_ex__") is not MISSING:
         raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
     if type(guarded_lookup(vm, cls, "__getnewargs__")) is types.FunctionType:
         return vm.special(self, "__getnewargs__")
@@ -120,7 +120,8 @@ def reduce_deque(vm: Machine, self: Object) -> Value:
 
 @models(BaseException, "__reduce__")
 def reduce_exception(vm: Machine, self: Object) -> Value:
-    if class_lookup(self.pytype, "__reduce__") is not BaseException.__dict__["__reduce__"]:  # OSError, ImportError
+    found = guarded_lookup(vm, self.pytype, "__reduce__")
+    if found is not BaseException.__dict__["__reduce__"]:  # OSError, ImportError
         raise Break("unsupported method", name="__reduce__", type=self.pytype.__name__)
     own: Value = vm.instance_dict(self)
     return vm.make_tuple([Known(self.pytype), vm.getattr(self, "args"), *([own] if vm.truth(own) else [])])

@@ -51,7 +51,7 @@ def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
         return has_members(vm, obj, wanted)
     if is_kin(vm, obj.pytype, wanted):
         return True
-    if obj.__class__ is Object and lookup.class_lies(obj.pytype):
+    if obj.__class__ is Object and lookup.class_lies(vm, obj.pytype):
         said = vm.has_attribute(obj, "__class__")
         if said is not None and said.__class__ is Known and isinstance(said.obj, type):
             return said.obj is not obj.pytype and is_kin(vm, said.obj, wanted)

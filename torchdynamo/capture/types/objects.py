@@ -33,9 +33,9 @@ def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Val
 
 def check_arguments(vm: Machine, cls: type) -> None:
     """`object.__new__` takes arguments only for an `__init__` of the class's own, where `__new__` is not."""
-    if lookup.class_lookup(cls, "__new__") is not object.__dict__["__new__"]:
+    if lookup.guarded_lookup(vm, cls, "__new__") is not object.__dict__["__new__"]:
         raise vm.error(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
-    if lookup.class_lookup(cls, "__init__") is object.__dict__["__init__"]:
+    if lookup.guarded_lookup(vm, cls, "__init__") is object.__dict__["__init__"]:
         raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
 
 
@@ -44,9 +44,9 @@ def object_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> 
     """It takes arguments only for a `__new__` of the class's own, where `__init__` is not."""
     if args or kwargs:
         cls = self.pytype
-        if lookup.class_lookup(cls, "__init__") is not object.__dict__["__init__"]:
+        if lookup.guarded_lookup(vm, cls, "__init__") is not object.__dict__["__init__"]:
             raise vm.error(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
-        if lookup.class_lookup(cls, "__new__") is object.__dict__["__new__"]:
+        if lookup.guarded_lookup(vm, cls, "__new__") is object.__dict__["__new__"]:
             raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
     return NONE
 

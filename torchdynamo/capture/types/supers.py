@@ -30,7 +30,7 @@ def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) 
     if obj is None or obj is NONE:
         raise Break("unknown call", name="super")
     if start_of(obj, cls.obj) is None:
-        if lookup.class_lies(obj.pytype):
+        if lookup.class_lies(vm, obj.pytype):
             raise Break("unknown call", name="super")
         raise vm.error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
     return vm.new(super, cls=cls, obj=obj)

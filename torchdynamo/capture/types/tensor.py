@@ -156,7 +156,7 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
     if row is not None and value is not ABSENT:
         row(vm, obj, value)
         return
-    if lookup.class_lookup(obj.pytype, name) is not MISSING:
+    if lookup.guarded_lookup(vm, obj.pytype, name) is not MISSING:
         raise Break("unsupported attribute write", name=name, type="Tensor")
     if value is ABSENT:
         vm.getattr(obj, name)  # which may raise
