@@ -338,6 +338,47 @@ def test_arguments_and_results_die(fn):
         all_die(refs)
 
 
+def makes_functions(x, box):
+    return sum(inner(x) for inner in [lambda y: y + box.t, lambda y: y * 2])
+
+
+def iterates(x, box):
+    for number, (item, other) in enumerate(zip((y + 1 for y in [x, x]), [box.t, x], strict=True)):
+        x = x + number * item + other
+    return x
+
+
+def breaks_in_a_loop(x, box):
+    for number in range(2):
+        torchdynamo.graph_break()
+        x = x + number * box.t
+    return x
+
+
+def breaks_twice(x, box):
+    torchdynamo.graph_break()
+    y = [part + 1 for part in (x, box.t)]
+    torchdynamo.graph_break()
+    return y[0] + y[1]
+
+
+@pytest.mark.parametrize("fn", [makes_functions, iterates, breaks_in_a_loop, breaks_twice])
+def test_what_was_captured_is_let_go_of_at_once(fn):
+    """A capture is no garbage for the collector to find: it would keep what the function was given."""
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for warm in (True, False):  # modules of torch are imported in the first
+        torchdynamo.reset()
+        x, box = torch.ones(2), Box(torch.ones(2))
+        refs = [weakref.ref(x), weakref.ref(box), weakref.ref(box.t)]
+        gc.disable()
+        try:
+            compiled(x, box)
+            del x, box
+            assert warm or [ref() for ref in refs] == [None] * 3
+        finally:
+            gc.enable()
+
+
 def make(breaks: bool) -> tuple[Any, list[weakref.ref[Any]]]:
     """A function with a closure, and references to what only it holds."""
     weight, holder = torch.ones(3), Box(torch.ones(3))

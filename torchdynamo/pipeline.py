@@ -245,18 +245,23 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             if (checks or captured.machine.may_raise) and not (
                 is_level(captured.machine) and can_begin_again(builder, checks)
             ):
+                captured.machine.heap.let_go()
                 stops, why, checking = (), None, False
                 continue
             if manner.counts(undoing.counted(captured, resume.own_cells(code))):
+                captured.machine.heap.let_go()
                 continue
             captured = captured._replace(why=why if stops == place else None)
             if isinstance(captured.exit, Return):
                 unsteady.returns(resume.origin(code).code, captured.exit.value, captured.machine)
-            return Followed(captured, codegen.draft(captured), builder, why)
+            return Followed(captured, drafted(captured), builder, why)
         except Attentive as asked_for:
             manner.attentive |= {asked_for.to}
             continue
         except Break as raised:
+            raised.__traceback__ = (
+                None  # it leads to this frame, which keeps it: nobody would let go of the user's objects
+            )
             end = manner.other(raised, builder, beginning=not stops)
             if end is None:
                 continue
@@ -278,6 +283,15 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         stops = earlier
 
 
+def drafted(captured: Capture) -> codegen.Draft:
+    """The code for it; where there can be none, nobody needs the capture."""
+    try:
+        return codegen.draft(captured)
+    except BaseException:
+        captured.machine.heap.let_go()
+        raise
+
+
 def unsupported(why: Why, code: CodeType) -> Unsupported:
     """The error of whole-graph mode, in the user's words."""
     place = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
@@ -294,12 +308,28 @@ def end_column(place: Position) -> int | None:
 
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
-    """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
+    """The frame is captured, and what comes of it made an entry."""
     failed = what_failed(code, compiler, roots)
     with torch_compat.nobody_saves():
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
         return leave(code, compiler, found, started)
+    try:
+        return entry_of(found, failed, code, roots, compiler, started, first)
+    finally:
+        found.capture.machine.heap.let_go()
+
+
+def entry_of(
+    found: Followed,
+    failed: Failure | None,
+    code: CodeType,
+    roots: Roots,
+    compiler: Compiler,
+    started: float,
+    first: bool,
+) -> Any:
+    """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
     captured, draft, builder, why = found
     for continuation in draft.continuations:
         undoing.goes_on(captured, continuation)

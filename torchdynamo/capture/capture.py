@@ -62,7 +62,18 @@ def capture(
     vm = Machine(builder, roots)
     vm.stops = stops
     vm.may_begin_again = may_begin_again
-    frame = root_frame(vm, code)
+    try:
+        return run_to_the_end(vm, root_frame(vm, code), code)
+    except BaseException:
+        vm.heap.let_go()
+        raise
+    finally:
+        vm.put_back()
+        builder.numbers.closed()  # what was looked at is free to go as soon as nobody needs the capture
+
+
+def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
+    """The same, of a frame that is about to begin."""
     depth = sys.getrecursionlimit()
     sys.setrecursionlimit(max(depth, 20_000))
     try:
@@ -82,8 +93,6 @@ def capture(
         raise escaped from None
     finally:
         sys.setrecursionlimit(depth)
-        vm.put_back()
-        builder.numbers.closed()  # what was looked at is free to go as soon as nobody needs the capture
 
 
 def root_frame(vm: Machine, code: CodeType) -> Frame:

@@ -89,5 +89,10 @@ class Heap:
         self.by_id[id(real)] = value = Object(entity.ref, type(real))
         return value
 
+    def let_go(self) -> None:
+        """Nobody needs the capture any more. Iterators and functions in it lead back to it, and it to all that the
+        program's frame held, which is not to wait for the garbage collector."""
+        self.entities.clear()
+
     def __getitem__(self, value: Object) -> Entity:
         return self.entities[value.ref]

@@ -89,11 +89,16 @@ def finish(draft: Draft, graph: Any, arguments: list[str], bound_inputs: int, di
             made("UNPACK", len(draft.outputs))
             for index in range(len(draft.outputs)):
                 made("STORE_FAST", f"__out{index}")
-    for item in (*head, *draft.items):
+    bound = [BOUND] if draft.bound or bound_inputs else []
+    items = [item for item in (*head, *draft.items) if bound or not lets_go_of_bound(item)]
+    for item in items:
         if isinstance(item, Instruction) and item.arg.__class__ is BoundIndex:
             item.arg = int(item.arg) + bound_inputs
-    bound = [BOUND] if draft.bound or bound_inputs else []
-    return assemble([*head, *draft.items], draft.code, varnames=[*bound, *locals_of(draft.code)])
+    return assemble(items, draft.code, varnames=[*bound, *locals_of(draft.code)])
+
+
+def lets_go_of_bound(item: Item) -> bool:
+    return isinstance(item, Instruction) and item.op == "DELETE_FAST" and item.arg == BOUND
 
 
 def emit_call(made: Any, graph: Any, arguments: list[str], bound_inputs: int, extras: int) -> None:

@@ -20,7 +20,7 @@ from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Object, Value
 from torchdynamo.codegen import resume, unsteady
-from torchdynamo.codegen.emit import Emitter
+from torchdynamo.codegen.emit import BOUND, Emitter
 
 # Instructions that look below what they pop: how many further items.
 PEEKS: dict[str, Any] = {
@@ -89,11 +89,12 @@ class Exit:
             gone = self.exit.locals.get(name, ABSENT) is ABSENT and name not in stored
             if gone and name not in self.raw.co_cellvars:
                 emit.op("DELETE_FAST", name)
-        if self.inner is not None:
+        if not self.exit.resume_here:
             self.let_go()
 
     def let_go(self) -> None:
-        """What was only needed to make the values does not live on while the callee runs."""
+        """What was only needed to make the values does not live on while the instruction is executed."""
+        self.emit.op("DELETE_FAST", BOUND)
         for index in range(len(self.emit.outputs)):
             self.emit.op("DELETE_FAST", f"__out{index}")
         for name in self.emit.made.values():

@@ -9,6 +9,8 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import instance_dict
 from torchdynamo.capture.machine import IDENTITY_HASHES, Ref
@@ -106,10 +108,25 @@ def call(vm: Machine, self: Object) -> Value:
 
 def has_let_go(vm: Machine) -> bool:
     """Whether the frame took something out of what was there before, which may have been all that held it."""
-    return bool(vm.globals_written) or any(
-        (entity.touched and not still_holds(vm, entity)) or any(was_object(entity, name) for name in entity.attrs)
-        for entity in vm.heap.entities
-        if entity.changed
+    return (
+        bool(vm.globals_written)
+        or not keeps_arguments(vm)
+        or any(
+            (entity.touched and not still_holds(vm, entity)) or any(was_object(entity, name) for name in entity.attrs)
+            for entity in vm.heap.entities
+            if entity.changed
+        )
+    )
+
+
+def keeps_arguments(vm: Machine) -> bool:
+    """Whether what the frame was given is in variables still."""
+    held = {id(real_of(vm, each)) for frame in vm.frames for each in (*frame.locals.values(), *frame.stack)}
+    cells = [vm.entity(cell).attrs.get("cell_contents") for cell in vm.frames[0].cells.values()]
+    held |= {id(real_of(vm, each)) for each in cells if each is not None}
+    return all(
+        id(obj) in held or type(obj) in HOLD_NOTHING or isinstance(obj, torch.Tensor)
+        for obj in vm.roots.locals.values()
     )
 
 
