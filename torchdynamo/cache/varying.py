@@ -34,6 +34,12 @@ def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
         now = read(guard.source, roots)
         if type(now) is type(guard.arg) and not same_constant(guard.arg, now):
             yield guard.source
+    elif guard.kind == "EQUALS_MATCH" and type(guard.arg) is slice:
+        now = read(guard.source, roots)
+        for name in ("start", "stop", "step") if type(now) is slice else ():
+            before, after = getattr(guard.arg, name), getattr(now, name)
+            if type(before) in NUMBERS and type(after) is type(before) and after != before:
+                yield Source("attr", guard.source, name)
     elif guard.kind == "TENSOR_MATCH" and isinstance(guard.arg, TensorMeta):
         now = read(guard.source, roots)
         if isinstance(now, torch.Tensor) and now.layout is torch.strided and not now.is_nested:

@@ -1,11 +1,11 @@
-"""slice: one of constants is a constant."""
+"""slice: one of constants is a constant; of others, three values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.model import enters
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import Emitter, enters, rebuilds
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Known, Value
 from torchdynamo.capture.wrap import CONSTANTS
@@ -13,10 +13,23 @@ from torchdynamo.capture.wrap import CONSTANTS
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
+PARTS = ("start", "stop", "step")
+
 
 @enters(slice)
 def enter(vm: Machine, obj: slice, source: Source) -> Value:
-    if any(type(part) not in CONSTANTS for part in (obj.start, obj.stop, obj.step)):
-        raise Break("unsupported type", type="slice")
-    vm.guard(source, "EQUALS_MATCH", obj)
-    return Known(obj, source)
+    parts = {Source("attr", source, name): getattr(obj, name) for name in PARTS}
+    if all(type(part) in CONSTANTS for part in parts.values()) and parts.keys().isdisjoint(vm.builder.numbers.varying):
+        vm.guard(source, "EQUALS_MATCH", obj)
+        return Known(obj, source)
+    vm.guard(source, "TYPE_MATCH", slice)
+    value = vm.heap.adopt(obj, source)
+    vm.entity(value).items = [vm.wrap(part, where) for where, part in parts.items()]
+    return value
+
+
+@rebuilds(slice)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    for part in entity.items:
+        emit.value(part)
+    emit.op("SLICE", len(PARTS))
