@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import tqdm
 from following import check
 
 import torchdynamo
@@ -117,7 +118,6 @@ def test_dead_proxy() -> None:
 
 def test_bars() -> None:
     """Those that are switched off are in the graph; those that draw are Python's."""
-    tqdm = pytest.importorskip("tqdm", reason="there are no bars to be tested")
 
     def off(x):
         with tqdm.tqdm(range(3), disable=True) as bar:

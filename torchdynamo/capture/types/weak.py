@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from torchdynamo.capture import operators
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import instance_dict
-from torchdynamo.capture.machine import IDENTITY_HASHES, Ref
+from torchdynamo.capture.machine import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.model import Emitter, is_open, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
@@ -159,15 +160,37 @@ class Weakly(NamedTuple):
     referent: Ref
 
 
+class Weaker(Keyed):
+    """That of a reference to what the frame made, whose class says what it equals: asked at each comparison."""
+
+    __slots__ = ()
+    __hash__ = Keyed.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Weaker):
+            return False
+        return operators.truth(self.vm, operators.binary(self.vm, "==", self.value, other.value))
+
+
+def goes_by_id(hash: Any) -> bool:
+    """Whether a hash is the `id` of what the frame made, which is nothing else's."""
+    return isinstance(hash, Ref) and isinstance(hash.what, tuple) and hash.what[:1] == ("id",)
+
+
 @models(weakref.ReferenceType, "<hash key>")
-def hash_key(vm: Machine, self: Object) -> Weakly:
-    """Where identity is all that tells what it refers to: of others, the code is asked, at each comparison."""
+def hash_key(vm: Machine, self: Object) -> Weakly | Weaker:
+    """Where identity is all that tells what it refers to; of others that were there at entry, nobody knows which of
+    them the code would be asked about."""
     referent: Value = vm.entity(self).attrs.get("<referent>") or call(vm, self)
     hkey = vm.hkey(referent) if by_identity(referent.pytype) else None
     if referent.__class__ is Known and hkey is not None:
         return Weakly(Ref(id(hkey)))
     if referent.__class__ is Object and hkey.__class__ is Ref:
         return Weakly(hkey)
+    if hkey is None and referent.__class__ is Object and vm.entity(referent).fresh:
+        says = vm.hkey(referent)
+        if says.__class__ is Keyed and goes_by_id(says.hash):
+            return Weaker(vm, referent, says.hash)
     raise Break("unsupported key", type="weakref")
 
 
