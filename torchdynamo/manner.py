@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from torchdynamo import config
+from torchdynamo.cache.varying import MANY
 from torchdynamo.capture import readings
 from torchdynamo.capture.signals import LAYOUTS, SLICES, Break
 from torchdynamo.capture.source import Roots, Source
@@ -96,7 +97,7 @@ class Manner:
     def counts(self, numbers: Iterable[Source]) -> bool:
         """Whether this is tried again because the frame changes these numbers itself, which it took for constants."""
         new = frozenset(numbers) - self.counted
-        if not new or self.compiler.dynamic is False or self.fixed:
+        if not new or len(new) > MANY or self.compiler.dynamic is False or self.fixed:
             return False
         self.counted |= new
         self.varying |= new
