@@ -99,19 +99,12 @@ KNOWN = {
     ),
     **dict.fromkeys(
         """
-        test_descr.ClassPropertiesAndMethods.test_remove_subclass
-        test_weakref.FinalizeTestCase.test_all_freed
-        test_weakref.MappingTestCase.test_weak_values_destroy_while_iterating
-        test_weakref.ReferencesTestCase.test_callback_in_cycle_resurrection
         test_weakref.ReferencesTestCase.test_cfunction
-        test_weakref.ReferencesTestCase.test_classes
         test_dict.DictTest.test_oob_indexing_dictiter_iternextitem
         test_enumerate.TestReversed.test_bug1229429
         test_bytes.ByteArrayTest.test_resize_forbidden
         test_ordered_dict.CPythonOrderedDictTests.test_reference_loop
         test_ordered_dict.CPythonOrderedDictSubclassTests.test_reference_loop
-        test_ordered_dict.PurePythonOrderedDictTests.test_reference_loop
-        test_ordered_dict.PurePythonOrderedDictSubclassTests.test_reference_loop
         test_functools.TestLRUC.test_lru_cache_weakrefable
         test_functools.TestLRUPy.test_lru_cache_weakrefable
         test_exceptions.ExceptionTests.testExceptionCleanupState
