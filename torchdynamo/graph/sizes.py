@@ -50,9 +50,17 @@ def layout(
 
 
 def products(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any]) -> list[Any]:
-    """Strides, from the innermost dimension outwards."""
+    """Strides, from the innermost dimension outwards. Where there is one element, or none, they may be any."""
+    if tensor.is_contiguous():
+        stride = in_order(size, tensor, gap, True)
+        if all(type(step) is not int or step == real for step, real in zip(stride, tensor.stride(), strict=True)):
+            return stride
+    return in_order(size, tensor, gap, False)
+
+
+def in_order(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any], contiguous: bool) -> list[Any]:
+    """Strides that say the larger one by the smaller one; of contiguous memory, by the order of dimensions."""
     order = list(reversed(range(tensor.dim())))
-    contiguous = tensor.is_contiguous()
     if not contiguous:
         order.sort(key=lambda dim: (tensor.stride(dim), -dim))
     stride: list[Any] = [0] * tensor.dim()
