@@ -164,6 +164,17 @@ def counted() -> bool:
     return True
 
 
+def test_a_column_that_lies_as_a_row_would() -> None:
+    """What `nonzero` gives is one column whose other stride is its length."""
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(lambda column: column * 2, backend=backend)
+    for size in SIZES:
+        column = torch.ones(size).nonzero()
+        assert torch.equal(compiled(column), column * 2)
+    assert len(backend.graphs) <= 3
+
+
 def test_what_is_called_ahead_is_called_as_often_as_eager_calls_it() -> None:
     def fn(x: Any) -> Any:
         if x.shape[0] == 1 and not counted():
