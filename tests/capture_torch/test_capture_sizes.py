@@ -279,3 +279,14 @@ def test_classes_below_zero_are_an_error() -> None:
     for bad in ([-1, 4], [-3], []):
         with pytest.raises(RuntimeError):
             wrapped(torch.tensor(bad, dtype=torch.long))
+
+
+def test_strides_beside_one_element_are_what_they_are() -> None:
+    """There they may be any, and no size says which."""
+
+    def strides(x):
+        return x.stride(), x.stride(-2), x + 1
+
+    compiled = torchdynamo.compile(strides, backend="eager", dynamic=True)
+    for x in (torch.ones(3, 1).t(), torch.ones(1, 3), torch.ones(3, 2).t(), torch.ones(2, 3), torch.ones(4, 1).t()):
+        assert compiled(x)[:2] == strides(x)[:2]

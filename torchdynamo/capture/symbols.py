@@ -15,6 +15,7 @@ import torch.fx
 
 from torchdynamo.capture import catching, counters, policy
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
 
 if TYPE_CHECKING:
@@ -285,9 +286,27 @@ def text(vm: Machine) -> Value:
 # -- tensors' metadata ------------------------------------------------------------------------------------------------
 def measured(vm: Machine, tensor: Graphed, method: str, args: list[Value], answer: Any) -> Value:
     """Sizes, strides or a count of a tensor, with what is not known of them as numbers of the graph."""
+    if method == "stride" and tensor.source in vm.layouts:
+        alone = beside_one(vm, tensor)
+        if alone and isinstance(answer, tuple):
+            answer = tuple(alone.get(dim, step) for dim, step in enumerate(answer))
+        elif alone and len(args) == 1 and args[0].__class__ is Known:
+            answer = alone.get(args[0].obj % len(tensor.fake.shape), answer)
     if isinstance(answer, tuple):
         return vm.new(type(answer), [measure(vm, tensor, method, [Known(i)], part) for i, part in enumerate(answer)])
     return measure(vm, tensor, method, args, answer)
+
+
+def beside_one(vm: Machine, tensor: Graphed) -> dict[int, int]:
+    """The strides of an input in the dimensions of one element, where they may be any, and are what they are."""
+    source = tensor.source
+    assert source is not None
+    real, found = vm.input_objects[tensor.node], {}
+    for dim, (size, step) in enumerate(zip(*vm.layouts[source], strict=True)):
+        if type(step) is torch.SymInt and vm.builder.numbers.decide(size == 1):
+            found[dim] = real.stride(dim)
+            vm.guard(Source("stride", source, dim), "EQUALS_MATCH", found[dim])
+    return found
 
 
 def measure(vm: Machine, tensor: Graphed, method: str, args: list[Value], number: Any) -> Value:
