@@ -36,8 +36,12 @@ class Asked(Protocol):
 class Manner:
     """How numbers are treated in the next try."""
 
-    def __init__(self, compiler: Asked, roots: Roots, varying: frozenset[Source], whole: bool) -> None:
-        self.compiler, self.roots, self.varying = compiler, roots, varying
+    def __init__(
+        self, compiler: Asked, roots: Roots, varying: frozenset[Source], drawn: frozenset[Source], whole: bool
+    ) -> None:
+        self.compiler, self.roots = compiler, roots
+        self.varying = varying | drawn
+        self.drawn = drawn  # known at a break to be others in each call, and never constants
         self.whole = whole and compiler.dynamic is None  # versions so far were, and there may be more like them
         self.attentive: frozenset[str] = frozenset()
         self.by_value = False  # operators are answered by what sizes are now
@@ -81,7 +85,7 @@ class Manner:
             return None
         if self.tried is not None and self.by_value:
             end, self.by_value = self.tried, False
-        constants = {source for source in self.varying if self.may_be_constant(source)}
+        constants = {source for source in self.varying - self.drawn if self.may_be_constant(source)}
         if end.reason in ASKS_FOR_VALUES and (constants or numbers.scheduled):
             self.varying, self.schedules = self.varying - constants, False
             return None

@@ -232,10 +232,10 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     checking = not goes_both_ways.get(code)
     known = entries_of(code, compiler.owner_id)
     whole = all(entry.why is None for entry in known) and (compiler.fullgraph or len(known) < MOST_WHOLE)
-    varying: frozenset[Source] = frozenset()
+    varying = drawn = frozenset[Source]()
     if compiler.dynamic is not False:
-        varying = what_varies(code, compiler.owner_id, roots) | unsteady.known(code, roots)
-    manner = Manner(compiler, roots, varying, bool(known) and whole)
+        varying, drawn = what_varies(code, compiler.owner_id, roots), unsteady.known(code, roots)
+    manner = Manner(compiler, roots, varying, drawn, bool(known) and whole)
     while True:
         builder = manner.builder()
         try:

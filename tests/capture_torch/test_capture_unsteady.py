@@ -145,3 +145,25 @@ def test_what_is_put_back_after_a_break() -> None:
     for x in FIVE:
         assert torch.equal(compiled(x), raised_and_lowered(x))
     assert backend.graphs == after_one
+
+
+def until_it_gets_worse(x: torch.Tensor, best: dict[str, float]) -> torch.Tensor:
+    loss = (x * 2).sum().item()
+    if loss < best["loss"]:
+        best["loss"] = loss
+        return x + 1
+    return (x - 1) * 3
+
+
+@pytest.mark.filterwarnings("error::torchdynamo.errors.CacheLimitWarning")
+def test_branches_on_what_is_read_do_not_compile_for_each_value() -> None:
+    backend = Counted()
+    compiled = torchdynamo.compile(until_it_gets_worse, backend=backend)
+    mine, eagers, counts = {"loss": 1e9}, {"loss": 1e9}, []
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(24):
+        x = torch.randn(4, generator=generator)
+        assert torch.equal(compiled(x, mine), until_it_gets_worse(x, eagers))
+        assert mine == eagers
+        counts.append(backend.graphs)
+    assert counts[-1] == counts[11]
