@@ -116,8 +116,10 @@ def test_dead_proxy() -> None:
     assert str(torchdynamo.compile(dead_proxy, backend="eager")(X)) == str(dead_proxy(X))
 
 
-def test_bars() -> None:
-    """Those that are switched off are in the graph; those that draw are Python's."""
+def test_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are switched off are in the graph, where no other is alive; those that draw are Python's."""
+    monkeypatch.setattr(tqdm.tqdm, "_instances", weakref.WeakSet(), raising=False)
+    monkeypatch.setattr(tqdm.tqdm, "monitor", None)
 
     def off(x):
         with tqdm.tqdm(range(3), disable=True) as bar:

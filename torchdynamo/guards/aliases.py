@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +13,7 @@ from torchdynamo import _native
 from torchdynamo.capture import numeric
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.machine import Machine
-from torchdynamo.capture.source import Guard, Source
+from torchdynamo.capture.source import Guard, Source, local
 from torchdynamo.graph.mutation import mutated_inputs
 
 
@@ -33,17 +35,27 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
             made.append(Guard(written[0].source, "NO_OVERLAP", (sources(written), sources(read))))
         made += memory_guards(vm, gm)
         made += view_guards([each for each in written if each.grown], [*written, *read])
-    made += space_guards(vm)
+    made += space_guards(vm, own_keywords(captured.code))
     for entity in captured.changed:
         same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
-        if len(same) > 1 and entity.source is not None:
+        if len(same) > 1 and entity.source not in (None, own_keywords(captured.code)):
             made.append(Guard(entity.source, "DISTINCT", tuple(same)))
     return made
 
 
-def space_guards(vm: Machine) -> list[Guard]:
-    """Where the frame wrote to a dictionary, by whatever way, it is guarded that all it met are different ones."""
-    dicts = [e for e in vm.heap.entities if e.pytype is dict and e.source is not None]
+def own_keywords(code: CodeType) -> Source | None:
+    """The dictionary that the call makes for `**kwargs`: when the frame begins, nobody else has it."""
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return None
+    return local(code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)])
+
+
+def space_guards(vm: Machine, new: Source | None) -> list[Guard]:
+    """Where the frame wrote to a dictionary, by whatever way, it is guarded that all it met are different ones.
+
+    Not of what is `new` in each call.
+    """
+    dicts = [e for e in vm.heap.entities if e.pytype is dict and e.source not in (None, new)]
     if not any(e.touched for e in dicts) and not any(space.written for space in vm.spaces.values()):
         return []
     found = {id(e.real): e.source for e in dicts}
