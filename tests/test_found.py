@@ -205,6 +205,26 @@ case(
     whole=False,
 )
 
+case(
+    "attribute_set_after_it_was_deleted",
+    """
+    class Box:
+        pass
+    def f(x):
+        box = BOX
+        del box.n
+        box.extra = x
+        box.n = 0
+        del box.m
+        box.m = 1
+        del box.m
+        return x + 1, list(vars(box)), box
+    BOX = Box()
+    BOX.a, BOX.n, BOX.m = 1, 2, 3
+    """,
+    lambda: [tensor()],
+)
+
 
 @pytest.mark.parametrize(("source", "calls", "whole"), CASES)
 def test_agrees(source: str, calls: tuple[Call, ...], whole: bool) -> None:

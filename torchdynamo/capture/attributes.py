@@ -135,6 +135,8 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
         spaces.write(vm.spaces[id(own)])
     if entity.attrs.get(name) is ABSENT:
         del entity.attrs[name]  # set again after it was deleted, it comes last
+        if name in (own or ()):
+            vm.set_again.setdefault(entity.ref, set()).add(name)
     if value is ABSENT and name not in (own or ()):
         entity.attrs.pop(name, None)
         return

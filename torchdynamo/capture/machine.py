@@ -100,6 +100,7 @@ class Machine(Trace):
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, Graphed] = {}
         self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors
+        self.set_again: dict[int, set[str]] = {}  # attributes set after they were deleted, by their object's reference
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made

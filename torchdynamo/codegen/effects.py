@@ -38,6 +38,9 @@ def replay(emit: Emitter, capture: Capture, begun: bool) -> None:
             if row is None:
                 raise Restart(-1)
             row(emit, entity)
+        for name in vm.set_again.get(entity.ref, ()):
+            if entity.attrs[name] is not ABSENT:
+                write_attribute(emit, entity, name, ABSENT)  # else it would keep its place
         for name, value in entity.attrs.items():
             write_attribute(emit, entity, name, value)
     for tensor, attrs in vm.tensor_attrs.values():

@@ -117,7 +117,8 @@ def instance_items(vm: Machine, owner: Object) -> Items:
         assert entity.source is not None
         own = instance_dict(entity.real) or {}
         vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
-        names = dict.fromkeys(own)
+        again = vm.set_again.get(entity.ref, ())
+        names = dict.fromkeys(name for name in own if name not in again)
     if any(type(name) is not str for name in names):
         raise Break("unsupported key", type="object")
     names.update(dict.fromkeys(name for name in entity.attrs if not kept_elsewhere(owner.pytype, name)))
