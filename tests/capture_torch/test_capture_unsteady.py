@@ -167,3 +167,25 @@ def test_branches_on_what_is_read_do_not_compile_for_each_value() -> None:
         assert mine == eagers
         counts.append(backend.graphs)
     assert counts[-1] == counts[11]
+
+
+class Link:
+    other: Any = None
+
+
+@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
+def test_objects_that_lead_back_to_themselves() -> None:
+    def linked(x: torch.Tensor, a: Link, b: Link) -> tuple[torch.Tensor, Link, list[Any]]:
+        a.other, b.other = b, a
+        held: list[Any] = [x]
+        held.append(held)
+        return x[x > 0] + 1, a, held
+
+    backend = Counted()
+    compiled = torchdynamo.compile(linked, backend=backend)
+    for x in FIVE:
+        a, b = Link(), Link()
+        found, first, held = compiled(x, a, b)
+        assert torch.equal(found, x[x > 0] + 1)
+        assert first is a and a.other is b and b.other is a and held[1] is held
+    assert backend.graphs == 2

@@ -76,9 +76,17 @@ def returns(code: CodeType, value: Value, vm: Machine) -> None:
         _results.set(code, (_results.get(code) or set()) | found)
 
 
-def parts(value: Value, source: Source, vm: Machine) -> Iterator[Source]:
-    """Where a value holds numbers of the graph, or what would be such if it were looked at."""
+def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = None) -> Iterator[Source]:
+    """Where a value holds numbers of the graph, or what would be such if it were looked at.
+
+    Objects are gone through once: what was `seen` may be met again, inside of itself or by another way.
+    """
     entity = vm.entity(value) if isinstance(value, Object) else None
+    seen = set() if seen is None else seen
+    if entity is not None:
+        if entity.ref in seen:
+            return
+        seen.add(entity.ref)
     origin = getattr(value, "source", None) if entity is None else entity.source
     if origin is not None:
         yield from (moved(part, source, origin) for part in vm.builder.numbers.varying if is_under(part, origin))
@@ -89,10 +97,10 @@ def parts(value: Value, source: Source, vm: Machine) -> Iterator[Source]:
         yield from (Source("size", source, dim) for dim, size in enumerate(sizes) if isinstance(size, SYMBOLIC))
     elif entity is not None:
         for name, held in entity.attrs.items():
-            yield from parts(held, instance_attr(source, name), vm)
+            yield from parts(held, instance_attr(source, name), vm, seen)
         if isinstance(entity.items, (list, tuple)) and len(entity.items) <= MANY:
             for index, held in enumerate(entity.items):
-                yield from parts(held, Source("item", source, index), vm)
+                yield from parts(held, Source("item", source, index), vm, seen)
 
 
 def measures(source: Source, obj: Any) -> Iterator[Source]:
