@@ -259,9 +259,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             manner.attentive |= {asked_for.to}
             continue
         except Break as raised:
-            raised.__traceback__ = (
-                None  # it leads to this frame, which keeps it: nobody would let go of the user's objects
-            )
+            raised.__traceback__ = None  # it leads to this frame, which keeps it, and so all the user's objects
             end = manner.other(raised, builder, beginning=not stops)
             if end is None:
                 continue

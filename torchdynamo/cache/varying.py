@@ -9,6 +9,7 @@ import torch
 
 from torchdynamo.cache.entries import entries_of
 from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.capture.types.slices import PARTS
 from torchdynamo.graph.sizes import explained
 from torchdynamo.guards.constants import same_constant
 from torchdynamo.guards.kind import read
@@ -36,7 +37,7 @@ def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
             yield guard.source
     elif guard.kind == "EQUALS_MATCH" and type(guard.arg) is slice:
         now = read(guard.source, roots)
-        for name in ("start", "stop", "step") if type(now) is slice else ():
+        for name in PARTS if type(now) is slice else ():
             before, after = getattr(guard.arg, name), getattr(now, name)
             if type(before) in NUMBERS and type(after) is type(before) and after != before:
                 yield Source("attr", guard.source, name)

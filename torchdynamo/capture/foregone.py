@@ -22,7 +22,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.signals import AHEAD, Attentive, Break, Raised
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.symbols import COMPARISONS
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value, boolean
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value, boolean, is_none
 from torchdynamo.capture.wrap import wrap
 
 if TYPE_CHECKING:
@@ -170,10 +170,6 @@ def item(vm: Machine, box: Value, at: Value) -> Value | None:
     if at.__class__ is not Known or type(at.obj) is not int or not -len(sizes) <= at.obj < len(sizes):
         return None
     return sizes[at.obj]
-
-
-def is_none(value: Value) -> bool:
-    return value.__class__ is Known and value.obj is None
 
 
 def decided(condition: str, value: Value) -> bool | None:

@@ -15,7 +15,7 @@ from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import enters
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Object, Value
+from torchdynamo.capture.value import Graphed, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -49,6 +49,11 @@ def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any
     elif space.owner is not owner:  # an instance that was given another's
         another_way(space, space.written)
     return space
+
+
+def of_tensor(vm: Machine, tensor: Graphed, real: Any, source: Source) -> Space:
+    """What the program has stored on an input is about to be looked at, or changed."""
+    return rest_on(vm, real.__dict__, Source("dict", source), tensor.fake)
 
 
 def write(space: Space) -> None:

@@ -10,7 +10,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import local
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Value
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Value, is_none
 from torchdynamo.codegen.emit import Emitter
 
 
@@ -26,7 +26,7 @@ def begin(emit: Emitter, capture: Capture) -> list[Item]:
 
 
 def is_let_go(tensor: Graphed, name: str, value: Value) -> bool:
-    return name == "grad" and tensor.source is not None and value.__class__ is Known and value.obj is None
+    return name == "grad" and tensor.source is not None and is_none(value)
 
 
 def replay(emit: Emitter, capture: Capture, begun: bool) -> None:

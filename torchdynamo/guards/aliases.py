@@ -35,10 +35,11 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
             made.append(Guard(written[0].source, "NO_OVERLAP", (sources(written), sources(read))))
         made += memory_guards(vm, gm)
         made += view_guards([each for each in written if each.grown], [*written, *read])
-    made += space_guards(vm, own_keywords(captured.code))
+    new = own_keywords(captured.code)
+    made += space_guards(vm, new)
     for entity in captured.changed:
         same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
-        if len(same) > 1 and entity.source not in (None, own_keywords(captured.code)):
+        if len(same) > 1 and entity.source not in (None, new):
             made.append(Guard(entity.source, "DISTINCT", tuple(same)))
     return made
 

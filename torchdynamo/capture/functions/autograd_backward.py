@@ -20,7 +20,7 @@ from torchdynamo.capture.model import Emitter, models, rebuilds
 from torchdynamo.capture.policy import is_code
 from torchdynamo.capture.signals import Break, Raised, Restart
 from torchdynamo.capture.source import Guard, Roots, Source
-from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Symbol, Value
+from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Symbol, Value, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -185,10 +185,6 @@ class Follower:
 
 def may_be_gradient(arg: Value, grad: Value) -> bool:
     return is_none(grad) or (isinstance(grad, Graphed) and isinstance(arg, Graphed))
-
-
-def is_none(value: Value) -> bool:
-    return value.__class__ is Known and value.obj is None
 
 
 def lasts(guard: Guard, roots: Roots) -> bool:

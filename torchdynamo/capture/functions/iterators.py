@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.functions.builtins import lazily
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import function, models
-from torchdynamo.capture.value import NONE, Known, Value
+from torchdynamo.capture.value import NONE, Known, Value, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 ZERO, ONE, TWO = Known(0), Known(1), Known(2)
-
-
-def is_none(value: Value) -> bool:
-    return value.__class__ is Known and value.obj is None
 
 
 def chained(vm: Machine, *iterables: Value) -> Iterator[Value]:

@@ -60,7 +60,7 @@ def held(vm: Machine, obj: Value, name: str) -> Value | None:
         real = vm.input_objects.get(obj.node)
         if value is not None or real is None or obj.source is None:
             return None if value is ABSENT else value
-        spaces.rest_on(vm, real.__dict__, Source("dict", obj.source), obj.fake)
+        spaces.of_tensor(vm, obj, real, obj.source)
         if name in real.__dict__:
             return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
         vm.guard(Source("dict", obj.source), "NO_KEY", name)

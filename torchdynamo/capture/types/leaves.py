@@ -17,7 +17,7 @@ from torchdynamo.capture.overrides import of_class
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.subclasses import overrides, read
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Object, Value
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Object, Value, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -107,10 +107,6 @@ def fits(vm: Machine, tensor: Graphed, grad: Value) -> bool:
         return False
     wanted = vm.getattr(tensor, "grad_dtype") if vm.known(is_leaf(vm, tensor), "is_leaf") else Known(tensor.fake.dtype)
     return vm.known(wanted, "dtype") in (None, grad.fake.dtype) and grad.fake.shape == tensor.fake.shape
-
-
-def is_none(value: Value) -> bool:
-    return value.__class__ is Known and value.obj is None
 
 
 GRAD = inspect.unwrap(torch.autograd.grad)

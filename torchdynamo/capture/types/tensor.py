@@ -118,7 +118,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     if found is MISSING:
         real = vm.input_objects.get(obj.node)
         if real is not None and obj.source is not None and written is None:
-            spaces.rest_on(vm, real.__dict__, Source("dict", obj.source), obj.fake)
+            spaces.of_tensor(vm, obj, real, obj.source)
             if name in real.__dict__:
                 return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
             vm.guard(Source("dict", obj.source), "NO_KEY", name)
@@ -162,7 +162,7 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
         vm.getattr(obj, name)  # which may raise
     real = vm.input_objects.get(obj.node)
     if real is not None and obj.source is not None:
-        spaces.write(spaces.rest_on(vm, real.__dict__, Source("dict", obj.source), obj.fake))
+        spaces.write(spaces.of_tensor(vm, obj, real, obj.source))
     vm.store_on(obj, name, value)
 
 
