@@ -17,6 +17,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from axes import Axis, axes, candidates, resized
 import torchdynamo
 
 SIZES = 5
+WAITED = 10  # times the processor time that a case may take
 FRONTENDS: dict[str, tuple[Callable[..., Any], Callable[[], None]]] = {
     "torchdynamo": (torchdynamo.compile, torchdynamo.reset),
     "torch.compile": (torch.compile, torch.compiler.reset),
@@ -98,7 +100,7 @@ def measured(
     """The compiles after each size, and whether what came out was eager's."""
     compiling, reset = FRONTENDS[frontend]
     reset()
-    counting, begin = Counting(), time.perf_counter()
+    counting, begin = Counting(), time.process_time()
     eager, module = subject.build()[0], subject.build()[0]
     compiled = compiling(module, backend=counting)
     after, wrong = [], []
@@ -110,7 +112,7 @@ def measured(
             wrong.append(f"{size}: {why}")
         after.append(counting.compiles)
     reset()
-    return {"compiles": after, "wrong": wrong, "seconds": round(time.perf_counter() - begin, 2)}
+    return {"compiles": after, "wrong": wrong, "seconds": round(time.process_time() - begin, 2)}
 
 
 def run_case(name: str, frontends: list[str], save: Callable[[list[dict[str, Any]]], None]) -> None:
@@ -144,13 +146,14 @@ def child(name: str, frontends: list[str], path: str) -> None:
     run_case(name, frontends, save)
 
 
-def forked(name: str, frontends: list[str], path: str) -> int:
-    """Starts the child."""
+def forked(name: str, frontends: list[str], path: str, seconds: int) -> int:
+    """Starts the child. What it may take is processor time, so that what else the machine does changes no result."""
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 1)
         os.dup2(null, 2)
@@ -161,9 +164,11 @@ def forked(name: str, frontends: list[str], path: str) -> int:
 
 
 def run_all(
-    names: list[str], frontends: list[str], jobs: int, timeout: float, out: Path, keep: bool
+    names: list[str], frontends: list[str], jobs: int, seconds: int, out: Path, keep: bool
 ) -> list[dict[str, Any]]:
-    """Each case in a fork of this process, which has only imported what most of them need."""
+    """Each case in a fork of this process, which has only imported what most of them need.
+
+    One that neither ends nor takes processor time is waited for `WAITED` times as long."""
     rows: list[dict[str, Any]] = [json.loads(line) for line in out.open()] if keep and out.exists() else []
     done_before = {row["case"] for row in rows}
     todo, live = collections.deque((i, name) for i, name in enumerate(names) if name not in done_before), {}
@@ -172,7 +177,7 @@ def run_all(
             while todo and len(live) < jobs:
                 index, name = todo.popleft()
                 path = f"{folder}/{index}.json"
-                live[forked(name, frontends, path)] = name, path, time.monotonic() + timeout
+                live[forked(name, frontends, path, seconds)] = name, path, time.monotonic() + WAITED * seconds
             time.sleep(0.05)
             for pid, (name, path, end) in list(live.items()):
                 done, status = os.waitpid(pid, os.WNOHANG)
@@ -234,7 +239,7 @@ def main() -> None:
     parser.add_argument("--frontends", default=",".join(FRONTENDS), help="which of the two are measured")
     parser.add_argument("--keep", action="store_true", help="keep the cases that the file has already")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=240)
+    parser.add_argument("--seconds", type=int, default=240, help="of processor time, for each case")
     given = parser.parse_args()
     sys.path.insert(0, str(Path(given.corpus).resolve()))
     import corpus
@@ -251,7 +256,7 @@ def main() -> None:
     names = names[given.skip :][: given.count]
     out = Path(given.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = run_all(names, given.frontends.split(","), given.jobs, given.timeout, out, given.keep)
+    rows = run_all(names, given.frontends.split(","), given.jobs, given.seconds, out, given.keep)
     out.with_suffix(".txt").write_text(
         "".join(f"{row['case']} {row['axis']} {row['sizes']}\n" for row in rows if row["axis"])
     )
