@@ -225,6 +225,48 @@ case(
     lambda: [tensor()],
 )
 
+case(
+    "cell_deleted_before_the_frame_ends_by_it",
+    """
+    LOG = []
+    def f(x, y):
+        e = 1
+        def own():
+            return e, y
+        LOG.append("written")
+        del e, y
+        return x + e
+    """,
+    lambda: [tensor(), tensor()],
+    whole=False,
+)
+
+case(
+    "empty_cells_are_told_apart_by_whose_they_are",
+    """
+    def f(x):
+        said = []
+        e = 1
+        def inner():
+            try:
+                return e
+            except NameError as error:
+                said.append(f"{type(error)}: {error}")
+        del e
+        inner()
+        try:
+            e
+        except NameError as error:
+            said.append(f"{type(error)}: {error}")
+        try:
+            del e
+        except NameError as error:
+            said.append(f"{type(error)}: {error}")
+        return x + len(said), said
+    """,
+    lambda: [tensor()],
+)
+
 
 @pytest.mark.parametrize(("source", "calls", "whole"), CASES)
 def test_agrees(source: str, calls: tuple[Call, ...], whole: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 
+from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture import lookup, model, module_writes
 from torchdynamo.capture.capture import Capture
@@ -132,8 +133,8 @@ def root_cell(emit: Emitter, name: str, entity: Entity) -> None:
     value = entity.attrs.get("cell_contents")
     if entity.note != name or value is None or getattr(value, "source", None) is local(name):
         return
-    if value is ABSENT:
-        emit.op("DELETE_DEREF", name)
-    else:
+    if value is not ABSENT:
         emit.value(value)
         emit.op("STORE_DEREF", name)
+    elif name in argument_names(emit.capture.code):  # others are empty at entry
+        emit.op("DELETE_DEREF", name)

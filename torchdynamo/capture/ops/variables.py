@@ -10,7 +10,7 @@ from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.lookup import guarded_lookup
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Known, Object, Opaque, Value
 from torchdynamo.capture.wrap import wrap
@@ -25,9 +25,7 @@ IMPORT = builtins.__import__
 def load_fast(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     value = frame.locals.get(inst.arg)
     if value is None:
-        raise vm.error(
-            UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value"
-        )
+        raise unbound(vm, inst.arg)
     if value.__class__ is Opaque:
         value = frame.locals[inst.arg] = vm.look(value)
     return value
@@ -52,9 +50,11 @@ def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
     if frame.root and gone is not None:
         let_go(vm, gone)
     if gone is None:
-        raise vm.error(
-            UnboundLocalError, f"cannot access local variable {inst.arg!r} where it is not associated with a value"
-        )
+        raise unbound(vm, inst.arg)
+
+
+def unbound(vm: Machine, name: str) -> Raised:
+    return vm.error(UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value")
 
 
 def let_go(vm: Machine, value: Value) -> None:
@@ -114,8 +114,16 @@ def load_cell(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 def load_deref(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     value = vm.cell_get(cell_of(vm, frame, inst.arg))
     if value is None:
-        raise vm.error(NameError, f"cannot access free variable {inst.arg!r} where it is not associated with a value")
+        raise empty(vm, frame, inst.arg)
     return value
+
+
+def empty(vm: Machine, frame: Frame, name: str) -> Raised:
+    """What Python says of a cell without contents, to the frame it belongs to and to the functions inside."""
+    if name in frame.raw.co_cellvars:
+        return unbound(vm, name)
+    text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
+    return vm.error(NameError, text)
 
 
 @op("STORE_DEREF", "value --")
@@ -125,7 +133,10 @@ def store_deref(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> N
 
 @op("DELETE_DEREF", "--")
 def delete_deref(vm: Machine, frame: Frame, inst: Instruction) -> None:
-    vm.cell_set(cell_of(vm, frame, inst.arg), ABSENT)
+    cell = cell_of(vm, frame, inst.arg)
+    if vm.cell_get(cell) is None:
+        raise empty(vm, frame, inst.arg)
+    vm.cell_set(cell, ABSENT)
 
 
 @op("IMPORT_NAME", "level names -- module")
