@@ -13,7 +13,7 @@ from torchdynamo.capture.lookup import class_lookup
 from torchdynamo.capture.model import function, models, polyfill
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.types.mapping import lookup
+from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.value import TRUE, Known, Object, Value
 from torchdynamo.capture.wrap import constant, wrap
 

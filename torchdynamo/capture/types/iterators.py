@@ -13,7 +13,7 @@ from torchdynamo.capture.model import ITERATE, function, models
 from torchdynamo.capture.signals import Raised
 from torchdynamo.capture.types.deque import REVERSED as REVERSED_DEQUE
 from torchdynamo.capture.types.generators import stop
-from torchdynamo.capture.types.mapping import turns
+from torchdynamo.capture.types.items import turns
 from torchdynamo.capture.types.sequence import items_of, read
 from torchdynamo.capture.types.views import PARTS, VIEWS
 from torchdynamo.capture.value import Known, Object, Value

@@ -1,276 +1,48 @@
-"""dict and its subclasses, their views, and an instance's `__dict__`."""
+"""dict and its subclasses, and an instance's `__dict__`; what is in them: items.py."""
 
 from __future__ import annotations
 
 import collections
-import enum
-import types
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import attributes
-from torchdynamo.capture.call import apply
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup, guarded_slot, hashed_by_code, instance_dict
-from torchdynamo.capture.machine import Keyed, Ref
+from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
-from torchdynamo.capture.signals import Break, Raised, Restart
-from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.spaces import OfInstance, writing_items
-from torchdynamo.capture.types import identity
-from torchdynamo.capture.types.watched import Ordered, Watched
-from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
-from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Graphed, Known, Object, Opaque, Symbol, Value, boolean
-from torchdynamo.capture.wrap import CONSTANTS, told_apart
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.spaces import OfInstance
+from torchdynamo.capture.types.items import (
+    as_key,
+    by_code,
+    each_entry,
+    each_item,
+    entered,
+    found_under,
+    items_of,
+    key_error,
+    keys_of,
+    known_key,
+    lookup,
+    push_items,
+    remove,
+    seen,
+    sourceable,
+    store,
+    store_under,
+    to_write,
+    was_there,
+    whole,
+)
+from torchdynamo.capture.types.weak import Weakly
+from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
-BY_IDENTITY = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum)
-
-
-def items_of(vm: Machine, value: Object) -> Items:
-    """The items as they are now, in order; values nothing has read yet are Opaque."""
-    entity = vm.entity(value)
-    if entity.note.__class__ is OfInstance:
-        return instance_items(vm, entity.note.owner)
-    if entity.items is None:
-        entity.items = {}
-        if entity.real is not MISSING:
-            assert entity.source is not None
-            held = {id(key): item for key, item in dict.items(entity.real)}  # no key is hashed: it may be the user's
-            for key in ordered_keys(entity.real):
-                item = held[id(key)]
-                hkey, known = entry_key(vm, key)
-                opaque = ABSENT if known is None else Opaque(type(item), Source("key", entity.source, key))
-                entity.items[hkey] = [known, opaque]
-    items: Items = entity.items
-    return items
-
-
-def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
-    """What stands for a key that was there at entry, and the key as a value, if it may stand in a path."""
-    if is_reference(key):
-        hkey = real_key(key)
-        if hkey is not None:
-            return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
-    elif sourceable(key):
-        if identity.may_be_id(key):
-            identity.seen_address(vm)
-        return key, Known(key)
-    return Ref(id(key)), None
-
-
-def ordered_keys(real: Any) -> tuple[Any, ...]:
-    """The keys in order: an OrderedDict keeps its own."""
-    if not isinstance(real, collections.OrderedDict):
-        return tuple(dict.keys(real))
-    try:
-        keys = tuple(collections.OrderedDict.keys(real))
-    except KeyError:
-        keys = ()
-    if len(keys) != dict.__len__(real):  # dict's own methods have changed it past its order
-        raise Break("unsupported type", type=type(real).__name__)
-    return keys
-
-
-def sourceable(key: Any) -> bool:
-    """Keys that may stand in a path: constants, and what is its own identity."""
-    if type(key) is tuple:
-        return all(sourceable(item) for item in key)
-    if issubclass(type(key), type):
-        return told_apart(key)
-    return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY) or is_reference(key)
-
-
-def as_key(key: Value, hkey: Any) -> Any:
-    """The constant that a key is: numbers have been settled when they were hashed."""
-    return hkey if key.__class__ is Symbol else getattr(key, "obj", ABSENT)
-
-
 NUMBERS = (int, float, bool, type(None))
-MANY = 10_000  # keys that are still compared with at each call
-
-
-def whole(vm: Machine, value: Object) -> Items:
-    """The items, for an operation that depends on which keys there are and in which order."""
-    entity = vm.entity(value)
-    items = items_of(vm, value)
-    if entity.real is not MISSING and entity.note is None:
-        assert entity.source is not None
-        if len(entity.real) > MANY:
-            raise Break("too long to follow", name="dict")
-        keys = ordered_keys(entity.real)
-        if not all(map(sourceable, keys)):
-            raise Break("unsupported key", type="object")
-        vm.guard(entity.source, "DICT_KEYS", keys)  # hashes them
-    return items
-
-
-def instance_items(vm: Machine, owner: Object) -> Items:
-    """All attributes of an instance."""
-    entity = vm.entity(owner)
-    names: dict[str, None] = {}
-    if entity.real is not MISSING:
-        assert entity.source is not None
-        own = instance_dict(entity.real) or {}
-        vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
-        again = vm.set_again.get(entity.ref, ())
-        names = dict.fromkeys(name for name in own if name not in again)
-    if any(type(name) is not str for name in names):
-        raise Break("unsupported key", type="object")
-    names.update(dict.fromkeys(name for name in entity.attrs if not kept_elsewhere(owner.pytype, name)))
-    found = {name: attributes.read_instance(vm, entity, name) for name in names}
-    return {name: [Known(name), value] for name, value in found.items() if value is not None}
-
-
-def kept_elsewhere(cls: type, name: str) -> bool:
-    """A slot, or what C keeps in the object itself, is not in its `__dict__`."""
-    return type(class_lookup(cls, name)) in (types.MemberDescriptorType, types.GetSetDescriptorType)
-
-
-def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
-    """The item under a key, or None."""
-    return found_under(vm, value, key, vm.hkey(key))
-
-
-def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | None:
-    """The same for a key that has been hashed: the user's code is asked as often as Python asks it."""
-    entity = vm.entity(value)
-    if entity.note.__class__ is OfInstance:
-        if type(hkey) is not str or kept_elsewhere(entity.note.owner.pytype, hkey):
-            return None
-        return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey)
-    found = items_of(vm, value).get(hkey)
-    if found is None:
-        guard_missing(vm, value, key, hkey)
-        return None
-    return seen(vm, entity, found, key, hkey)
-
-
-def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
-    """The key is not there. If the frame has not taken it away, it was not there at entry."""
-    entity = vm.entity(value)
-    if entity.source is None or (hkey.__class__ is not Keyed and was_there(entity.real, hkey)):
-        return
-    where = source_of_tensor(key)
-    if where is not None:
-        vm.guard(entity.source, "NOT_KEYED", where)
-    elif hkey.__class__ is Weakly:
-        for other, _ in list(whole(vm, value).values()):
-            vm.hkey(other or NONE)  # looked at, and so told apart
-    elif not sourceable(as_key(key, hkey)):
-        raise Break("unsupported key", type=key.pytype.__name__)
-    else:
-        vm.guard(entity.source, "NO_KEY", hkey)
-
-
-def was_there(real: Any, hkey: Any) -> bool:
-    """Whether the key was there at entry, where no code of the user's says what its keys equal."""
-    for cls in {id(cls): cls for cls in map(type, dict.keys(real))}.values():
-        if type(class_lookup(cls, "__eq__")) is types.FunctionType:
-            raise Break("unsupported key", type=cls.__name__)
-    return dict.__contains__(real, hkey)
-
-
-def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -> Value:
-    """What is under a key, looked at."""
-    if hkey.__class__ is Weakly and entity.source is not None and found[0] is not None:
-        vm.hkey(found[0])  # looked at: it refers to that object
-    if found[1] is ABSENT:
-        where = source_of_tensor(key)
-        if where is None or entity.source is None:
-            raise Break("unsupported key", type="object")
-        source = Source("keyed", entity.source, where)
-        found[:] = [key, vm.wrap(source.load(vm.roots), source)]
-    elif found[1].__class__ is Opaque:
-        found[1] = vm.look(found[1])
-    item: Value = found[1]
-    return item
-
-
-def source_of_tensor(key: Value) -> Source | None:
-    """Where a tensor that is a key was at entry: tensors as keys are known by identity, and by nothing else."""
-    return key.source if isinstance(key, Graphed) else None
-
-
-def to_write(vm: Machine, value: Object) -> Items:
-    """The items, to be changed: what there was at entry is known as a whole then."""
-    entity = vm.entity(value)
-    if entity.real is MISSING or entity.touched:
-        items = items_of(vm, value)
-    else:
-        writing_items(vm, entity)
-        items = whole(vm, value)
-    entity.touched = True
-    return items
-
-
-def store(vm: Machine, value: Object, key: Value, item: Value) -> None:
-    store_under(vm, value, key, vm.hkey(key), item)
-
-
-def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> None:
-    """One look into the dict, as Python takes: a key that is there stays, and gets the new item."""
-    entity = vm.entity(value)
-    if entity.note.__class__ is OfInstance:
-        attributes.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), item)
-        return
-    found = entered(vm, value, key, hkey, item)
-    found[1] = item
-
-
-def entered(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> list[Any]:
-    """What is under the key, which is put in with the item where it is not there."""
-    entity = vm.entity(value)
-    if not entity.fresh and by_code(hkey):
-        raise Break("unsupported key", type=key.pytype.__name__)  # putting it in for real would run its code again
-    pair = [key, item]
-    found = to_write(vm, value).setdefault(hkey, pair)
-    if found is pair:
-        entity.version += 1
-    return found
-
-
-def by_code(hkey: Any) -> bool:
-    """Whether hashing the key runs code of the user's, which may show."""
-    if hkey.__class__ is tuple:
-        return any(by_code(part) for part in hkey)
-    return hkey.__class__ is Keyed and hashed_by_code(hkey.value.pytype)
-
-
-def of_instance_key(vm: Machine, entity: Entity, hkey: Any) -> str:
-    """The name of an attribute; an instance's `__dict__` may hold other keys, which no attribute has."""
-    if type(hkey) is not str or hasattr(type(guarded_lookup(vm, entity.note.owner.pytype, hkey)), "__set__"):
-        raise Break("unsupported key", type=type(hkey).__name__)
-    return hkey
-
-
-def remove(vm: Machine, value: Object, key: Value) -> Value | None:
-    """Take the item under a key away, and give it; None if there is none."""
-    entity, hkey = vm.entity(value), vm.hkey(key)
-    if entity.note.__class__ is OfInstance:
-        held = found_under(vm, value, key, hkey)
-        if held is not None:
-            attributes.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), ABSENT)
-        return held
-    if entity.real is not MISSING and not entity.touched and found_under(vm, value, key, hkey) is None:
-        return None
-    found = to_write(vm, value).pop(hkey, None)
-    if found is None:
-        return None
-    entity.version += 1
-    return seen(vm, entity, found, key, hkey)
-
-
-class Item(NamedTuple):
-    """An item as another dict would take it: the key is not hashed again."""
-
-    hkey: Any
-    key: Value
-    value: Value
 
 
 @models(dict, "<items>")
@@ -279,57 +51,6 @@ def pairs(vm: Machine, value: Value) -> list[tuple[Value, Value]]:
     if value.__class__ is Object and issubclass(value.pytype, dict) and not says_itself(vm, value.pytype):
         return [(key, item) for _, key, item in each_item(vm, value)]
     return asked(vm, value)
-
-
-def each_item(vm: Machine, self: Object) -> list[Item]:
-    """All items as they are now, looked at."""
-    entity = vm.entity(self)
-    return [
-        Item(hkey, known_key(found), seen(vm, entity, found, known_key(found), hkey))
-        for hkey, found in each_entry(vm, self)
-    ]
-
-
-def each_entry(vm: Machine, self: Object) -> list[tuple[Any, list[Any]]]:
-    return list(whole(vm, self).items())
-
-
-def known_key(found: list[Any]) -> Value:
-    key: Value | None = found[0]
-    if key is None:
-        raise Break("unsupported key", type="object")
-    return key
-
-
-def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
-    """Keys in order; a change of size meanwhile is an error, as in Python."""
-    return turns(vm, value, lambda key, item: key)
-
-
-def turns(vm: Machine, value: Object, part: Callable[[Value, Value], Value], backwards: bool = False) -> Watched:
-    """An iterator over what `part` makes of each item."""
-    entity = vm.entity(value)
-    order = list(whole(vm, value).items())[:: -1 if backwards else 1]
-
-    def step(entry: tuple[Any, list[Any]]) -> Value:
-        hkey, found = entry
-        key = known_key(found)
-        if entity.note.__class__ is OfInstance:
-            return part(key, found_under(vm, value, key, hkey) or NONE)
-        return part(key, seen(vm, entity, found, key, hkey))
-
-    def size() -> int:
-        items = items_of(vm, value)
-        if entity.note.__class__ is OfInstance and len(items) == len(order) and items.keys() != dict(order).keys():
-            raise Break("unknown iterator", type="dict that changes")
-        return len(items)
-
-    if issubclass(value.pytype, collections.OrderedDict):
-        return Ordered(vm, value, order, step, size, "OrderedDict mutated during iteration")
-    return Watched(vm, value, order, step, size, CHANGED)
-
-
-CHANGED = "dictionary changed size during iteration"
 
 
 @models(dict, "<of instance>")
@@ -349,11 +70,6 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
     return keys_of(vm, value)
 
 
-def key_error(vm: Machine, key: Value) -> Raised:
-    """KeyError, with the key itself."""
-    return Raised(MODELS[BaseException, "__new__"](vm, Known(KeyError), key))
-
-
 @models(dict, "__getitem__")
 def getitem(vm: Machine, self: Object, key: Value) -> Value:
     found = lookup(vm, self, key)
@@ -364,26 +80,6 @@ def getitem(vm: Machine, self: Object, key: Value) -> Value:
     if missing[0] != "missing":
         return vm.special(self, "__missing__", key)
     raise key_error(vm, key)
-
-
-@models(collections.defaultdict, "__missing__")
-def missing(vm: Machine, self: Object, key: Value) -> Value:
-    factory = vm.getattr(self, "default_factory")
-    if factory.__class__ is Known and factory.obj is None:
-        raise key_error(vm, key)
-    made = vm.call(factory, [], {})
-    vm.setitem(self, key, made)
-    return made
-
-
-@models(collections.defaultdict, "__init__")
-def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, /, *args: Value, **kwargs: Value) -> Value:
-    if factory.__class__ is Known and factory.obj is not None and not callable(factory.obj):
-        raise vm.error(TypeError, "first argument must be callable or None")
-    if factory.__class__ is Object and class_lookup(factory.pytype, "__call__") is MISSING:
-        raise vm.error(TypeError, "first argument must be callable or None")
-    vm.entity(self).attrs["default_factory"] = factory
-    return init(vm, self, *args, **kwargs)
 
 
 @models(dict, "__setitem__")
@@ -470,27 +166,6 @@ def popitem(vm: Machine, self: Object, last: Value = TRUE) -> Value:
     return vm.make_tuple([key, item])
 
 
-@models(collections.OrderedDict, "move_to_end")
-def move_to_end(vm: Machine, self: Object, key: Value, last: Value = TRUE) -> Value:
-    entity, hkey = vm.entity(self), vm.hkey(key)
-    found = to_write(vm, self).pop(hkey, None)
-    if found is None:
-        raise key_error(vm, key)
-    entity.version += 1
-    moved = {hkey: found}
-    entity.items = {**entity.items, **moved} if vm.truth(last) else {**moved, **entity.items}
-    return NONE
-
-
-@models(collections.OrderedDict, "__eq__")
-def equal_in_order(vm: Machine, self: Object, other: Value) -> Value:
-    """Order counts between two that keep it."""
-    same = equal(vm, self, other)
-    if same.obj is not True or not issubclass(other.pytype, collections.OrderedDict):  # type: ignore[union-attr]
-        return same
-    return boolean(list(items_of(vm, self)) == list(items_of(vm, other)))  # type: ignore[arg-type]
-
-
 @models(dict, "__ne__")
 def different(vm: Machine, self: Object, other: Value) -> Value:
     same = vm.special(self, "__eq__", other)
@@ -513,24 +188,6 @@ def clear(vm: Machine, self: Object) -> Value:
 def copy(vm: Machine, self: Object) -> Object:
     made = vm.new(dict, {})
     take(vm, made, self)
-    return made
-
-
-@models(collections.defaultdict, "copy", "__copy__")
-def copy_default(vm: Machine, self: Object) -> Value:
-    return vm.call(Known(self.pytype), [vm.getattr(self, "default_factory"), self], {})
-
-
-@models(collections.OrderedDict, "copy", "__copy__")
-def copy_ordered(vm: Machine, self: Object) -> Value:
-    """Of the class; a subclass is asked for each item."""
-    made = vm.as_object(vm.call(Known(self.pytype), [], {}))
-    exact = self.pytype is collections.OrderedDict
-    for hkey, key, item in each_item(vm, self):
-        if exact:
-            store_under(vm, made, key, hkey, item)
-        else:
-            vm.setitem(made, key, vm.getitem(self, key))
     return made
 
 
@@ -683,79 +340,27 @@ def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     return filled(vm, self, "dict", args, kwargs)
 
 
-def past_order(name: str) -> None:
-    """What dict's own method leaves of an OrderedDict is in no order that Python keeps."""
-    row = MODELS[dict, name]
-
-    def of_dict(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-        if issubclass(self.pytype, collections.OrderedDict):
-            raise Break("unsupported method", name=name, type="dict")
-        return apply(vm, row, getattr(dict, name), [self, *args], kwargs)
-
-    models(collections.OrderedDict, name)(row)
-    models(dict, name)(of_dict)
-
-
-for _name in ("__setitem__", "__delitem__", "pop", "popitem", "setdefault", "clear", "update"):
-    past_order(_name)
-
-
 @rebuilds(dict)
 def rebuild_dict(emit: Emitter, entity: Entity) -> None:
     if entity.note.__class__ is OfInstance:
         emit.value(entity.note.owner)
         emit.op("LOAD_ATTR", "__dict__")
         return
-    if any(by_code(hkey) for hkey in entity.items or ()):
-        raise Restart(entity.born - 1)  # making it again would run that code again
-    if entity.pytype is collections.defaultdict:
-        emit.function(collections.defaultdict)
-        emit.value(entity.attrs["default_factory"])
-        push_items(emit, entity)
-        emit.op("CALL", (2, ()))
-        return
-    if issubclass(entity.pytype, collections.OrderedDict):
-        emit.function(make_ordered)
-        emit.const(entity.pytype)
-        push_items(emit, entity)
-        emit.op("CALL", (2, ()))
-        return
+    check_keys(entity)
     push_items(emit, entity)
     if entity.pytype is not dict:
         emit.instance(entity, "update")
 
 
-def make_ordered(cls: type, items: dict[Any, Any]) -> Any:
-    """An OrderedDict of the class, past its `__init__`."""
-    made: Any = collections.OrderedDict.__new__(cls)
-    fill_ordered(made, items)
-    return made
-
-
-def fill_ordered(box: Any, items: dict[Any, Any]) -> None:
-    """New contents for an OrderedDict. What dict's own methods write to one has no place in its order."""
-    collections.OrderedDict.clear(box)
-    for key, item in items.items():
-        collections.OrderedDict.__setitem__(box, key, item)
-
-
-def push_items(emit: Emitter, entity: Entity) -> None:
-    for key, item in (entity.items or {}).values():
-        emit.value(key)
-        emit.value(item)
-    emit.op("BUILD", ("map", len(entity.items or {})))
+def check_keys(entity: Entity) -> None:
+    """Making the dict again hashes its keys: where that runs code of the user's, it would run twice."""
+    if any(by_code(hkey) for hkey in entity.items or ()):
+        raise Restart(entity.born - 1)
 
 
 @replays(dict)
 def replay_dict(emit: Emitter, entity: Entity) -> None:
     """The new contents are made first: they may be fetched from the old."""
-    if issubclass(entity.pytype, collections.OrderedDict):
-        emit.function(fill_ordered)
-        emit.local(entity)
-        push_items(emit, entity)
-        emit.op("CALL", (2, ()))
-        emit.op("POP")
-        return
     push_items(emit, entity)
     for method, count in (("clear", 0), ("update", 1)):
         emit.function(getattr(dict, method))

@@ -12,6 +12,7 @@ from torchdynamo.capture import attributes
 from torchdynamo.capture.model import models, passes_on
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.types import mapping
+from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.value import Known, Object, Value
 from torchdynamo.capture.wrap import class_source
 
@@ -90,7 +91,7 @@ PLAIN_DICTS = (dict, collections.OrderedDict)
 def item(vm: Machine, box: Value, name: str) -> Value | None:
     """`box.get(name)`."""
     if box.__class__ is Object and box.pytype in PLAIN_DICTS:
-        return mapping.lookup(vm, box, Known(name))
+        return lookup(vm, box, Known(name))
     return vm.getitem(box, Known(name)) if vm.contains(box, Known(name)) else None
 
 

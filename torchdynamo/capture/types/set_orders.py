@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.heap import Entity, Heap
 from torchdynamo.capture.model import Emitter, rebuilds, replays
 from torchdynamo.capture.signals import Restart
-from torchdynamo.capture.types.mapping import by_code
+from torchdynamo.capture.types.items import by_code
 from torchdynamo.capture.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from torchdynamo.capture.model import MODELS, enters, iterates, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.types import weak
-from torchdynamo.capture.types.mapping import by_code, entry_key, key_error, sourceable, whole
-from torchdynamo.capture.types.mapping import items_of as dict_items_of
+from torchdynamo.capture.types.items import by_code, entry_key, key_error, sourceable, whole
+from torchdynamo.capture.types.items import items_of as dict_items_of
 from torchdynamo.capture.types.set_orders import given_order, happened
 from torchdynamo.capture.types.watched import Watched
 from torchdynamo.capture.value import NONE, Known, Object, Symbol, Value, boolean

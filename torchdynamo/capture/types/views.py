@@ -10,7 +10,8 @@ from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.types.mapping import contains, hashed, length, lookup, turns
+from torchdynamo.capture.types.items import lookup, turns
+from torchdynamo.capture.types.mapping import contains, hashed, length
 from torchdynamo.capture.value import FALSE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:

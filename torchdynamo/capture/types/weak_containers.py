@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.model import Emitter, function, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.types import mapping, sets
+from torchdynamo.capture.types.items import keys_of
 from torchdynamo.capture.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def set_length(vm: Machine, self: Value) -> Value:
 
 @function(weakref.WeakKeyDictionary.__len__)
 def dict_length(vm: Machine, self: Value) -> Value:
-    return count(vm, list(mapping.keys_of(vm, vm.as_object(vm.getattr(self, "data")))))
+    return count(vm, list(keys_of(vm, vm.as_object(vm.getattr(self, "data")))))
 
 
 @function(weakref.WeakValueDictionary.__len__)

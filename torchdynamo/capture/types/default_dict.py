@@ -1,0 +1,53 @@
+"""collections.defaultdict: the factory of what is missing."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.lookup import class_lookup
+from torchdynamo.capture.model import Emitter, models, rebuilds
+from torchdynamo.capture.types.items import key_error, push_items
+from torchdynamo.capture.types.mapping import check_keys, init, rebuild_dict
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@models(collections.defaultdict, "__missing__")
+def missing(vm: Machine, self: Object, key: Value) -> Value:
+    factory = vm.getattr(self, "default_factory")
+    if factory.__class__ is Known and factory.obj is None:
+        raise key_error(vm, key)
+    made = vm.call(factory, [], {})
+    vm.setitem(self, key, made)
+    return made
+
+
+@models(collections.defaultdict, "__init__")
+def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, /, *args: Value, **kwargs: Value) -> Value:
+    if factory.__class__ is Known and factory.obj is not None and not callable(factory.obj):
+        raise vm.error(TypeError, "first argument must be callable or None")
+    if factory.__class__ is Object and class_lookup(factory.pytype, "__call__") is MISSING:
+        raise vm.error(TypeError, "first argument must be callable or None")
+    vm.entity(self).attrs["default_factory"] = factory
+    return init(vm, self, *args, **kwargs)
+
+
+@models(collections.defaultdict, "copy", "__copy__")
+def copy_default(vm: Machine, self: Object) -> Value:
+    return vm.call(Known(self.pytype), [vm.getattr(self, "default_factory"), self], {})
+
+
+@rebuilds(collections.defaultdict)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    if entity.pytype is not collections.defaultdict:
+        rebuild_dict(emit, entity)
+        return
+    check_keys(entity)
+    emit.function(collections.defaultdict)
+    emit.value(entity.attrs["default_factory"])
+    push_items(emit, entity)
+    emit.op("CALL", (2, ()))
