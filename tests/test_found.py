@@ -267,6 +267,38 @@ case(
     lambda: [tensor()],
 )
 
+case(
+    "an_empty_cell_is_the_frame_s_own_after_a_break",
+    """
+    LOG = []
+    def f(x, again):
+        e = 1
+        def own():
+            return e
+        print("break")
+        try:
+            raise TypeError("first")
+        except TypeError as e:
+            LOG.append(str(e))
+        print("break")
+        try:
+            LOG.append(e)
+        except UnboundLocalError as error:
+            LOG.append((str(error), error.__context__))
+        for turn in range(2):
+            print("break")
+            e = turn
+            del e
+            if again:
+                x = x + e
+        del e
+        return x
+    """,
+    lambda: [tensor(), True],
+    lambda: [tensor(), False],
+    whole=False,
+)
+
 
 @pytest.mark.parametrize(("source", "calls", "whole"), CASES)
 def test_agrees(source: str, calls: tuple[Call, ...], whole: bool) -> None:

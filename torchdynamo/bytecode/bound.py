@@ -1,17 +1,28 @@
-"""Which reads of a local might find it unset: a raw LOAD_FAST that trusts its slot would crash on those."""
+"""Which reads of a variable might find it unset: a raw LOAD_FAST that trusts its slot would crash on those."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from torchdynamo.bytecode.flow import FINAL, target
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 
-_UNSETS = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
+
+class Access(NamedTuple):
+    """The operations on a kind of variable."""
+
+    reads: frozenset[str]
+    sets: str
+    unsets: frozenset[str]
 
 
-def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[int]:
-    """Places in `items` of the LOAD_FASTs that must look. Sets of names that are surely set are bit masks."""
+LOCALS = Access(frozenset({"LOAD_FAST"}), "STORE_FAST", frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"}))
+CELLS = Access(frozenset({"LOAD_DEREF", "DELETE_DEREF"}), "STORE_DEREF", frozenset({"DELETE_DEREF"}))
+
+
+def maybe_unbound(items: Sequence[Item], arguments: Sequence[str], access: Access = LOCALS) -> frozenset[int]:
+    """Places in `items` of the reads that must look. Sets of names that are surely set are bit masks."""
     bits: dict[str, int] = {}
     for name in arguments:
         bits.setdefault(name, 1 << len(bits))
@@ -39,9 +50,9 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[
             if isinstance(item, Instruction):
                 if handlers[index] is not None:
                     arrive(handlers[index], mask)  # type: ignore[arg-type]
-                if item.op == "STORE_FAST" and item.arg not in shaky:
+                if item.op == access.sets and item.arg not in shaky:
                     mask |= bits.setdefault(item.arg, 1 << len(bits))
-                elif item.op in _UNSETS:
+                elif item.op in access.unsets:
                     mask &= ~bits.setdefault(item.arg, 1 << len(bits))
                 label = target(item)
                 if label is not None:
@@ -52,7 +63,9 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[
     return frozenset(
         index
         for index, item in enumerate(items)
-        if isinstance(item, Instruction) and item.op == "LOAD_FAST" and not surely.get(index, 0) & bits.get(item.arg, 0)
+        if isinstance(item, Instruction)
+        and item.op in access.reads
+        and not surely.get(index, 0) & bits.get(item.arg, 0)
     )
 
 

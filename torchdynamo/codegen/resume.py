@@ -14,6 +14,7 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.signals import Restart
+from torchdynamo.codegen.own_cells import checked
 
 _numbers = itertools.count(1)
 
@@ -79,14 +80,13 @@ def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[In
 
 
 def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
-    decoded = decode(code)
-    start = Label()
-    position = decoded.instructions[index].position
+    items = checked(code)
+    resumed = [item for item in items if isinstance(item, Instruction)][index]
+    start, position = Label(), resumed.position
     prologue = prologue_of(stack, start, position)
-    items = decoded.items()
-    at = next(i for i, item in enumerate(items) if item is decoded.instructions[index])
+    at = items.index(resumed)
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
-    name = f"__resume_at_{decoded.instructions[index].offset}_{next(_numbers)}"
+    name = f"__resume_at_{resumed.offset}_{next(_numbers)}"
     made = given(code, [*prologue, *items[:at], start, *items[at:]], arguments, name)
     _native.called_last(made)
     _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno))

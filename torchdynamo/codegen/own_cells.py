@@ -1,0 +1,58 @@
+"""A continuation has the frame's own cells from outside, and Python says another thing of an empty cell from there.
+
+Reads of cells that may be empty get a handler behind the last instruction, which raises what the frame would.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from torchdynamo.bytecode.assemble import argument_names
+from torchdynamo.bytecode.bound import CELLS, maybe_unbound
+from torchdynamo.bytecode.decode import decode
+from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
+from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
+
+
+def checked(code: CodeType) -> list[Item]:
+    """The instructions of a function, for a continuation of it: each at its place, and handlers at the end."""
+    items = decode(code).items()
+    own = {
+        at
+        for at in maybe_unbound(items, argument_names(code), CELLS)
+        if EXCEPTION_TABLE and items[at].arg in code.co_cellvars  # type: ignore[union-attr]
+    }
+    made: list[Item] = []
+    handlers: list[Item] = []
+    around: list[RegionStart] = []
+    for at, item in enumerate(items):
+        if isinstance(item, RegionStart):
+            around.append(item)
+        elif isinstance(item, RegionEnd):
+            around.pop()
+        if at in own and isinstance(item, Instruction):
+            start = RegionStart(Label())
+            made += [start, item, RegionEnd(start)]
+            handlers += handler(start.handler, item, around[-1] if around else None)
+        else:
+            made.append(item)
+    return made + handlers
+
+
+def handler(label: Label, read: Instruction, outer: RegionStart | None) -> list[Item]:
+    """Raises UnboundLocalError in place of what is on the stack, from the same line."""
+    text = f"cannot access local variable {read.arg!r} where it is not associated with a value"
+    callee = [Instruction("NULL"), Instruction("LOAD_CONST", UnboundLocalError)]
+    raising = [
+        Instruction("POP"),
+        *(callee if NULL_FIRST else reversed(callee)),
+        Instruction("LOAD_CONST", text),
+        Instruction("CALL", (1, ())),
+        Instruction("RAISE", 1),
+    ]
+    for instruction in raising:
+        instruction.position = read.position
+    if outer is None:
+        return [label, *raising]
+    start = RegionStart(outer.handler, outer.lasti, outer.depth)
+    return [label, start, *raising, RegionEnd(start)]
