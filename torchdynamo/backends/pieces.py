@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.backends.preserve import is_for_eager
 from torchdynamo.graph.history import strands
 from torchdynamo.graph.passes.stages import GETTERS, Stage, can_be_cut, cut
-from torchdynamo.graph.torch_compat import MODE_CHANGES
+from torchdynamo.graph.torch_compat import CLOSERS, MODE_CHANGES, OPENERS
 
 Run = Callable[..., Any]
 B = TypeVar("B", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ def in_pieces(backend: B) -> B:
 
 def places(gm: torch.fx.GraphModule) -> list[str]:
     """The nodes after which to cut; none if it need not, or cannot be cut."""
-    ways = strands(gm)
+    ways = whole_layers(gm.graph, strands(gm))
     after: list[torch.fx.Node] = []
     previous, current = None, None  # what all of a piece is on: a way back, or a recurrent layer
     for node in gm.graph.nodes:
@@ -63,6 +63,23 @@ def places(gm: torch.fx.GraphModule) -> list[str]:
         node.target in MODE_CHANGES and node.target not in GETTERS for node in gm.graph.nodes
     )
     return [node.name for node in after] if able else []
+
+
+def whole_layers(graph: torch.fx.Graph, ways: dict[torch.fx.Node, int]) -> dict[torch.fx.Node, int]:
+    """The same, where all between the opening of a layer of torch.func and its closing is on one way."""
+    inside: list[torch.fx.Node] = []
+    depth = 0
+    for node in graph.nodes if ways else ():
+        depth += (node.target in OPENERS) - (node.target in CLOSERS)
+        if depth or inside:
+            inside.append(node)
+        if inside and not depth:
+            met = {ways[each] for each in inside if each in ways}
+            if met:
+                ways = {each: min(met) if way in met else way for each, way in ways.items()}
+                ways.update(dict.fromkeys(inside, min(met)))
+            inside = []
+    return ways
 
 
 def trains(node: torch.fx.Node) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch.fx
 
 from torchdynamo.capture.policy import FUSED_UPDATES
-from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, is_layered
+from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, OPENERS, is_layered
 
 _KEY = "torchdynamo_effects"
 
@@ -42,8 +42,11 @@ def mutated_inputs(gm: torch.fx.GraphModule) -> set[str]:
 
 
 def changes_modes(gm: torch.fx.GraphModule) -> bool:
-    """Whether the graph switches grad mode, autocast or inference mode as it runs."""
-    return any(node.op == "call_function" and node.target in MODE_CHANGES for node in gm.graph.nodes)
+    """Whether the graph switches grad mode, autocast or inference mode as it runs, or opens layers of torch.func."""
+    return any(
+        node.op == "call_function" and (node.target in MODE_CHANGES or node.target in OPENERS)
+        for node in gm.graph.nodes
+    )
 
 
 def makes_leaves(gm: torch.fx.GraphModule) -> bool:

@@ -431,6 +431,30 @@ MODE_CHANGES = frozenset(
     | {torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled}
 )
 
+# What opens and closes layers of torch.func.
+OPENERS, CLOSERS = (
+    frozenset(getattr(torch._C._functorch, f"_{kind}_{way}_nesting") for kind in ("vmap", "grad", "jvp"))
+    for way in ("increment", "decrement")
+)
+
+
+def close_layers(depth: int) -> None:
+    """Close the layers of torch.func above this many, in the way of what opened them and never came to its end."""
+    layers = torch._C._functorch.get_interpreter_stack() or []
+    left = layers[depth:]
+    if not left:
+        return
+    torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+    if any(each.key() == torch._C._functorch.TransformType.Jvp for each in left):
+        with contextlib.suppress(RuntimeError):  # it says that none is open
+            torch._C._exit_dual_level(level=0)
+
+
+def count_layers() -> int:
+    """How many layers of torch.func are open."""
+    return torch._C._functorch.get_dynamic_layer_stack_depth()
+
+
 # Operations on the leaves of autograd's history, and what asks for gradients.
 LEAF_MAKERS = frozenset({"requires_grad_", "detach_", setattr, torch.nn.Parameter, inspect.unwrap(torch.autograd.grad)})
 

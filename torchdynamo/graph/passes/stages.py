@@ -13,6 +13,7 @@ import torch
 import torch.fx
 
 from torchdynamo.graph.mutation import Effects, effects_of, note_effects
+from torchdynamo.graph.torch_compat import is_layered
 
 Node = torch.fx.Node
 Switches = dict[tuple[Any, ...], Any]  # what a graph has switched so far: a setter and what it was given, but the value
@@ -46,8 +47,10 @@ def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
 
 
 def is_fixed(example: object) -> bool:
-    """Whether a value is a tensor whose sizes are known."""
-    return isinstance(example, torch.Tensor) and all(type(size) is int for size in example.shape)
+    """Whether a value is a tensor whose sizes are known, and which no layer of torch.func has wrapped."""
+    if not isinstance(example, torch.Tensor) or is_layered(example):
+        return False
+    return all(type(size) is int for size in example.shape)
 
 
 def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[Stage]:
