@@ -45,7 +45,7 @@ def aot_autograd(
         from torch._functorch.partitioners import default_partition
 
         table = decompositions() if callable(decompositions) else decompositions
-        with handoff(gm, example_inputs) as ready:
+        with handoff(gm, example_inputs, exact=not table) as ready:
             compiled = aot_module_simplified(
                 ready.module,
                 ready.inputs,

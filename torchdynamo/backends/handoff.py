@@ -27,13 +27,13 @@ from torchdynamo.graph.sizes import fakes_for, sizes_of
 class Handoff:
     """A copy of a graph that returns a flat tuple, and the way back to what the captured graph returns."""
 
-    def __init__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any], exact: bool) -> None:
         graph = copy.deepcopy(gm.graph)
-        make_traceable(graph)
+        make_traceable(graph, exact=exact)
         self.spec = _flatten_output(graph)
         self.module = torch.fx.GraphModule(gm, graph)
         self.module.meta = {}
-        own_bodies(self.module)
+        own_bodies(self.module, exact=exact)
         self.captured = gm
         self.inputs = list(inputs)
 
@@ -50,9 +50,12 @@ class Handoff:
 
 
 @contextlib.contextmanager
-def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Handoff]:
-    """Prepare a graph, and set the stage for the compiler called within."""
-    ready = Handoff(gm, inputs)
+def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = False) -> Iterator[Handoff]:
+    """Prepare a graph, and set the stage for the compiler called within.
+
+    `exact`: nothing is to be taken apart, so that all rounds as in eager.
+    """
+    ready = Handoff(gm, inputs, exact)
     if torch_compat.has_fakes(inputs):
         yield ready  # another front end is at work, and has set a stage of its own
         return

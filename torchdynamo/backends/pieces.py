@@ -20,11 +20,11 @@ from torch.utils import _pytree as pytree
 from torchdynamo.backends.preserve import is_for_eager
 from torchdynamo.graph.history import strands
 from torchdynamo.graph.passes.stages import GETTERS, Stage, can_be_cut, cut
+from torchdynamo.graph.passes.traceable import RECURRENT
 from torchdynamo.graph.torch_compat import CLOSERS, MODE_CHANGES, OPENERS
 
 Run = Callable[..., Any]
 B = TypeVar("B", bound=Callable[..., Any])
-RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
 
 
 def in_pieces(backend: B) -> B:

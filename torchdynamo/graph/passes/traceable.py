@@ -1,9 +1,12 @@
-"""Says again, for a tracer, what looks at numbers that have no value while it traces."""
+"""Says again, for a tracer, what looks at numbers that have no value while it traces, or would be rounded otherwise."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -13,6 +16,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.corrected import CORRECTED
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
 # function -> the same of torch's symbolic numbers
@@ -23,15 +27,19 @@ CHECKS = frozenset(
     {torch._assert, torch._check, torch._check_index, torch._check_value, torch._check_type}
     | {torch._check_not_implemented}
 )
+OPERATORS = frozenset({"torch", "torch._C._nn", "torch.functional", "torch.nn.functional"})
+# Their kernels are not all operators that tracers know: these have to be traced in parts.
+RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
 
 
-def make_traceable(graph: torch.fx.Graph) -> None:
-    """Replace, in a graph that is to be traced."""
+def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
+    """Replace, in a graph that is to be traced. `exact`: what comes of it has to round as eager does."""
     without_inference_mode(graph)
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if torch_compat.is_symbolic(torch.fx.node.map_arg(node.args, lambda arg: arg.meta.get("example_value"))):
+        symbolic = torch_compat.is_symbolic(torch.fx.node.map_arg(node.args, lambda arg: arg.meta.get("example_value")))
+        if symbolic:
             node.target = torch_compat.takes_symbols(node.target)
         if node.target in AGAIN:
             node.target = AGAIN[node.target]
@@ -41,6 +49,35 @@ def make_traceable(graph: torch.fx.Graph) -> None:
             compare(graph, node)
         elif node.target is CHECKPOINT:
             node.target = tag_activation_checkpoint
+        elif exact and not symbolic and is_operator(node.target):
+            node.target = as_eager(node.target)
+        elif node.target in CORRECTED:
+            node.target = CORRECTED[node.target]
+
+
+def is_operator(fn: Any) -> bool:
+    """Whether this is a function of tensors of torch's own, made of one or more operators."""
+    return (
+        isinstance(fn, (BuiltinFunctionType, FunctionType))
+        and fn.__module__ in OPERATORS
+        and fn not in RECURRENT
+        and fn not in torch_compat.MODE_CHANGES
+    )
+
+
+@functools.cache
+def as_eager(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls the operators that eager calls.
+
+    A tracer has some of them (interpolation, dropout, losses) go by parts in Python, which round otherwise.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._DisablePythonDispatcher():
+            return fn(*args, **kwargs)
+
+    run.__name__ = run.__qualname__ = f"as_eager_{fn.__name__}"
+    return run
 
 
 def without_inference_mode(graph: torch.fx.Graph) -> None:
@@ -66,13 +103,13 @@ def enter(inference: bool) -> bool:
     return before
 
 
-def own_bodies(gm: torch.fx.GraphModule) -> None:
+def own_bodies(gm: torch.fx.GraphModule, *, exact: bool) -> None:
     """What is handed over is marked and rewritten, bodies too: they are copies."""
     for node in gm.graph.find_nodes(op="get_attr"):
         body = getattr(gm, str(node.target), None)
         if isinstance(body, torch.fx.GraphModule):
             graph = copy.deepcopy(body.graph)
-            make_traceable(graph)
+            make_traceable(graph, exact=exact)
             setattr(gm, str(node.target), torch.fx.GraphModule(body, graph))
 
 

@@ -1,0 +1,75 @@
+"""Operators that tracers take apart: under AOTAutograd they round as in eager, and under Inductor they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+from training import assert_same, compiled
+
+import torchdynamo
+from torchdynamo.graph.corrected import by_pairs, multilabel_margin_loss
+
+Loss = Callable[[torch.Tensor], torch.Tensor]
+GENERATOR = torch.Generator().manual_seed(0)
+IMAGES = torch.randn(2, 3, 17, 23, generator=GENERATOR)
+ROWS = torch.randn(33, 20, generator=GENERATOR)
+CLASSES = torch.randint(0, 20, (33,), generator=GENERATOR)
+SETS = torch.full((33, 20), -1)
+SETS[:, :3] = torch.randint(0, 20, (33, 3), generator=GENERATOR)
+SETS[5:9, 0] = -1
+
+LOSSES: dict[str, tuple[torch.Tensor, Loss]] = {
+    "multi_margin": (ROWS, lambda x: F.multi_margin_loss(x, CLASSES)),
+    "multi_margin_squares": (ROWS, lambda x: F.multi_margin_loss(x, CLASSES, p=2, margin=0.3, reduction="none")),
+    "multilabel_margin": (ROWS, lambda x: F.multilabel_margin_loss(x, SETS)),
+    "bilinear": (IMAGES, lambda x: F.interpolate(x, (9, 40), mode="bilinear")),
+    "bicubic": (IMAGES, lambda x: F.interpolate(x, scale_factor=2.3, mode="bicubic", align_corners=True)),
+    "linear": (IMAGES[0], lambda x: F.interpolate(x, 31, mode="linear")),
+    "trilinear": (IMAGES[None], lambda x: F.interpolate(x, (2, 5, 40), mode="trilinear")),
+    "dropout_of_halves": (ROWS.bfloat16(), lambda x: F.dropout(x, 0.3)),
+    "attention_with_dropout": (IMAGES, lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.3)),
+    "in_a_checkpoint": (ROWS.bfloat16(), lambda x: checkpoint(lambda x: F.dropout(x.sin()), x, use_reentrant=False)),
+}
+
+
+def with_gradient(loss: Loss, given: torch.Tensor) -> Any:
+    torch.manual_seed(3)
+    x = given.clone().requires_grad_()
+    result = loss(x)
+    result.sin().sum().backward()
+    return result.detach(), x.grad
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_rounds_as_in_eager(name: str) -> None:
+    torchdynamo.reset()
+    given, loss = LOSSES[name]
+    assert_same(with_gradient(loss, given), with_gradient(compiled("aot_eager")(loss), given))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("one", [False, True])
+def test_margins_of_sets(one: bool, reduction: str) -> None:
+    """Of targets that end before the row does."""
+    given, target = (ROWS[0].double(), SETS[0]) if one else (ROWS.double(), SETS)
+    expected = with_gradient(lambda x: F.multilabel_margin_loss(x, target, reduction=reduction), given)
+    for fn, how in ((multilabel_margin_loss, reduction), (by_pairs, ["none", "mean", "sum"].index(reduction))):
+        actual = with_gradient(lambda x, fn=fn, how=how: fn(x, target, reduction=how), given)
+        torch.testing.assert_close(actual, expected)
+
+
+def test_margins_of_sets_where_operators_are_taken_apart() -> None:
+    torchdynamo.reset()
+    given, loss = LOSSES["multilabel_margin"]
+    apart = compiled("aot_eager_decomp_partition")(loss)
+    torch.testing.assert_close(with_gradient(apart, given), with_gradient(loss, given))
+    varying = torchdynamo.compile(lambda x, y: F.multilabel_margin_loss(x, y), backend="aot_eager", dynamic=True)
+    for n in (7, 12):
+        expected = with_gradient(lambda x, n=n: F.multilabel_margin_loss(x, SETS[:n]), given[:n])
+        actual = with_gradient(lambda x, n=n: varying(x, SETS[:n]), given[:n])
+        torch.testing.assert_close(actual, expected)
