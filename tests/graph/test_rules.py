@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torchdynamo.graph import fake_mode, rules
 
@@ -67,3 +72,96 @@ def test_statistics_of_another_size_are_left_to_torch() -> None:
     operator, args = norm(torch.rand(2, 3, 4), *channels(5))
     with mode, pytest.raises(RuntimeError):
         operator(*stood_in(mode, args))
+
+
+def turned(*sizes: int) -> torch.Tensor:
+    """Laid out as if the last two dimensions were the other way round."""
+    return torch.rand(*sizes[:-2], sizes[-1], sizes[-2]).transpose(-1, -2)
+
+
+def images(*sizes: int) -> torch.Tensor:
+    """With channels last."""
+    return torch.rand(sizes).to(memory_format=torch.channels_last if len(sizes) == 4 else torch.channels_last_3d)
+
+
+BINARY = {
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "floor_divide": torch.floor_divide,
+    "div_floor": partial(torch.div, rounding_mode="floor"),
+    "div_trunc": partial(torch.div, rounding_mode="trunc"),
+    "copysign": torch.copysign,
+    "heaviside": torch.heaviside,
+    "logaddexp": torch.logaddexp,
+    "logaddexp2": torch.logaddexp2,
+    "xlogy": torch.xlogy,
+    "xlog1py": torch.special.xlog1py,
+    "ldexp": torch.ldexp,
+    "normal": torch.normal,
+    "power": lambda x, y: (x + y, 2**x, torch.pow(1.0, y)),
+    "means": lambda x, y: torch.normal(1.0, x + y),
+    "cross_entropy": lambda x, y: F.binary_cross_entropy((x + y) / 2, y + x * 0, reduction="none"),
+}
+OPERANDS = {
+    "turned": lambda: (turned(3, 4, 5), turned(3, 4, 5)),
+    "one turned": lambda: (torch.rand(3, 4, 5), turned(3, 4, 5)),
+    "the other turned": lambda: (turned(3, 4, 5), torch.rand(3, 4, 5)),
+    "one for many": lambda: (turned(3, 4, 5), torch.rand(5)),
+    "rows": lambda: (torch.rand(4, 5), turned(3, 4, 5)),
+    "images": lambda: (images(2, 3, 4, 5), torch.rand(2, 3, 4, 5)),
+    "expanded": lambda: (turned(1, 4, 5).expand(3, 4, 5), turned(3, 4, 5)),
+    "every other": lambda: (turned(3, 4, 10)[..., ::2], turned(3, 4, 5)),
+    "a number": lambda: (turned(3, 4, 5), torch.tensor(0.5)),
+    "all the other way": lambda: (torch.rand(5, 4, 3).permute(2, 1, 0), torch.rand(3, 1, 5)),
+}
+
+
+@pytest.mark.parametrize("operands", OPERANDS)
+@pytest.mark.parametrize("name", BINARY)
+def test_where_results_lie(name: str, operands: str) -> None:
+    check_layout(BINARY[name], *OPERANDS[operands](), varying=operands == "one turned")
+
+
+OTHERS: dict[str, tuple[Callable[..., Any], Callable[[], torch.Tensor]]] = {
+    "reflected": (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), lambda: images(2, 3, 4, 5)),
+    "reflected, 3d": (lambda x: F.pad(x, (1, 1, 1, 1, 1, 1), mode="reflect"), lambda: images(2, 3, 4, 5, 6)),
+    "reflected, one": (lambda x: F.pad(x, (1, 1, 1, 1, 1, 1), mode="reflect"), lambda: images(3, 4, 5, 6)),
+    "repeated, 3d": (lambda x: F.pad(x, (1, 1, 1, 1, 1, 1), mode="replicate"), lambda: images(2, 3, 4, 5, 6)),
+    "shuffled": (lambda x: F.channel_shuffle(x, 2), lambda: images(2, 4, 5, 5)),
+    "shuffled, 3d": (lambda x: F.channel_shuffle(x, 2), lambda: images(2, 4, 5, 5, 5)),
+    "unpooled": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), lambda: images(2, 4, 6, 6)),
+    "a loss": (lambda x: F.binary_cross_entropy(x, x), lambda: turned(3, 4, 5)),
+    "viewed": (lambda x: x.view(3, 2, 1, 1, 5), lambda: torch.rand(4, 6, 5).permute(1, 0, 2)[:, :1]),
+    "reshaped": (lambda x: x.reshape(6, 1, 5), lambda: torch.rand(4, 6, 5).permute(1, 0, 2)[:, :1]),
+    "copied": (lambda x: x.reshape(4, 1, 30), lambda: turned(4, 6, 5)),
+    "from the middle": (lambda x: x[1:, 2:].view(3, -1, 1, 2, 5).storage_offset(), lambda: torch.rand(4, 8, 10)),
+    "viewed, empty": (lambda x: x.view(5, 0, 3), lambda: torch.rand(0, 3, 5)),
+    "of no dimensions": (lambda x: x.view(1, 1), lambda: torch.tensor(1.0)),
+    "to no dimensions": (lambda x: x.view(()), lambda: torch.rand(1, 1)),
+    "multiplied, one": (lambda x: torch.einsum("bij,bkj->bik", x, x), lambda: torch.rand(1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_where_other_results_lie(name: str) -> None:
+    fn, operand = OTHERS[name]
+    check_layout(fn, operand())
+
+
+def check_layout(fn: Callable[..., Any], *operands: torch.Tensor, varying: bool = True) -> None:
+    """That stand-ins for the results lie as eager's do; and where sizes vary, too."""
+    assert told(fn, *operands) == told(fn, *operands, mode=fake_mode.make(None))
+    if varying and all(size > 1 for operand in operands for size in operand.shape):
+        assert told(fn, *operands) == told(fn, *operands, mode=fake_mode.make(ShapeEnv()))
+
+
+def told(fn: Callable[..., Any], *operands: torch.Tensor, mode: FakeTensorMode | None = None) -> list[Any]:
+    given = operands if mode is None else tuple(mode.from_tensor(x) for x in operands)
+    with contextlib.nullcontext() if mode is None else mode:
+        results = fn(*given)
+        results = results if isinstance(results, tuple) else (results,)
+        return [
+            (tuple(map(int, r.shape)), tuple(map(int, r.stride())), r.dtype) if isinstance(r, torch.Tensor) else int(r)
+            for r in results
+        ]

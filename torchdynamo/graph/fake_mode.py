@@ -44,7 +44,12 @@ def mode_type() -> type[FakeTensorMode]:
         def __torch_dispatch__(
             self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
-            kwargs = kwargs or {}
+            given = self.told(func, types, args, kwargs or {})
+            laid_out = rules.LAYOUTS.get(func)
+            return given if laid_out is None or given is NotImplemented else laid_out(given, *args, **kwargs or {})
+
+        def told(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            """What the operator gives, as rules of ours or torch's have it."""
             if isinstance(func, torch._ops.HigherOrderOperator) and func not in ruled:
                 return func.python_key_table[FakeTensorMode](self, *args, **kwargs)
             if getattr(func, "overloadpacket", None) in squeezing and self.shape_env is not None:
@@ -55,8 +60,7 @@ def mode_type() -> type[FakeTensorMode]:
                     return super().__torch_dispatch__(func, types, args, kwargs)
             varying = has_symbolic_sizes(args)
             if not varying and func in rules.RULES:
-                with self:
-                    known = rules.RULES[func](*args, **kwargs)
+                known = rules.RULES[func](*args, **kwargs)
                 if known is not None:
                     return known
             simpler = decomposition_table.get(func) if varying else None

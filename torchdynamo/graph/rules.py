@@ -1,26 +1,39 @@
-"""What operators give, where torch would take them apart to say so: slow for what every layer of a network does.
+"""What operators give, where torch would be slow to say so, or says it of other memory than there will be.
 
-A rule speaks of the usual case only, and says None of any other: then torch's own way is gone. Each is held against
-torch's own in tests/graph/test_rules.py.
+A rule speaks of the usual case only, and says None of any other: then torch's own way is gone. A layout corrects what
+torch said: its stand-ins for operators are made of simpler ones, and these may lay their results out otherwise. Each
+is held against eager in tests/graph/test_rules.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
-RULES: dict[Any, Callable[..., Any]] = {}
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {}
+LAYOUTS: dict[Any, Rule] = {}  # of what torch says and the operator's arguments: that, laid out as it will be
 
 
-def rule(operator: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def rule(operator: Any) -> Callable[[Rule], Rule]:
     """This is what the operator gives for stand-ins."""
 
-    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def register(fn: Rule) -> Rule:
         RULES[operator] = fn
+        return fn
+
+    return register
+
+
+def layout(*operators: Any) -> Callable[[Rule], Rule]:
+    """This is how the results of these operators lie in memory; all of them make a new tensor."""
+
+    def register(fn: Rule) -> Rule:
+        LAYOUTS.update(dict.fromkeys(operators, fn))
         return fn
 
     return register
@@ -46,3 +59,60 @@ def batch_norm(
     kept = x.shape[1] if training else 0
     dense = torch.empty_like(x, memory_format=suggest_memory_format(x))
     return dense, x.new_empty(kept), x.new_empty(kept)
+
+
+NOWHERE = torch.empty(0, device="meta")
+
+
+@rule(aten.view.default)
+@rule(aten._unsafe_view.default)
+def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor | None:
+    """Asked of the same layout without memory. Of sizes of 1, torch's stand-ins tell other strides."""
+    if x.layout is not torch.strided or not all(type(step) is int for step in x.stride()):
+        return None
+    try:
+        seen = NOWHERE.as_strided(x.shape, x.stride()).view(size)
+    except RuntimeError:
+        return None
+    return x.as_strided(seen.shape, seen.stride(), x.storage_offset())
+
+
+@layout(
+    *(aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default),
+    *(aten.floor_divide.default, aten.div.Tensor_mode, aten.copysign.Tensor, aten.heaviside.default),
+    *(aten.logaddexp.default, aten.logaddexp2.default, aten.xlogy.Tensor, aten.special_xlog1py.default),
+    aten.native_dropout_backward.default,
+)
+def elementwise(given: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """As of a sum: all that go element by element keep the order of their operands' dimensions."""
+    return given.new_empty_strided(given.shape, torch.add(one, other).stride())
+
+
+@layout(aten.ldexp.Tensor)
+def scaled(given: torch.Tensor, x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    """By a power of two, which is contiguous."""
+    return elementwise(given, x, in_order(exponent))
+
+
+@layout(aten.pow.Scalar, aten.normal.float_Tensor, aten.normal.Tensor_Tensor)
+def in_order(given: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """Contiguous, whatever the operands are."""
+    return torch.empty_like(given, memory_format=torch.contiguous_format)
+
+
+@layout(
+    *(aten.reflection_pad2d.default, aten.reflection_pad3d.default),
+    *(aten.replication_pad2d.default, aten.replication_pad3d.default),
+    *(aten.channel_shuffle.default, aten.native_channel_shuffle.default, aten.max_unpool2d.default),
+)
+def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """On the CPU, with channels first or last, as the first operand."""
+    if given.device.type != "cpu":
+        return given
+    return torch.empty_like(given, memory_format=suggest_memory_format(x))
+
+
+@layout(aten.binary_cross_entropy.default)
+def losses(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """One for each element of the first operand, and where that is; or one of all."""
+    return given if given.dim() < x.dim() else torch.empty_like(x, dtype=given.dtype)
