@@ -16,6 +16,9 @@ from torch_alike import Alike
 from torch_cases_sizes import CASES, SizeCase
 
 import torchdynamo
+from torchdynamo.capture.source import Source
+from torchdynamo.graph.numbers import Numbers
+from torchdynamo.graph.torch_compat import Known
 
 SIZES = (5, 7, 1, 0, 2, 8, 3, 16)
 EXAMPLES = int(os.environ.get("FUZZ_SIZES", "0"))  # set by `make fuzz`: so many, and other ones each time
@@ -250,7 +253,36 @@ def test_where_rules_of_operators_know_too_little_the_size_at_hand_decides() -> 
     for size in (5, 7, 9, 1, 2, 16):
         x = torch.randn(size, 3)
         assert torch.equal(compiled(x), scaled(x))
-    assert len(backend.graphs) <= 3
+    assert len(backend.graphs) == 2
+
+
+def test_what_holds_in_general_is_presumed_where_the_size_at_hand_decides_something_else() -> None:
+    """As much of the bias as there are columns, and of its only row: that the row is one decides, no size has to."""
+
+    def biased(x: Any, bias: Any) -> Any:
+        n = x.shape[-1]
+        return x + bias[:, max(0, bias.size(1) - n) :, max(0, bias.size(2) - n) :]
+
+    torchdynamo.reset()
+    backend = Counting()
+    compiled, bias = torchdynamo.compile(biased, backend=backend, fullgraph=True), torch.randn(4, 1, 64)
+    for size in (8, 11, 1, 9, 64):
+        x = torch.randn(2, 4, size, size)
+        assert torch.equal(compiled(x, bias), biased(x, bias))
+    assert len(backend.graphs) == 2
+
+
+def test_facts_that_are_forgotten_are_found_out_again() -> None:
+    """Of a try that is given up, torch remembers no answers either: those would make no guard the second time."""
+    numbers = Numbers(False, False)
+    number = numbers.at_entry(11, Source("local", None, "n"))
+    for condition in (number == torch.sym_min(number, 64), number * 2 > 7):
+        known = Known(numbers.env)
+        for _ in range(2):
+            assert bool(condition)
+            assert len(numbers.env.guards) == len(known.held["guards"]) + 1
+            known.again()
+        assert bool(condition)
 
 
 # -- operators that read numbers from tensors -------------------------------------------------------------------------

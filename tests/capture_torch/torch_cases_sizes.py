@@ -69,6 +69,8 @@ x[None].squeeze(0) | x[:2] if len(x) > 9 else x | x[-3:] | x[:5] | x + x[:, :1] 
 x.t().reshape(-1) | torch.cat([x[:0], x]) | torch.broadcast_tensors(x, x[:, :1]) | torch.atleast_3d(x) | x.nbytes
 F.linear(x.t()[None].transpose(1, 2), torch.ones(2, 3)) | F.conv1d(x.t()[None], torch.ones(2, 3, 1)) | x.unsqueeze(0)
 torch.Size([x.shape[0], 2]) | 9 in x.shape | x.new_zeros(torch.Size((x.shape[0],)) + (2,)) | [9, 99].count(x.shape[0])
+torch.vmap(lambda a: a * a.shape[0])(x) | torch.vmap(torch.func.grad(lambda a: a.sin().sum()))(x)
+torch.vmap(lambda a: torch.vmap(lambda b: b * a.sum())(a))(x) | torch.vmap(torch.sin, 0, 1)(x)
 torch.inner(x, x) | torch.tensordot(x, x, ([1], [1])) | F.conv2d(x[:, None, None], torch.ones(1, 1, 1, 2))
 """
 # What asks whether a size is 0 or 1: Python, or an operator whose result lies otherwise in memory then.

@@ -357,7 +357,8 @@ class GraphBuilder:
             trying.now = False
 
     def _try_with_numbers(self, op: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """The same where sizes have no value. What cannot be told for all of them is told by what they are now."""
+        """The same where sizes have no value. What cannot be told for all of them is told by what they are now: first
+        only where that is not what holds in general, then whatever an operator asks."""
         known = torch_compat.Known(self.numbers.env)
         try:
             result = self._try(op, target, args, kwargs, self._with_numbers())
@@ -368,17 +369,28 @@ class GraphBuilder:
         except Exception:
             if not self.numbers.entries:
                 raise
+            if LAYOUTS not in self.numbers.attentive:
+                with contextlib.suppress(Exception):
+                    return self._again(known, op, target, args, kwargs, torch_compat.HOLDING)
+        return self._again(known, op, target, args, kwargs, False)
+
+    def _again(
+        self, known: torch_compat.Known, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
+    ) -> Any:
+        """What a try has found out is forgotten, and the operator is asked by what sizes are now."""
         known.again()
         self.record.copies.clear()
-        return self._try(op, target, args, kwargs, self._with_numbers(by_value=True))
+        return self._try(op, target, args, kwargs, self._with_numbers(presuming))
 
     @contextlib.contextmanager
-    def _with_numbers(self, by_value: bool = False) -> Iterator[None]:
-        """How operators are tried where sizes have no value."""
+    def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
+        """How operators are tried where sizes have no value; with `presuming`, by what they are now."""
         with (
             torch_compat.asking_rules_in_python(),
-            torch_compat.presuming(self.numbers.env, not by_value and LAYOUTS not in self.numbers.attentive),
-            torch_compat.treating_sizes_alike(False) if by_value else _AS_IS,
+            torch_compat.presuming(
+                self.numbers.env, LAYOUTS not in self.numbers.attentive if presuming is None else presuming
+            ),
+            _AS_IS if presuming is None else torch_compat.treating_sizes_alike(False),
         ):
             yield
 

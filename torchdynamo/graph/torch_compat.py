@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
 
 VAST = 1 << 24
+HOLDING = "what holds"
 TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
 # How a checkpoint that runs a function again leaves it, once it has what it wants: no failure, wherever it comes from.
@@ -45,6 +46,9 @@ def shape_env_type() -> Any:
     sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
     recorded, and `presumed` counts. A size that is computed from others (what a pooling leaves) may be 1 for large ones
     as well: then it is that of very large ones, where they agree.
+
+    Where `presuming` is HOLDING, that is the answer if it is also the one for the sizes at hand; else these decide,
+    with a fact to guard.
     """
     from sympy import And, Eq, Integer, Ne, Or, false, true  # type: ignore[import-untyped]
     from sympy.core.relational import Relational  # type: ignore[import-untyped]
@@ -60,7 +64,7 @@ def shape_env_type() -> Any:
     chosen = random.Random(0)
 
     class Environment(ShapeEnv):
-        presuming = False
+        presuming: bool | str = False
         presumed = 0
         where: Callable[[], Any] | None = None  # the line of the program that is being followed
 
@@ -74,6 +78,10 @@ def shape_env_type() -> Any:
             if expr not in self.large:
                 self.large[expr] = self._of_large_sizes(expr)
             return self.large[expr]
+
+        def holds(self, expr: Any) -> Any:
+            """What a condition is for the sizes at hand, where all of them are known."""
+            return expr.xreplace(self.backed_var_to_val)
 
         def _of_large_sizes(self, expr: Any) -> bool | None:
             if isinstance(expr, (And, Or)):
@@ -89,10 +97,12 @@ def shape_env_type() -> Any:
             return found.pop() if same or (len(found) == 1 and not numbers.isdisjoint(expr.args)) else None
 
         def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.presuming and about_layout(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
-                answer = self._maybe_evaluate_static(orig_expr, size_oblivious=True)
+            general = kwargs.get("fallback_value") if self.presuming == HOLDING else None
+            wanted = general is not None or (self.presuming and about_layout(orig_expr))
+            if wanted and self._maybe_evaluate_static(orig_expr) is None:
+                answer = self._maybe_evaluate_static(orig_expr, size_oblivious=True) if general is None else general
                 answer = self.of_large_sizes(orig_expr) if answer is None else answer
-                if answer is not None:
+                if answer is not None and (self.presuming != HOLDING or self.holds(orig_expr) == answer):
                     self.presumed += 1
                     return answer
             before = len(self.guards)
@@ -108,27 +118,32 @@ def shape_env_type() -> Any:
 class Known:
     """What an environment has found out so far, to go back to."""
 
-    HELD = ("guards", "replacements", "var_to_range", "divisible")
+    HELD = ("guards", "replacements", "var_to_range", "divisible", "axioms")
+    REMEMBERING = ("evaluate_expr", "_inner_evaluate_expr", "guard_or_defer_runtime_assert")
 
     def __init__(self, env: Any) -> None:
-        self.env, self.held = env, {name: getattr(env, name).copy() for name in self.HELD}
+        self.env, self.held = env, {name: getattr(env, name, {}).copy() for name in self.HELD}
         self.drawn, self.count = len(env.pending_fresh_unbacked_symbols), env.num_deferred_runtime_asserts
         self.asserts = {symbol: list(facts) for symbol, facts in env.deferred_runtime_asserts.items()}
 
     def again(self) -> None:
         """What was found out since is forgotten."""
         for name, held in self.held.items():
-            setattr(self.env, name, held)
-        self.env.deferred_runtime_asserts, self.env.num_deferred_runtime_asserts = self.asserts, self.count
+            setattr(self.env, name, held.copy())
+        self.env.deferred_runtime_asserts = {symbol: list(facts) for symbol, facts in self.asserts.items()}
+        self.env.num_deferred_runtime_asserts = self.count
         del self.env.pending_fresh_unbacked_symbols[self.drawn :]
         self.env._update_version_counter()  # which goes by how much there is of each
         for counter in ("_version_counter", "_replacements_version_counter"):
             setattr(self.env, counter, getattr(self.env, counter, 0) + 1)
+        for name in self.REMEMBERING:  # an answer that is remembered makes no guard
+            getattr(getattr(type(self.env), name, None), "cache_clear", bool)()
 
 
 @contextlib.contextmanager
-def presuming(env: Any, whether: bool) -> Iterator[None]:
-    """While this is open, operators' questions about layouts are answered as for sizes other than 0 and 1."""
+def presuming(env: Any, whether: bool | str) -> Iterator[None]:
+    """While this is open, operators' questions about layouts are answered as for sizes other than 0 and 1: all of them,
+    or those whose answer is the same for the sizes at hand (HOLDING)."""
     before, env.presuming = getattr(env, "presuming", False), whether
     try:
         yield

@@ -16,7 +16,8 @@ from torch._functorch import eager_transforms, vmap
 
 from torchdynamo.capture.model import function
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Graphed, Known, Value, boolean
+from torchdynamo.capture.symbols import unknown
+from torchdynamo.capture.value import NONE, Graphed, Known, Symbol, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -36,8 +37,7 @@ def layer(kind: str) -> None:
     opener, closer = getattr(C, f"_{kind}_increment_nesting"), getattr(C, f"_{kind}_decrement_nesting")
 
     def enter(vm: Machine, *args: Value) -> Value:
-        given = tuple(vm.concretely(arg) for arg in args)
-        _, level = vm.state_node(opener, given)
+        _, level = vm.state_node(opener, tuple(given(vm, arg) for arg in args))
         vm.restore["layer", level] = closer
         return Known(level)
 
@@ -48,6 +48,11 @@ def layer(kind: str) -> None:
 
     function(*named(opener.__name__))(enter)
     function(*named(closer.__name__))(leave)
+
+
+def given(vm: Machine, arg: Value) -> Any:
+    """What a layer is opened with: a batch's size may vary."""
+    return arg.node if isinstance(arg, Symbol) and not unknown(vm, arg) else vm.concretely(arg)
 
 
 for _kind in ("vmap", "grad"):
