@@ -155,6 +155,46 @@ def test_a_fact_that_is_missing_is_named_and_can_be_taught() -> None:
         compiled(X, MASKS[2])
 
 
+def added_where_true(x: Any, mask: Any) -> Any:
+    y = x.clone()
+    y[~mask] += x[~mask] * 2
+    return y
+
+
+def two_of_a_kind(x: Any, mask: Any) -> Any:
+    return x[mask] - x[mask.flip(0)], torch.where(mask, x[:, 0], 0)[mask].topk(min(2, x[mask].shape[0])).values
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [added_where_true, two_of_a_kind], ids=lambda fn: fn.__name__)
+def test_unknown_sizes_that_have_to_be_the_same_are_looked_at(fn: Case, backend: str) -> None:
+    counting = Counting(backend)
+    compiled = torchdynamo.compile(fn, backend=counting, fullgraph=True)
+    compiled(X, MASKS[0])
+    compiles = len(counting.graphs)
+    for mask in (*MASKS, ~MASKS[0]):
+        torch.testing.assert_close(compiled(X, mask), fn(X, mask), rtol=0, atol=0)
+    assert len(counting.graphs) == compiles
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_unknown_sizes_that_differ(backend: str) -> None:
+    """One row is added to each; other numbers of rows raise, as they do in eager."""
+
+    def fn(x: Any, mask: Any) -> Any:
+        return x[mask] + x[~mask]
+
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    half = torch.tensor([True, False, False, True])
+    assert torch.equal(compiled(X, half), fn(X, half))
+    with pytest.raises(RuntimeError, match="must match"):
+        compiled(X, MASKS[2])
+    with torchdynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torchdynamo.compile(fn, backend=backend)
+        for mask in (half, MASKS[0], half):
+            assert torch.equal(compiled(X, mask), fn(X, mask))
+
+
 def test_a_number_as_an_index_ends_no_graph() -> None:
     """Nobody asks what it is, so no setting is needed."""
     n, counting = torch.tensor(2), Counting()

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch.utils._device import _device_constructors
 
-from torchdynamo.capture import catching, numeric, overrides, readings, symbols
+from torchdynamo.capture import catching, fitting, numeric, overrides, readings, symbols
 from torchdynamo.capture.model import MODELS, plain_new
 from torchdynamo.capture.naming import called
 from torchdynamo.capture.scalars import plainly
@@ -44,6 +44,8 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
     try:
         node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
     except Break as fault:
+        if fitting.are_taken_to_fit(vm, fault, [*args, *kwargs.values()]):
+            return emit(vm, op, target, args, kwargs)
         asks = fault.reason == "data-dependent value"
         for known_by in (readings.as_numbers, symbols.at_entry)[not asks :]:  # last of all: it takes none that vary
             known = with_known(vm, known_by, args, kwargs)

@@ -151,7 +151,7 @@ class GraphBuilder:
         example = self.example(op, target, args, kwargs)
         assumed = self.numbers.taken_for_granted(drawn)
         if assumed and not torch_compat.insists(target, args):
-            raise UnknownFact(target, " and ".join(map(self._said, assumed)))
+            raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
         return self._add(op, target, args, kwargs, example, describe(position)), example
 
     def _add(
@@ -340,7 +340,8 @@ class GraphBuilder:
         except Exception as raised:
             self.memo.likenesses.forget()
             about = torch_compat.undecided(raised)
-            raise (classify(target, raised) if about is None else UnknownFact(target, self._said(about))) from raised
+            fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
+            raise fault from raised
         if self.numbers:
             self._note_presumed(presumed, result)
         self._check(target, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchdynamo.capture.signals import Break
@@ -44,6 +44,10 @@ class UnknownFact(GraphError):
     """The operation needs to know something of such a number."""
 
     reason = "unknown fact"
+
+    def __init__(self, target: Callable[..., Any] | str, cause: str, facts: Sequence[Any] = ()) -> None:
+        super().__init__(target, cause)
+        self.facts = facts  # as conditions of torch's
 
 
 class DynamicOutputShape(GraphError):

@@ -112,6 +112,14 @@ class Numbers:
         born = set(known.pending_fresh_unbacked_symbols[drawn:])
         return [each.expr for each in news if not torch_compat.unbacked_symbols(each.expr) <= born]
 
+    def equated(self, fact: Any) -> tuple[Any, ...]:
+        """What a fact says is the same: the two terms; nothing of another."""
+        return torch_compat.equated(fact)
+
+    def is_term(self, number: Any, term: Any) -> bool:
+        """Whether a number is this one."""
+        return isinstance(number, torch.SymInt) and bool(number.node.expr == term)
+
     def fixed(self, number: Any) -> Any:
         """Its value if it can be no other; else None."""
         expr = number.node.expr

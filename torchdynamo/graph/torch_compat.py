@@ -267,6 +267,7 @@ _SHAPING = (
     "index_select",
     "select",
     "pad",
+    "topk",
     # of these, that sizes are not negative
     *("zeros", "ones", "full", "empty", "rand", "randn", "randint", "randperm", "eye", "arange", "repeat"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
@@ -397,6 +398,13 @@ def data_dependent_errors() -> ErrorTypes:
 def undecided(raised: Exception) -> Any:
     """The condition on unknown numbers that this was raised about; None for anything else."""
     return getattr(raised, "cond", None)
+
+
+def equated(condition: Any) -> tuple[Any, ...]:
+    """The two sides of a condition that says that they are the same; nothing of any other."""
+    from sympy import Eq
+
+    return tuple(condition.args) if isinstance(condition, Eq) else ()
 
 
 def as_python(condition: Any) -> str:
