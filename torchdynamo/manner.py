@@ -50,6 +50,8 @@ class Manner:
         self.fixed = False  # numbers are constants
         self.tried: Break | None = None  # what another manner than this led to
         self.counted: frozenset[Source] = frozenset()  # numbers that the frame itself changes
+        self.asked: Break | None = None  # what floats became constants for
+        self.spared: frozenset[Source] = frozenset()  # these floats; and for good, where that was in vain
 
     def builder(self) -> GraphBuilder:
         """What the next try is captured with."""
@@ -85,8 +87,12 @@ class Manner:
             return None
         if self.tried is not None and self.by_value:
             end, self.by_value = self.tried, False
-        constants = {source for source in self.varying - self.drawn if self.may_be_constant(source)}
+        if self.asked is not None and self.asked.restart == end.restart and not self.compiler.fullgraph:
+            self.varying, self.schedules, self.asked = self.varying | self.spared, True, None
+            return end
+        constants = {source for source in self.varying - self.drawn if self.may_be_constant(source)} - self.spared
         if end.reason in ASKS_FOR_VALUES and (constants or numbers.scheduled):
+            self.asked, self.spared = end, self.spared | constants
             self.varying, self.schedules = self.varying - constants, False
             return None
         if end.reason in ASKS_FOR_VALUES and self.compiler.fullgraph and not self.passed:

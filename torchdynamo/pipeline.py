@@ -251,6 +251,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             if manner.counts(undoing.counted(captured, resume.own_cells(code))):
                 captured.machine.heap.let_go()
                 continue
+            unsteady.leave(code, undoing.left(captured))
             captured = captured._replace(why=why if stops == place else None)
             if isinstance(captured.exit, Return):
                 unsteady.returns(resume.origin(code).code, captured.exit.value, captured.machine)

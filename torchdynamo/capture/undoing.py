@@ -118,6 +118,13 @@ def counted(capture: Capture, own: Collection[str]) -> Iterator[Source]:
                 yield write.source
 
 
+def left(capture: Capture) -> Iterator[Source]:
+    """Where the frame leaves numbers of its graph: what it finds there when it runs again is no constant."""
+    for write in writes(capture.machine, capture.changed, ()):
+        if isinstance(write.value, Symbol):
+            yield write.source
+
+
 def spends_gradients(vm: Machine) -> bool:
     """Whether gradients that the frame has looked at are gone when it is done: the next call brings others."""
     for tensor, attrs in vm.tensor_attrs.values():

@@ -8,7 +8,7 @@ the continuations of those who call it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ OF_DATA = frozenset(
 MANY = 32  # of more numbers in one list, each is data
 RESULT = local("__result")
 
-_given: PerCode[set[Source]] = PerCode()  # by continuation: where, among its variables
+_given: PerCode[set[Source]] = PerCode()  # by continuation or function: where, among its variables
 _drawn: PerCode[set[Source]] = PerCode()  # by continuation: variables of which all that is a number or a size is such
 _taken: PerCode[list[tuple[Source, CodeType]]] = PerCode()  # by continuation: variables that hold a function's result
 _results: PerCode[set[Source]] = PerCode()  # by function: where, in its result
@@ -52,7 +52,12 @@ def known(code: CodeType, roots: Roots) -> frozenset[Source]:
 
 def give(code: CodeType, variables: dict[str, Value], vm: Machine) -> None:
     """A continuation gets these."""
-    found = {part for name, value in variables.items() for part in parts(value, local(name), vm)}
+    leave(code, (part for name, value in variables.items() for part in parts(value, local(name), vm)))
+
+
+def leave(code: CodeType, sources: Iterable[Source]) -> None:
+    """A frame leaves such numbers where it will find them when it runs again."""
+    found = set(sources)
     if found:
         _given.set(code, (_given.get(code) or set()) | found)
 

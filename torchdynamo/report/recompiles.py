@@ -74,10 +74,17 @@ def told(where: str, failure: Failure | None, numbers: Sequence[NumberInput], gu
         lines += pointed_at(failure.guard.position)
     if numbers:
         lines.append("what varies from now on: " + ", ".join(f"{n.source} ({n.name}, {n.bounds})" for n in numbers))
+    elif failure is not None and is_any_float(failure.guard.source, guards):
+        lines.append(f"what varies from now on: {failure.guard.source} (any float)")
     elif failure is not None and not decided:
         lines.append(f"{failure.guard.source} stays fixed: {why_fixed(failure)}")
     lines += [line for decision in decided for line in str(decision).splitlines()]
     return "\n    ".join(lines)
+
+
+def is_any_float(source: Source, guards: Iterable[Guard]) -> bool:
+    """Whether the next version takes a number that changed as an input."""
+    return any(each.source is source and each.kind == "TYPE_MATCH" and each.arg is float for each in guards)
 
 
 def why_fixed(failure: Failure) -> str:
