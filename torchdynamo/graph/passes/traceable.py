@@ -15,7 +15,7 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.policy import CHECKPOINT
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import of_numbers, torch_compat
 from torchdynamo.graph.corrected import CORRECTED
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
@@ -43,6 +43,8 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
             node.target = torch_compat.takes_symbols(node.target)
         if node.target in AGAIN:
             node.target = AGAIN[node.target]
+        elif node.target in of_numbers.KNOWN:
+            of_numbers.by_operator(graph, node)
         elif node.target in CHECKS:
             keep_check(graph, node)
         elif node.target in (torch.equal, torch.allclose):

@@ -1,0 +1,61 @@
+"""Functions of Python's math module of numbers that tracers do not know: one operator, on tensors without dimensions.
+
+It is Python's own function that computes, so the result is Python's to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+_TRUTHS = ("isnan", "isfinite", "isinf")
+_FLOATS = (
+    *(
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log10",
+        "log1p",
+        "pow",
+        "cbrt",
+        "hypot",
+        "fmod",
+        "copysign",
+        "degrees",
+        "radians",
+    ),
+    *("degrees", "radians", "atan2", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma"),
+)
+KNOWN: dict[Any, str] = {getattr(math, name): name for name in (*_TRUTHS, *_FLOATS) if hasattr(math, name)}
+
+
+def _dtype(name: str) -> torch.dtype:
+    return torch.bool if name in _TRUTHS else torch.float64
+
+
+@torch.library.custom_op("torchdynamo::of_numbers", mutates_args=())
+def of_numbers(name: str, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
+    """What the function of this name gives."""
+    return torch.tensor(getattr(math, name)(*(each.item() for each in numbers)), dtype=_dtype(name))
+
+
+@of_numbers.register_fake
+def _like(name: str, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.empty((), dtype=_dtype(name))
+
+
+def by_operator(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Have the operator compute what the node gives, if it is one of these functions and nobody knows a number yet."""
+    if node.kwargs or not node.all_input_nodes:
+        return
+    with graph.inserting_before(node):
+        boxes = [graph.call_function(torch.scalar_tensor, (arg,), {"dtype": torch.float64}) for arg in node.args]
+        answer = graph.call_function(torch.ops.torchdynamo.of_numbers.default, (KNOWN[node.target], boxes))
+        number = graph.call_method("item", (answer,))
+    node.replace_all_uses_with(number)
+    graph.erase_node(node)
