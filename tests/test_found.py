@@ -291,11 +291,49 @@ case(
             del e
             if again:
                 x = x + e
+        def clear():
+            nonlocal y
+            del y
+        y = 1
+        clear()
+        try:
+            print(y)
+        except UnboundLocalError as error:
+            LOG.append(str(error))
         del e
         return x
     """,
     lambda: [tensor(), True],
     lambda: [tensor(), False],
+    whole=False,
+)
+
+case(
+    "what_was_done_before_an_operator_raises",
+    """
+    class Counter:
+        def __init__(self):
+            self.calls = 0
+    COUNTER = Counter()
+    def f(x, index, d):
+        COUNTER.calls += 1
+        d["index"] = index
+        return x[index] * 2
+    """,
+    lambda: [tensor(), torch.tensor([1]), {}],
+    lambda: [tensor(), torch.tensor([7]), {}],
+    lambda: [tensor(), torch.tensor([0]), {}],
+)
+
+case(
+    "what_was_done_before_a_number_that_varies_is_in_vain",
+    """
+    def f(x, ns, d):
+        d["most"] = max(ns, default=0)
+        torch.as_tensor((x, x, ns))
+    """,
+    lambda: [tensor(), [1], {}],
+    lambda: [tensor(), [3, 1, 2], {}],
     whole=False,
 )
 

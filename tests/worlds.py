@@ -6,6 +6,7 @@ import contextlib
 import io
 import itertools
 import linecache
+import re
 import types
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ from torchdynamo.errors import CacheLimitWarning
 from torchdynamo.report.explain import collecting
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, torch.dtype, torch.device)
+ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+")  # of what a repr shows
 _numbers = itertools.count()
 
 
@@ -105,7 +107,7 @@ class Program:
             try:
                 result = self.f(*args, **kwargs)
             except Exception as error:
-                raised = f"{type(error).__name__}: {error}; {chain(error)}"
+                raised = f"{type(error).__name__}: {ADDRESS.sub('', str(error))}; {chain(error)}"
         see = Picture()
         state = (torch.is_grad_enabled(), torch.get_rng_state().sum().item(), torch.get_default_dtype())
         torch.set_grad_enabled(True)

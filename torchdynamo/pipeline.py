@@ -255,7 +255,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             captured = captured._replace(why=why if stops == place else None)
             if isinstance(captured.exit, Return):
                 unsteady.returns(resume.origin(code).code, captured.exit.value, captured.machine)
-            return Followed(captured, drafted(captured), builder, why)
+            return Followed(captured, drafted(captured, builder), builder, why)
         except Attentive as asked_for:
             manner.attentive |= {asked_for.to}
             continue
@@ -282,13 +282,19 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         stops = earlier
 
 
-def drafted(captured: Capture) -> codegen.Draft:
+def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
     """The code for it; where there can be none, nobody needs the capture."""
     try:
-        return codegen.draft(captured)
+        return codegen.draft(captured, functools.partial(leaves_no_trace, captured, builder))
     except BaseException:
         captured.machine.heap.let_go()
         raise
+
+
+def leaves_no_trace(captured: Capture, builder: GraphBuilder) -> bool:
+    """Whether a graph that raises can be followed by the frame as it was written."""
+    vm = captured.machine
+    return vm.ops > 0 and not builder.record.random and is_level(vm) and can_begin_again(builder, ())
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:
@@ -337,7 +343,7 @@ def entry_of(
     backend, settling = compiler.backend, None
     if first and undoing.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
-        backend, draft = left_as_it_is, codegen.draft(captured, settling.emit)
+        backend, draft = left_as_it_is, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
     with torch_compat.nobody_saves():
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     if not memory_apart(captured.machine, gm):
@@ -460,17 +466,18 @@ def compile_captured(
     in_order = any(source.how in ("size", "stride") for source in sources)
     arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
-    handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name)
+    rerun = draft.rerun
+    handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name, rerun.raised if rerun else None)
     subclasses = any(overrides(type(each)) for each in examples)
     plain = written_apart(vm, gm) and not subclasses and not effects_of(gm).as_captured
     backend = backend if plain else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     with collector.awake(), torch_compat.treating_sizes_alike():
-        if draft.attempt is None:
+        if rerun is None:
             fn = compile_part(gm, examples)
         else:
-            draft.attempt.final = compiler.fullgraph
-            fn = draft.attempt.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
+            rerun.final = compiler.fullgraph
+            fn = rerun.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
     if subclasses:
         fn = not_overridden(fn)
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)

@@ -6,7 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch.fx
 
@@ -115,20 +115,23 @@ class Careful:
         return result
 
 
-def on_error(gm: torch.fx.GraphModule, backend_name: str, mutates: Collection[str], name: str = "") -> Handler:
+def on_error(
+    gm: torch.fx.GraphModule,
+    backend_name: str,
+    mutates: Collection[str],
+    name: str = "",
+    raised: Callable[[Exception], None] | None = None,
+) -> Handler:
     """What to do when the compiled graph raises: run it eagerly, if that is still possible.
 
-    If eager raises too, that is the user's own error, at their line. `mutates` names the inputs the graph writes to.
+    If eager raises too, that is the user's own error, at their line. Where somebody is there to be told, by `raised`,
+    the graph gives None, and the frame will raise it. `mutates` names the inputs the graph writes to.
     """
     eager: Run = gm.forward
     code: CodeType = eager.__code__
     modes, switches = Modes.now(), changes_modes(gm)
     lines = {node.name: str(node.meta.get("stack_trace", "")) for node in gm.graph.nodes}
     warned = False
-
-    def users_own(error: BaseException) -> BaseException:
-        add_position(error, code, lines)
-        return without_our_frames(error)
 
     def handler(error: BaseException, args: tuple[Any, ...]) -> Any:
         nonlocal warned
@@ -138,23 +141,32 @@ def on_error(gm: torch.fx.GraphModule, backend_name: str, mutates: Collection[st
         if isinstance(error, Failure):
             spoiled = error.spoiled
             error = error.original
-        if not isinstance(error, Exception) or isinstance(error, STOP_RECOMPUTING) or raised_inside(error, code):
-            raise users_own(error)
-        if spoiled:
-            text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
-            raise BackendError(f"{text} ({type(error).__name__}: {error})", backend_name, name) from error
-        result, failed = _attempt(eager, args)
-        if failed is not None:
+        if is_ordinary(error) and not raised_inside(error, code):
+            if spoiled:
+                text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
+                raise BackendError(f"{text} ({type(error).__name__}: {error})", backend_name, name) from error
+            result, failed = _attempt(eager, args)
+            if failed is None:
+                if not warned:
+                    warned = True
+                    what = f"{type(error).__name__}: {error}"
+                    _warn(f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead", error)
+                return result
             if switches:
                 modes.restore()
-            raise users_own(failed)
-        if not warned:
-            warned = True
-            what = f"{type(error).__name__}: {error}"
-            _warn(f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead", error)
-        return result
+            error = failed
+        if raised is None or not is_ordinary(error):
+            add_position(error, code, lines)
+            raise without_our_frames(error)
+        raised(error)
+        return None
 
     return handler
+
+
+def is_ordinary(error: BaseException) -> TypeGuard[Exception]:
+    """Whether it is an error at all, and not a way to end something."""
+    return isinstance(error, Exception) and not isinstance(error, STOP_RECOMPUTING)
 
 
 def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:

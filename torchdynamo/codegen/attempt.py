@@ -1,8 +1,8 @@
-"""A graph that rests on checks (capture/raising.py): it runs, the checks are looked at, and if one fails, or the graph
-raises, the frame runs from its start as it was written.
+"""Where a graph raises, the frame runs from its start as it was written: what it does before comes first then.
 
-A frame in which nothing is raised then has a branch that goes both ways after all: it is compiled anew, without checks,
-unless it has to be one graph.
+A graph that rests on checks (capture/raising.py) has them looked at, and if one fails it is the same. A frame in which
+nothing is raised then has a branch that goes both ways after all: it is compiled anew, without checks, unless it has to
+be one graph.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ if TYPE_CHECKING:
 Run = Callable[..., Any]
 
 
-class Attempt:
-    """Of one entry: which results of its graph have to be what, and what to do if they are not."""
+class Rerun:
+    """Of one entry: the frame as it was written, which runs where the graph gives None."""
 
     def __init__(self, emit: Emitter, capture: Capture) -> None:
-        self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]
         self.code = weakref.ref(capture.code)  # which owns us
-        self.error: Exception | None = None
+        self.error = ""
         self.told = capture.machine.may_raise  # that the graph itself raised; where that may be, nobody need know
         self.final = False  # whole-graph mode: there is no compiling it otherwise
-        for node, _ in self.checks:
-            emit.outputs.setdefault(node, len(emit.outputs))
         self.instead = self.as_written(emit, capture)
+
+    def raised(self, error: Exception) -> None:
+        """What the graph raised, eagerly too: it is the program's to raise."""
+        self.error = f"{type(error).__name__}: {error}"
 
     # -- the code that is run instead -----------------------------------------------------------------------------
     def as_written(self, emit: Emitter, capture: Capture) -> list[Item]:
@@ -94,18 +95,17 @@ class Attempt:
 
     def nothing_was_raised(self) -> None:
         """The frame ran as it was written, and returned."""
-        error, self.error = self.error, None
+        error, self.error = self.error, ""
         code = self.code()
-        if error is not None:
+        if error:
             if not self.told:
-                text = f"a compiled graph raised {type(error).__name__}: {error}; the function ran eagerly instead"
+                text = f"a compiled graph raised {error}; the function ran eagerly instead"
                 warnings.warn(text, FallbackWarning, stacklevel=2)
             self.told = True
         elif code is not None and not self.final:
             goes_both_ways.set(code, True)
             _native.clear_code(code)
 
-    # -- the graph ------------------------------------------------------------------------------------------------
     def compile(
         self,
         gm: torch.fx.GraphModule,
@@ -115,6 +115,26 @@ class Attempt:
         stops: Sequence[torch.fx.Node],
     ) -> Run:
         """The graph, giving None if the frame is to run as it was written. `stops`: where it has to stop and look."""
+        return compile_part(gm, examples)
+
+
+class Attempt(Rerun):
+    """Which results of its graph have to be what, too."""
+
+    def __init__(self, emit: Emitter, capture: Capture) -> None:
+        self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]
+        for node, _ in self.checks:
+            emit.outputs.setdefault(node, len(emit.outputs))
+        super().__init__(emit, capture)
+
+    def compile(
+        self,
+        gm: torch.fx.GraphModule,
+        examples: Sequence[Any],
+        compile_part: Callable[..., Run],
+        outputs: Sequence[torch.fx.Node],
+        stops: Sequence[torch.fx.Node],
+    ) -> Run:
         run = self.in_stages(gm, compile_part, outputs, stops) if stops else None
         return self.undone(run or self.at_once(compile_part(gm, examples), outputs), gm)
 
@@ -170,7 +190,7 @@ class Attempt:
             except (TorchDynamoError, STOP_RECOMPUTING):
                 raise
             except Exception as error:  # the program's own, or the backend's: the program will tell
-                self.error = error.original if isinstance(error, Failure) else error
+                self.raised(error.original if isinstance(error, Failure) else error)
                 results = None
             if results is None:
                 if state is not None:

@@ -17,7 +17,7 @@ from torchdynamo.capture.self_inspection import inspects_itself
 from torchdynamo.capture.signals import CACHES, Attentive, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.codegen import effects
-from torchdynamo.codegen.attempt import Attempt
+from torchdynamo.codegen.attempt import Attempt, Rerun
 from torchdynamo.codegen.emit import BOUND, BoundIndex, Emitter
 from torchdynamo.codegen.leaving import Exit
 
@@ -33,13 +33,14 @@ class Draft(NamedTuple):
     continuations: list[CodeType]
     skipped: list[CodeType]  # those that stay Python
     position: Any
-    attempt: Attempt | None  # where the graph rests on checks
+    rerun: Rerun | None  # where the frame may have to run as it was written
 
 
-def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Draft:
+def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emitter], None] | None = None) -> Draft:
     """Write the part after the graph's call. Raises Restart where something cannot be made again.
 
-    `then` writes what comes after the effects.
+    `repeatable`: whether nobody can tell that the graph ran, up to where it raised. `then` writes what comes after the
+    effects.
     """
     if were_changed(capture.machine):
         raise Attentive(CACHES)
@@ -56,6 +57,7 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
         effects.root_cells(emit, capture)
     before = effects.begin(emit, capture) if attempt is None else []  # an attempt may have to begin again
     effects.replay(emit, capture, begun=attempt is None)
+    rerun = attempt or (Rerun(emit, capture) if emit.items and not before and repeatable() else None)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)
         effects.root_cells_that_stay(emit, capture)
@@ -71,7 +73,7 @@ def draft(capture: Capture, then: Callable[[Emitter], None] | None = None) -> Dr
         leaving.push_snapshot()
         leaving.write()
     outputs, bound = list(emit.outputs), list(emit.bound)
-    return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, attempt)
+    return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, rerun)
 
 
 def finish(draft: Draft, graph: Any, arguments: list[str], bound_inputs: int, discard: bool) -> CodeType:
@@ -81,8 +83,8 @@ def finish(draft: Draft, graph: Any, arguments: list[str], bound_inputs: int, di
     made = lambda op, arg=None: head.append(Instruction(op, arg, position))  # noqa: E731
     if graph is not None:
         emit_call(made, graph, arguments, bound_inputs, len(draft.bound))
-        if draft.attempt is not None:
-            head += draft.attempt.look(position)
+        if draft.rerun is not None:
+            head += draft.rerun.look(position)
         if discard or not draft.outputs:
             made("POP")
         else:

@@ -6,6 +6,7 @@ Reads of cells that may be empty get a handler behind the last instruction, whic
 from __future__ import annotations
 
 from types import CodeType
+from typing import TypeGuard
 
 from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.bound import CELLS, maybe_unbound
@@ -17,11 +18,7 @@ from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
 def checked(code: CodeType) -> list[Item]:
     """The instructions of a function, for a continuation of it: each at its place, and handlers at the end."""
     items = decode(code).items()
-    own = {
-        at
-        for at in maybe_unbound(items, argument_names(code), CELLS)
-        if EXCEPTION_TABLE and items[at].arg in code.co_cellvars  # type: ignore[union-attr]
-    }
+    shaky, gone = maybe_unbound(items, argument_names(code), CELLS), deleted_inside(code)
     made: list[Item] = []
     handlers: list[Item] = []
     around: list[RegionStart] = []
@@ -30,13 +27,30 @@ def checked(code: CodeType) -> list[Item]:
             around.append(item)
         elif isinstance(item, RegionEnd):
             around.pop()
-        if at in own and isinstance(item, Instruction):
+        if may_be_empty(item, code, at in shaky, gone):
             start = RegionStart(Label())
             made += [start, item, RegionEnd(start)]
             handlers += handler(start.handler, item, around[-1] if around else None)
         else:
             made.append(item)
     return made + handlers
+
+
+def may_be_empty(item: Item, code: CodeType, shaky: bool, gone: frozenset[str]) -> TypeGuard[Instruction]:
+    """Whether it reads a cell of the function's own that may be empty."""
+    if not EXCEPTION_TABLE or not isinstance(item, Instruction) or item.op not in CELLS.reads:
+        return False
+    return item.arg in code.co_cellvars and (shaky or item.arg in gone)
+
+
+def deleted_inside(code: CodeType) -> frozenset[str]:
+    """Variables of a function that the functions in it delete."""
+    found: set[str] = set()
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            own = {each.arg for each in decode(inner).instructions if each.op == "DELETE_DEREF"}
+            found |= (own | deleted_inside(inner)) & {*inner.co_freevars}
+    return frozenset(found)
 
 
 def handler(label: Label, read: Instruction, outer: RegionStart | None) -> list[Item]:
