@@ -38,6 +38,11 @@ def forget() -> None:
     _runs.clear()
 
 
+def raises(entry: Any) -> bool:
+    """Whether the frame, begun again at once, would raise: something else takes back what was set up, each time."""
+    return entry.info.why is not None and entry.info.why.reason == "uncaught exception"
+
+
 class FirstRun:
     """What the code of a first run calls at its end, with the state it began with.
 
@@ -71,7 +76,9 @@ class FirstRun:
             self.before = {}
             cells = dict(zip(self.cells, objects[count:], strict=True))
             again = self.build(code, Roots(arguments, globals, builtins, cells))
-            if again is not None:
+            if again is not None and raises(again):
+                _runs.set(code, [MOST])
+            elif again is not None:
                 _native.keep_entry(code, again)
         finally:
             _native.set_eval_frame(callback)

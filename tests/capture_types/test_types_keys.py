@@ -54,3 +54,32 @@ def test_asked_as_often(fn: Any) -> None:
         key.asked = asked = []
         told.append(([run(X, {key: 1, "c": 2})[1:] for _ in range(2)], list(asked)))
     assert told[0] == told[1]
+
+
+def test_ids_beside_addresses() -> None:
+    """Numbers that are keys may be ids: an object that was there is guarded, and its id is a number like them."""
+    first, second = object(), object()
+    table = {id(first): 1, "other": 2}
+
+    def fn(x: torch.Tensor, who: object) -> Any:
+        return x + table.get(id(who), 5), id(who) in table
+
+    compiled = torchdynamo.optimize("eager", nopython=True)(fn)
+    for who in (first, second, first, second):
+        result, there = compiled(torch.zeros(1), who)
+        assert (result.item(), there) == ((1, True) if who is first else (5, False))
+    table[id(second)] = 7
+    assert compiled(torch.zeros(1), second)[0].item() == 7
+
+
+def test_ids_that_are_put_beside_addresses() -> None:
+    owners, made = [object() for _ in range(3)], {}
+
+    def fn(x: torch.Tensor, who: object) -> torch.Tensor:
+        made[id(who)] = made.get(id(who), 0) + 1
+        return x + made[id(who)]
+
+    compiled = torchdynamo.optimize("eager")(fn)
+    counts = [compiled(torch.zeros(1), owners[at]).item() for at in (0, 1, 0, 2, 1, 0)]
+    assert counts == [1, 1, 2, 1, 2, 3]
+    assert made == {id(owner): count for owner, count in zip(owners, (3, 2, 1), strict=True)}

@@ -52,6 +52,11 @@ def by_hand(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         p.grad = None
 
 
+def deleted(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for p in model.parameters():
+        del p.grad
+
+
 def if_there(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     for p in model.parameters():
         if p.grad is not None:
@@ -110,6 +115,7 @@ STEPS: dict[str, tuple[Program, int]] = {
     "optimizer": (around_a_step(lambda model, optimizer: optimizer.zero_grad()), 2),
     "model": (around_a_step(lambda model, optimizer: model.zero_grad()), 2),
     "by hand": (around_a_step(by_hand), 2),
+    "deleted": (around_a_step(deleted), 2),
     "at the end": (around_a_step(lambda model, optimizer: optimizer.zero_grad(), after=True), 2),
     "zeros": (around_a_step(lambda model, optimizer: optimizer.zero_grad(set_to_none=False)), 3),
     "zeros of a model": (around_a_step(lambda model, optimizer: model.zero_grad(False)), 3),

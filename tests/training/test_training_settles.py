@@ -118,6 +118,25 @@ def perplexity(compile: Any) -> Any:
     return loop(compile(training(model, told)), model)
 
 
+@feature
+def scaled_losses(compile: Any) -> Any:
+    """The scaler keeps a state for each optimizer by its id, and takes it back at the end of each step."""
+    model, scaler = Net(), torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return loop(compile(step), model, optimizer), scaler.state_dict()
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", FEATURES)
 def test_settles(name: str, backend: str) -> None:

@@ -328,7 +328,7 @@ class Machine(Trace):
             if issubclass(cls, weakref.ReferenceType) and cls.__hash__ is weakref.ReferenceType.__hash__:
                 return model.MODELS[weakref.ReferenceType, "<hash key>"](self, value)
             if cls is int:
-                return Ref(("id", self.identity(model.MODELS[int, "<hash key>"](self, value))))
+                return model.MODELS[int, "<hash key>"](self, value)
             lookup.guarded_lookup(self, cls, "__hash__")
             lookup.guarded_lookup(self, cls, "__eq__")
             plain = scalars.plain_value(self, value)

@@ -30,13 +30,13 @@ class Raised(Exception):
         self.value = value
 
 
-LAYOUTS, CACHES, AHEAD, SLICES = "layouts", "caches", "ahead", "slices"
+LAYOUTS, CACHES, AHEAD, SLICES, ADDRESSES = "layouts", "caches", "ahead", "slices", "addresses"
 
 
 class Attentive(Exception):
     """Capture must be done again from the start, attentive to: layouts in memory, of which nothing is presumed; caches,
     which are asked; what functions do that were called ahead of time, and are not any more; how much slices take, which
-    is told by what sizes are now.
+    is told by what sizes are now; addresses among keys, which the ids of objects may equal.
     """
 
     def __init__(self, to: str) -> None:

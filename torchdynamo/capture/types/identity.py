@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.scalars import Plain, plain_value
-from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.signals import ADDRESSES, Attentive, Break, Restart
 from torchdynamo.capture.symbols import settled
 from torchdynamo.capture.types import scalars
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
@@ -73,14 +74,27 @@ def truth(vm: Machine, self: Value) -> Value:
 
 
 @models(int, "<hash key>")
-def hash_key(vm: Machine, self: Object) -> Value:
+def hash_key(vm: Machine, self: Object) -> Any:
+    """Where a dict that was there has such keys, an object that was there is guarded to be itself, and so is its id."""
     if not is_id(vm, self):
         raise Break("unsupported key", type=self.pytype.__name__)
     owner: Value = vm.entity(self).note.owner
+    if ADDRESSES in vm.builder.numbers.attentive and owner.__class__ is Object:
+        entity = vm.entity(owner)
+        if entity.real is not MISSING and entity.source is not None:
+            vm.guard(entity.source, "ID_MATCH", entity.real)
+            return id(entity.real)
     vm.ids_are_keys = True
     if vm.addresses_are_keys:
-        raise Break("unsupported key", type="int")
-    return owner
+        told_apart(vm)
+    return Ref(("id", vm.identity(owner)))
+
+
+def told_apart(vm: Machine) -> None:
+    """Keys of either kind have been met."""
+    if ADDRESSES not in vm.builder.numbers.attentive:
+        raise Attentive(ADDRESSES)
+    raise Break("unsupported key", type="int")
 
 
 def may_be_id(key: Any) -> bool:
@@ -94,7 +108,7 @@ def seen_address(vm: Machine) -> None:
     """There was such a key: nobody knows whether ids that are taken as keys equal it."""
     vm.addresses_are_keys = True
     if vm.ids_are_keys:
-        raise Break("unsupported key", type="int")
+        told_apart(vm)
 
 
 LARGEST_SIZE = 1 << 16  # no object lies below

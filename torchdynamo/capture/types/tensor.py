@@ -12,7 +12,7 @@ from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.subclasses import read
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Value
+from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
 
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
     """What the user stores on a tensor is stored when the graph has run; ABSENT deletes."""
     if vm.watching and value is not ABSENT and overrides.write(vm, obj, name, value):
         return
+    if value is ABSENT and name == "grad":
+        value = NONE  # that is all that `del` does
     row = model.MODELS.get((BASE, "=" + name))
     if row is not None and value is not ABSENT:
         row(vm, obj, value)
