@@ -84,6 +84,11 @@ def images(*sizes: int) -> torch.Tensor:
     return torch.rand(sizes).to(memory_format=torch.channels_last if len(sizes) == 4 else torch.channels_last_3d)
 
 
+def classes(like: torch.Tensor) -> torch.Tensor:
+    """The first class for each."""
+    return torch.zeros_like(like, dtype=torch.long)
+
+
 BINARY = {
     "logical_and": torch.logical_and,
     "logical_or": torch.logical_or,
@@ -132,6 +137,12 @@ OTHERS: dict[str, tuple[Callable[..., Any], Callable[[], torch.Tensor]]] = {
     "shuffled, 3d": (lambda x: F.channel_shuffle(x, 2), lambda: images(2, 4, 5, 5, 5)),
     "unpooled": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), lambda: images(2, 4, 6, 6)),
     "a loss": (lambda x: F.binary_cross_entropy(x, x), lambda: turned(3, 4, 5)),
+    "log of a sigmoid": (F.logsigmoid, lambda: turned(3, 4, 5)),
+    "losses of rows": (lambda x: F.nll_loss(x, classes(x[:, 0]), reduction="none"), lambda: turned(2, 4, 5)),
+    "losses of images": (lambda x: F.nll_loss(x, classes(x[:, 0]), reduction="none"), lambda: images(2, 4, 5, 3)),
+    "a margin": (lambda x: F.multilabel_margin_loss(x, classes(x), reduction="none"), lambda: torch.rand(5)),
+    "margins": (lambda x: F.multilabel_margin_loss(x, classes(x), reduction="none"), lambda: torch.rand(2, 5)),
+    "angles": (lambda x: torch.complex(x, x).angle(), lambda: turned(3, 4, 5)),
     "viewed": (lambda x: x.view(3, 2, 1, 1, 5), lambda: torch.rand(4, 6, 5).permute(1, 0, 2)[:, :1]),
     "reshaped": (lambda x: x.reshape(6, 1, 5), lambda: torch.rand(4, 6, 5).permute(1, 0, 2)[:, :1]),
     "copied": (lambda x: x.reshape(4, 1, 30), lambda: turned(4, 6, 5)),

@@ -100,6 +100,26 @@ def in_order(given: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return torch.empty_like(given, memory_format=torch.contiguous_format)
 
 
+@layout(aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default)
+def both_in_order(given: tuple[torch.Tensor, torch.Tensor], *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same of a result and what its backward needs, on the CPU."""
+    result, kept = given
+    return (in_order(result), in_order(kept)) if result.device.type == "cpu" else given
+
+
+@layout(aten.angle.default)
+def angles(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Of complex numbers, contiguous."""
+    return in_order(given) if x.is_complex() else given
+
+
+@layout(aten.multilabel_margin_loss_forward.default)
+def of_one_row(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of one row, one number, whatever the reduction."""
+    result, kept = given
+    return (result.new_empty(()), kept) if x.dim() < 2 else given
+
+
 @layout(
     *(aten.reflection_pad2d.default, aten.reflection_pad3d.default),
     *(aten.replication_pad2d.default, aten.replication_pad3d.default),
