@@ -118,6 +118,50 @@ def test_what_the_frame_itself_counts() -> None:
     assert backend.graphs == 1
 
 
+class Table(nn.Module):
+    """What is computed for a shape is kept, with the shape."""
+
+    def __init__(self, kept: Callable[[torch.Size], Any]) -> None:
+        super().__init__()
+        self.kept, self.shape, self.length = kept, kept(torch.Size((0, 0))), 0
+        self.register_buffer("table", torch.zeros(0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.shape != self.kept(x.shape):
+            self.shape, self.length = self.kept(x.shape), x.shape[0]
+            self.table = torch.arange(x.shape[0])[:, None]
+        return x + self.table * self.length
+
+
+@pytest.mark.parametrize("kept", [lambda shape: shape, tuple], ids=["sizes", "tuple"])
+def test_sizes_that_are_kept_vary_with_what_they_are_sizes_of(kept: Callable[[torch.Size], Any]) -> None:
+    torchdynamo.reset()
+    backend = Counted()
+    module, plain = Table(kept), Table(kept)
+    compiled = torchdynamo.compile(module, backend=backend, fullgraph=True)
+    for size in (3, 5, 7, 1, 2, 9, 9, 4, 4, 6):
+        x = torch.randn(size, 4)
+        assert torch.equal(compiled(x), plain(x))
+        assert (module.shape, type(module.shape), module.length) == (plain.shape, type(plain.shape), plain.length)
+    assert backend.graphs == 3  # of constants, with the table as it is, with another
+
+
+def test_sizes_in_an_object_vary() -> None:
+    class Reshaping(nn.Module):
+        shape = torch.Size((12,))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.reshape(self.shape) * self.shape[0]
+
+    backend, module = Counted(), Reshaping()
+    compiled = torchdynamo.compile(module, backend=backend, fullgraph=True)
+    for shape in ((3, 4), (5, 6), (1, 2), (7, 3), (1, 1)):
+        module.shape = torch.Size(shape)
+        x = torch.randn(module.shape.numel())
+        assert torch.equal(compiled(x), module(x))
+    assert backend.graphs == 2
+
+
 class Flag:
     inside = False
 

@@ -71,6 +71,8 @@ F.linear(x.t()[None].transpose(1, 2), torch.ones(2, 3)) | F.conv1d(x.t()[None], 
 torch.Size([x.shape[0], 2]) | 9 in x.shape | x.new_zeros(torch.Size((x.shape[0],)) + (2,)) | [9, 99].count(x.shape[0])
 torch.vmap(lambda a: a * a.shape[0])(x) | torch.vmap(torch.func.grad(lambda a: a.sin().sum()))(x)
 torch.vmap(lambda a: torch.vmap(lambda b: b * a.sum())(a))(x) | torch.vmap(torch.sin, 0, 1)(x)
+x[: round(x.shape[0] / 2)] | x * round(x.shape[0] / 4) | round(x.shape[0] / 2) | max(1, round(x.shape[0] / 256))
+x.new_zeros(round((x.shape[0] + 1) / 2.0)) | x + 7 // max(1, round(x.shape[0] / 99))
 torch.inner(x, x) | torch.tensordot(x, x, ([1], [1])) | F.conv2d(x[:, None, None], torch.ones(1, 1, 1, 2))
 """
 # What asks whether a size is 0 or 1: Python, or an operator whose result lies otherwise in memory then.

@@ -35,6 +35,14 @@ def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
         now = read(guard.source, roots)
         if type(now) is type(guard.arg) and not same_constant(guard.arg, now):
             yield guard.source
+    elif guard.kind == "EQUALS_MATCH" and type(guard.arg) is torch.Size:
+        now = read(guard.source, roots)
+        if type(now) is torch.Size and len(now) == len(guard.arg):
+            yield from (
+                Source("item", guard.source, at)
+                for at, (before, after) in enumerate(zip(guard.arg, now, strict=True))
+                if before != after
+            )
     elif guard.kind == "EQUALS_MATCH" and type(guard.arg) is slice:
         now = read(guard.source, roots)
         for name in PARTS if type(now) is slice else ():

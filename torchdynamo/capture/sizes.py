@@ -67,6 +67,11 @@ def varies(vm: Machine, number: int, source: Source) -> bool:
     return numbers.always and source.how == "local"
 
 
+def some_vary(vm: Machine, sizes: torch.Size, source: Source) -> bool:
+    """Whether some of the sizes that an object keeps are numbers of the graph."""
+    return any(varies(vm, size, Source("item", source, at)) for at, size in enumerate(sizes))
+
+
 def enter_int(vm: Machine, number: int, source: Source) -> Symbol:
     """Only that it is an integer is known of it."""
     vm.guard(source, "TYPE_MATCH", int)

@@ -252,8 +252,8 @@ def rounded(vm: Machine, a: Value, *digits: Value) -> Value:
     """`round(a)`; to some digits, of a constant."""
     if not digits and a.pytype in (int, bool):
         return plain(vm, a)
-    if not digits and unknown(vm, a):
-        return opaque(vm, round, [a], int)
+    if not digits:
+        return opaque(vm, round, [a], int) if unknown(vm, a) else vm.emit("call_function", round, [a], {})
     return vm.run_pure(round, [a, *digits], {})
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
+import torch
+
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.heap import Entity
@@ -108,14 +110,39 @@ def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator
 
 
 def counted(capture: Capture, own: Collection[str]) -> Iterator[Source]:
-    """The numbers that the frame has taken for constants and changes itself: the next call begins with others."""
+    """The numbers that the frame has taken for constants and changes itself, or writes one over that varies: the next
+    call begins with others."""
     vm = capture.machine
     for write in writes(vm, [entity for entity in capture.changed if lasts(vm.roots, entity.source, own)], own):
-        old = vm.by_source.get(write.source)
-        if isinstance(old, Known) and isinstance(write.value, Known):
-            before, after = old.obj, write.value.obj
-            if type(before) in NUMBERS and type(after) is type(before) and after != before:
-                yield write.source
+        yield from changed_numbers(vm, vm.by_source.get(write.source), write.value, write.source)
+
+
+def changed_numbers(vm: Machine, old: Value | None, new: Value, source: Source) -> Iterator[Source]:
+    """A constant that another number takes the place of; such numbers among sizes."""
+    if isinstance(old, Known) and type(old.obj) in NUMBERS:
+        same = isinstance(new, Known) and new.obj == old.obj
+        if type(old.obj) is number_type(new) and not same:
+            yield source
+        return
+    for at, pair in enumerate(part_by_part(vm, old, new)):
+        yield from changed_numbers(vm, *pair, Source("item", source, at))
+
+
+def part_by_part(vm: Machine, old: Value | None, new: Value) -> list[tuple[Value, Value]]:
+    """What is in a tuple, or sizes, with what takes its place in another of the same type and length."""
+    before, after = parts(vm, old), parts(vm, new)
+    alike = before is not None and after is not None and old is not None and old.pytype is new.pytype
+    return list(zip(before, after, strict=True)) if alike and len(before) == len(after) else []  # type: ignore[arg-type]
+
+
+def parts(vm: Machine, value: Value | None) -> list[Value] | None:
+    """What is in a tuple, or sizes, as far as it has been looked at."""
+    if isinstance(value, Known) and type(value.obj) is torch.Size:
+        return [Known(part) for part in value.obj]
+    if not isinstance(value, Object) or value.pytype not in (tuple, torch.Size):
+        return None
+    items = vm.entity(value).items
+    return list(items) if isinstance(items, (list, tuple)) else None
 
 
 def left(capture: Capture) -> Iterator[Source]:
@@ -150,6 +177,10 @@ def alike(vm: Machine, old: Value | None, new: Value, read: set[Source], source:
         return old.obj is new.obj or (type(old.obj) is type(new.obj) and bool(old.obj == new.obj))
     if isinstance(old, Graphed) and isinstance(new, Graphed):
         return meta(old) == meta(new)
+    pairs = part_by_part(vm, old, new) if isinstance(old, Object) else []
+    if pairs:
+        places = [Source("item", source, at) for at in range(len(pairs))]
+        return all(at not in read or alike(vm, *pair, read, at) for at, pair in zip(places, pairs, strict=True))
     if isinstance(old, Object) and isinstance(new, Object):
         below = any(each.base is source for each in read)
         return old.ref == new.ref or (old.pytype is new.pytype and not below)

@@ -56,7 +56,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     cls = type(obj)
     if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
         raise Break("unsupported type", type=class_name(cls))
-    if cls in CONSTANTS:
+    if cls in CONSTANTS and not (cls is torch.Size and sizes.some_vary(vm, obj, source)):
         if cls is int and sizes.varies(vm, obj, source):
             return sizes.enter_int(vm, obj, source)
         if cls is float and (source in vm.builder.numbers.varying or varying.is_scheduled(vm, source)):
@@ -196,7 +196,7 @@ def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
             assert graphed.source is not None
             vm.guard(source, "SAME_OBJECT", graphed.source)
             return graphed
-    value = vm.tensor_input(obj, source, static=is_static(source))
+    value = vm.tensor_input(obj, source, static=is_static(vm, source))
     vm.input_objects[value.node] = obj
     return value
 
@@ -207,10 +207,14 @@ def enter_uninitialized(vm: Machine, obj: torch.Tensor, source: Source) -> Value
     raise NotYet
 
 
-def is_static(source: Source) -> bool:
-    """Whether the tensor is a module's own: the same storage on every call."""
+def is_static(vm: Machine, source: Source) -> bool:
+    """Whether the tensor is a module's own: the same storage on every call. A buffer of another size is another."""
     base = source.base
-    return base is not None and base.how == "key" and base.arg in ("_parameters", "_buffers")
+    if base is None or base.how != "key" or base.arg not in ("_parameters", "_buffers"):
+        return False
+    return base.arg == "_parameters" or not any(
+        each.how == "size" and each.base is source for each in vm.builder.numbers.varying
+    )
 
 
 def constant(vm: Machine, obj: Any) -> Value:

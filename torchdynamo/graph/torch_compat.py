@@ -59,6 +59,11 @@ def shape_env_type() -> Any:
             return all(about_layout(arg) or (isinstance(arg, Relational) and arg.rhs == 0) for arg in expr.args)
         return isinstance(expr, (Eq, Ne)) or (isinstance(expr, Relational) and not border.isdisjoint(expr.args))
 
+    def about_small(expr: Any) -> bool:
+        """Whether something is 0 or 1; a stride may be so many times that: `8 * n != 8`."""
+        times, whole = expr.args[0].as_coeff_Mul()[0], expr.args[1]
+        return not numbers.isdisjoint(expr.args) or (isinstance(expr, (Eq, Ne)) and whole != 0 and times == whole)
+
     border = {Integer(1), Integer(2)}  # `n > 1`, `n < 2`
     numbers = {Integer(0), *border}
     chosen = random.Random(0)
@@ -94,7 +99,7 @@ def shape_env_type() -> Any:
             points = [{each: Integer(chosen.randrange(VAST // 8, VAST)) for each in symbols} for _ in range(6)]
             found = {{true: True, false: False}.get(expr.xreplace(point)) for point in points}
             same = found == ({True} if isinstance(expr, Eq) else {False}) and isinstance(expr, (Eq, Ne))
-            return found.pop() if same or (len(found) == 1 and not numbers.isdisjoint(expr.args)) else None
+            return found.pop() if same or (len(found) == 1 and about_small(expr)) else None
 
         def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
             general = kwargs.get("fallback_value") if self.presuming == HOLDING else None

@@ -39,6 +39,7 @@ PLAIN = {
     "TruncToFloat": "trunc",
     "FloorToInt": "floor",
     "CeilToInt": "ceil",
+    "RoundToInt": "round",
     "Where": "where",
     "Pow": "pow",
 }

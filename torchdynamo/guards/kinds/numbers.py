@@ -47,6 +47,7 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "floor": (1, math.floor),
     "ceil": (1, math.ceil),
     "where": (3, lambda cond, a, b: a if cond else b),
+    "round": (1, round),
 }
 NUMBERS = {name: index for index, name in enumerate(OPERATIONS)}
 MEASURES = {"size": 1, "stride": 2}

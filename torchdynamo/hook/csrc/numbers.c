@@ -9,7 +9,7 @@ typedef enum {
     OP_LOAD, OP_INT, OP_FLOAT,
     OP_ADD, OP_MUL, OP_FLOORDIV, OP_MOD, OP_POW, OP_MIN, OP_MAX,
     OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_AND, OP_OR,
-    OP_NOT, OP_ABS, OP_TO_FLOAT, OP_TRUEDIV, OP_TRUNC, OP_FLOOR, OP_CEIL, OP_WHERE,
+    OP_NOT, OP_ABS, OP_TO_FLOAT, OP_TRUEDIV, OP_TRUNC, OP_FLOOR, OP_CEIL, OP_WHERE, OP_ROUND,
     OP_COUNT
 } Op;
 
@@ -231,6 +231,7 @@ static int unary(Op op, Value a, Value *answer)
         return 1;
     case OP_TO_FLOAT: *answer = of_float(as_float(a)); return 1;
     case OP_TRUNC: return a.is_float ? to_int(trunc(a.d), answer) : (*answer = a, 1);
+    case OP_ROUND: return a.is_float ? to_int(rint(a.d), answer) : (*answer = a, 1); /* halves to even ones */
     case OP_FLOOR: return a.is_float ? to_int(floor(a.d), answer) : (*answer = a, 1);
     default: return a.is_float ? to_int(ceil(a.d), answer) : (*answer = a, 1);
     }
