@@ -32,6 +32,10 @@ LOSSES: dict[str, tuple[torch.Tensor, Loss]] = {
     "linear": (IMAGES[0], lambda x: F.interpolate(x, 31, mode="linear")),
     "trilinear": (IMAGES[None], lambda x: F.interpolate(x, (2, 5, 40), mode="trilinear")),
     "dropout_of_halves": (ROWS.bfloat16(), lambda x: F.dropout(x, 0.3)),
+    "dropout_of_a_transpose": (IMAGES, lambda x: F.dropout(x.transpose(1, 2) * 2, 0.3)),
+    "dropout_in_place": (IMAGES, lambda x: F.dropout(x.transpose(1, 2) * 2, 0.3, inplace=True)),
+    "alpha_dropout": (IMAGES, lambda x: F.alpha_dropout(x.transpose(1, 2) * 2, 0.3, training=True)),
+    "drawn_in_place": (ROWS, lambda x: x * torch.empty_like(x.t()).bernoulli_(0.3).t()),
     "attention_with_dropout": (IMAGES, lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.3)),
     "in_a_checkpoint": (ROWS.bfloat16(), lambda x: checkpoint(lambda x: F.dropout(x.sin()), x, use_reentrant=False)),
 }

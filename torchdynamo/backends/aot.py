@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import torch
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
@@ -84,7 +85,16 @@ def boxed(compiler: Compiler) -> Callable[..., Any]:
 
 def as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The compiler that leaves a graph to run operator by operator. Inputs go as soon as nothing needs them."""
+    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.bernoulli.p):
+        node.target = drawn_as_it_lies
     return uncaptured(torch_compat.take_inputs_in_a_list(gm))
+
+
+def drawn_as_it_lies(like: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """What `bernoulli_` would have drawn in place, in the order of memory. The operator without writes draws in that of
+    dimensions.
+    """
+    return torch.empty_like(like).bernoulli_(*args, **kwargs).contiguous()
 
 
 def uncaptured(function: Callable[[list[Any]], Any]) -> Any:
