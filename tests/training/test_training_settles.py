@@ -137,6 +137,25 @@ def scaled_losses(compile: Any) -> Any:
     return loop(compile(step), model, optimizer), scaler.state_dict()
 
 
+@feature
+def hooks_that_come_and_go(compile: Any) -> Any:
+    """Each handle has a number of its own."""
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        hidden = model.first(x)
+        handle = hidden.register_hook(lambda grad: grad * 0.5)
+        loss = model.second(torch.tanh(hidden)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        handle.remove()
+        optimizer.step()
+        return loss.detach()
+
+    return loop(compile(step), model, optimizer)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", FEATURES)
 def test_settles(name: str, backend: str) -> None:
