@@ -6,7 +6,8 @@
 
 Each measurement is a process of its own, with empty caches, for its own first call and its own memory; those of a model
 take turns, so that a machine which slows down slows all of them. The peak is the allocator's, in a step after the first
-few: all that is alive, parameters and the optimizer's state too. `ratio` is how much faster than eager.
+few: all that is alive, parameters and the optimizer's state too. `rss_mib` is the most memory that the process has ever
+had, compiling and PyTorch itself included. `ratio` is how much faster than eager.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import csv
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -28,7 +30,7 @@ from torch.nn import functional as F
 from training_models import GPT2, Encoder, resnet18
 
 FRONTENDS = ("eager", "torch.compile", "torchdynamo")
-COLUMNS = ("model", "frontend", "ms", "ratio", "first_s", "peak_mib", "loss")
+COLUMNS = ("model", "frontend", "ms", "ratio", "first_s", "peak_mib", "rss_mib", "loss")
 MIB = 2**20
 
 
@@ -161,9 +163,11 @@ def measure(name: str, frontend: str, options: argparse.Namespace) -> dict[str, 
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     found = [timed() for _ in range(row.steps)]
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # before a profiler takes its own
     peak = torch.cuda.max_memory_allocated() if device == "cuda" else peak_on_cpu(training, step)
     milliseconds = statistics.median(seconds for seconds, _ in found) * 1000
-    return {"ms": milliseconds, "first_s": first, "peak_mib": peak / MIB, "loss": found[-1][1].item()}
+    memory = {"peak_mib": peak / MIB, "rss_mib": most / 1024}
+    return {"ms": milliseconds, "first_s": first, **memory, "loss": found[-1][1].item()}
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------
