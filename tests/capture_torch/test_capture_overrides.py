@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from counting import Counting
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
@@ -238,3 +239,20 @@ def test_another_method_is_noticed() -> None:
     compiled(X)
     Changing.__torch_function__ = classmethod(lambda *args, **kwargs: "replaced")  # type: ignore[method-assign]
     assert compiled(X) == "replaced"
+
+
+def test_sizes_vary_where_a_mode_is_open() -> None:
+    """Who is asked does not depend on what a number is."""
+
+    def fn(x: Any) -> Any:
+        n = x.shape[0]
+        with Doubling():
+            if n != x.size(0):
+                return x
+            return torch.add(torch.arange(n), torch.arange(n * 2)[:n]) + x.new_zeros((n,)) + x.narrow(0, 1, n - 1).sum()
+
+    counting = Counting()
+    compiled = torchdynamo.compile(fn, backend=counting, fullgraph=True)
+    for n in (3, 4, 5, 1, 7):
+        assert torch.equal(compiled(torch.ones(n)), fn(torch.ones(n)))
+    assert len(counting.graphs) == 2

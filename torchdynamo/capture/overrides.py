@@ -19,7 +19,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import PLAIN_METHODS, class_lookup, guarded_lookup
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.subclasses import PLAIN, overrides, watch
-from torchdynamo.capture.value import NONE, Graphed, Known, Object, Value
+from torchdynamo.capture.value import NONE, Graphed, Known, Object, Symbol, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -48,6 +48,10 @@ class Reporting(torch.Tensor):
         raise Reported(func, types, args, kwargs)
 
 
+class Number(int):
+    """A number of the graph, as it is in this call: who is asked does not depend on it. An object of its own."""
+
+
 class StandIns:
     """Tensors of no content in the place of arguments, of classes that are related as the arguments' are."""
 
@@ -56,6 +60,8 @@ class StandIns:
         self.classes: dict[type, type] = {}  # the user's -> ours
         self.values: dict[int, Value] = {}
         self.kept: list[Any] = []
+        self.constants: set[int] = set()
+        self.numbers: list[Value] = []
 
     def class_for(self, cls: type) -> type:
         """Ours for one of the user's."""
@@ -73,10 +79,18 @@ class StandIns:
                 made = torch.Tensor._make_subclass(self.class_for(value.pytype), made)
             elif value.pytype is torch.nn.Parameter:
                 made = torch.nn.Parameter(made)
-        elif isinstance(value, Object) and value.pytype in (list, tuple):
+        elif isinstance(value, Symbol) and value.pytype is int and not self.vm.builder.numbers.unknown(value.fake):
+            made = Number(self.vm.builder.numbers.now(value.fake))
+            self.numbers.append(value)
+        elif isinstance(value, Object) and value.pytype in (list, tuple, torch.Size):
             made = value.pytype([self.of(item) for item in self.vm.iterate(value)])
+        elif isinstance(value, Object) and value.pytype is slice:
+            made = slice(*map(self.of, self.vm.entity(value).items))
         else:
-            return self.vm.concretely(value)
+            made = self.vm.concretely(value)
+            self.constants.add(id(made))
+            self.kept.append(made)
+            return made
         self.values[id(made)] = value
         self.kept.append(made)
         return made
@@ -92,6 +106,9 @@ class StandIns:
             return vm.new(list, [self.back(item) for item in obj])
         if type(obj) is dict:
             return vm.make_dict((vm.constant(key), self.back(item)) for key, item in obj.items())
+        if type(obj) in (int, float, bool) and id(obj) not in self.constants:
+            for number in self.numbers:  # torch has computed with them
+                vm.concretely(number)
         return Known(obj) if callable(obj) else vm.constant(obj)
 
     def theirs(self, classes: Any) -> list[type]:
