@@ -6,6 +6,7 @@ together, splits them, and wraps the pair as one autograd function; else it make
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
+from torchdynamo.backends.rounding import as_eager
 from torchdynamo.graph import torch_compat
 from torchdynamo.hook.install import Compiled
 
@@ -46,7 +48,8 @@ def aot_autograd(
         from torch._functorch.partitioners import default_partition
 
         table = decompositions() if callable(decompositions) else decompositions
-        with handoff(gm, example_inputs, exact=not table) as ready:
+        rounding = contextlib.nullcontext() if table else as_eager()
+        with rounding, handoff(gm, example_inputs, exact=not table) as ready:
             compiled = aot_module_simplified(
                 ready.module,
                 ready.inputs,
