@@ -468,14 +468,19 @@ OPENERS, CLOSERS = (
 
 def close_layers(depth: int) -> None:
     """Close the layers of torch.func above this many, in the way of what opened them and never came to its end."""
-    layers = torch._C._functorch.get_interpreter_stack() or []
-    left = layers[depth:]
-    if not left:
-        return
-    torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-    if any(each.key() == torch._C._functorch.TransformType.Jvp for each in left):
-        with contextlib.suppress(RuntimeError):  # it says that none is open
-            torch._C._exit_dual_level(level=0)
+    functorch = torch._C._functorch
+    kinds = functorch.TransformType
+    closers = {
+        kinds.Vmap: functorch._vmap_decrement_nesting,
+        kinds.Grad: functorch._grad_decrement_nesting,
+        kinds.Jvp: functorch._jvp_decrement_nesting,
+    }
+    while count_layers() > depth:
+        kind = functorch.peek_interpreter_stack().key()
+        if kind == kinds.Jvp:
+            with contextlib.suppress(RuntimeError):  # it says that none is open
+                torch._C._exit_dual_level(level=0)
+        closers[kind]()
 
 
 def count_layers() -> int:
