@@ -13,6 +13,7 @@ import torch
 import torch.fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.utils import _pytree as pytree
 
 from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph import of_numbers, torch_compat
@@ -51,10 +52,16 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
             compare(graph, node)
         elif node.target is CHECKPOINT:
             node.target = tag_activation_checkpoint
-        elif exact and not symbolic and is_operator(node.target):
+        elif exact and not symbolic and is_operator(node.target) and all(map(is_fixed, node.all_input_nodes)):
             node.target = as_eager(node.target)
         elif node.target in CORRECTED:
             node.target = CORRECTED[node.target]
+
+
+def is_fixed(node: torch.fx.Node) -> bool:
+    """Whether nothing is unknown of the sizes of a value. Where something is, an operator's parts ask for less."""
+    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    return not any(torch_compat.is_symbolic(tuple(each.shape)) for each in leaves if isinstance(each, torch.Tensor))
 
 
 def is_operator(fn: Any) -> bool:
