@@ -14,22 +14,8 @@ import torch.fx
 
 _TRUTHS = ("isnan", "isfinite", "isinf")
 _FLOATS = (
-    *(
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log10",
-        "log1p",
-        "pow",
-        "cbrt",
-        "hypot",
-        "fmod",
-        "copysign",
-        "degrees",
-        "radians",
-    ),
-    *("degrees", "radians", "atan2", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma"),
+    "exp exp2 expm1 log log10 log1p pow cbrt hypot fmod copysign degrees radians atan2 asinh acosh atanh erf erfc "
+    "gamma lgamma".split()
 )
 KNOWN: dict[Any, str] = {getattr(math, name): name for name in (*_TRUTHS, *_FLOATS) if hasattr(math, name)}
 
