@@ -16,6 +16,7 @@ from torch_alike import Alike
 from torch_cases_sizes import CASES, SizeCase
 
 import torchdynamo
+from torchdynamo import _native
 from torchdynamo.capture.source import Source
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.torch_compat import Known
@@ -254,6 +255,32 @@ def test_where_rules_of_operators_know_too_little_the_size_at_hand_decides() -> 
         x = torch.randn(size, 3)
         assert torch.equal(compiled(x), scaled(x))
     assert len(backend.graphs) == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("layer", [torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_sequences_of_any_length(layer: Any, batch_first: bool, backend: str) -> None:
+    torchdynamo.reset()
+    module = layer(3, 4, batch_first=batch_first, bidirectional=True)
+
+    def trained(x: Any) -> Any:
+        out, last = module(x)
+        return out * 2, out.stride(), out.shape, last
+
+    compiled = torchdynamo.compile(trained, backend=backend, fullgraph=True)
+    captures = []
+    for size in (5, 7, 9, 2, 6):
+        x = torch.randn(size, size, 3)[:2].transpose(0, 0 if batch_first else 1)
+        results = []
+        for fn in (trained, compiled):
+            module.zero_grad()
+            result = fn(x)
+            result[0].sum().backward()
+            results.append((*result, [p.grad.clone() for p in module.parameters()]))
+        torch.testing.assert_close(results[1], results[0], rtol=0, atol=0 if backend == "eager" else 1e-6)
+        captures.append(len(_native.cache_entries(trained.__code__)))
+    assert captures[-1] == 2
 
 
 def test_what_holds_in_general_is_presumed_where_the_size_at_hand_decides_something_else() -> None:

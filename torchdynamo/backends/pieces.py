@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.backends.preserve import is_for_eager
 from torchdynamo.graph.history import strands
 from torchdynamo.graph.passes.stages import GETTERS, Stage, can_be_cut, cut
-from torchdynamo.graph.passes.traceable import RECURRENT
+from torchdynamo.graph.recurrent import trains
 from torchdynamo.graph.torch_compat import CLOSERS, MODE_CHANGES, OPENERS
 
 Run = Callable[..., Any]
@@ -80,13 +80,6 @@ def whole_layers(graph: torch.fx.Graph, ways: dict[torch.fx.Node, int]) -> dict[
                 ways.update(dict.fromkeys(inside, min(met)))
             inside = []
     return ways
-
-
-def trains(node: torch.fx.Node) -> bool:
-    """Whether this is a recurrent layer with gradients."""
-    return node.target in RECURRENT and any(
-        each.requires_grad for each in node.meta["example_value"] if isinstance(each, torch.Tensor)
-    )
 
 
 class Result(NamedTuple):

@@ -15,6 +15,7 @@ import torch.fx
 
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of, makes_leaves, reads_data, updates_in_one_kernel
+from torchdynamo.graph.recurrent import steps_vary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,7 +80,7 @@ def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tens
 
 def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
     """Whether a graph does what no trace of its operators says, or says better: it is to run as it is."""
-    return makes_leaves(gm) or writes_past_autograd(gm, example_inputs) or updates_in_one_kernel(gm)
+    return makes_leaves(gm) or writes_past_autograd(gm, example_inputs) or updates_in_one_kernel(gm) or steps_vary(gm)
 
 
 def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:

@@ -35,6 +35,7 @@ from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import Stretch, enclose
 from torchdynamo.graph.quiet import trying
 from torchdynamo.graph.recording import Record, recording_mode, storage_of
+from torchdynamo.graph.recurrent import of_any_length
 from torchdynamo.graph.sizes import Layout, can_vary, layout, note_sizes, stand_in
 
 if TYPE_CHECKING:
@@ -334,6 +335,7 @@ class GraphBuilder:
             torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
         try:
             if self.numbers:
+                target = of_any_length(target, fake_args)
                 result = self._try_with_numbers(op, target, fake_args, fake_kwargs)
             else:
                 result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph import of_numbers, torch_compat
 from torchdynamo.graph.corrected import CORRECTED
+from torchdynamo.graph.recurrent import RECURRENT
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
 # function -> the same of torch's symbolic numbers
@@ -29,8 +30,6 @@ CHECKS = frozenset(
     | {torch._check_not_implemented}
 )
 OPERATORS = frozenset({"torch", "torch._C._nn", "torch.functional", "torch.nn.functional"})
-# Their kernels are not all operators that tracers know: these have to be traced in parts.
-RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
 
 
 def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
@@ -69,7 +68,7 @@ def is_operator(fn: Any) -> bool:
     return (
         isinstance(fn, (BuiltinFunctionType, FunctionType))
         and fn.__module__ in OPERATORS
-        and fn not in RECURRENT
+        and fn not in RECURRENT  # kernels that not all tracers know: these have to be traced in parts
         and fn not in torch_compat.MODE_CHANGES
     )
 

@@ -1,0 +1,63 @@
+"""Recurrent layers over sequences of any length. torch's rule for them goes step by step, and so fixes their number.
+
+What they give does not depend on it but for its length: it is told by the first step. A tracer would fix it as well:
+graphs with such layers run as they were captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+LSTM = torch.lstm
+RECURRENT = frozenset({LSTM, torch.gru, torch.rnn_tanh, torch.rnn_relu})
+BATCH_FIRST = 8  # where the arguments say so
+
+
+def trains(node: torch.fx.Node) -> bool:
+    """Whether this is a recurrent layer with gradients."""
+    return node.target in RECURRENT and any(
+        each.requires_grad for each in node.meta["example_value"] if isinstance(each, torch.Tensor)
+    )
+
+
+def steps_vary(gm: torch.fx.GraphModule) -> bool:
+    """Whether there is a layer that a tracer would take apart, step by step, and nobody knows how many there are.
+
+    Of an LSTM that does not train it makes one operator."""
+    layers = [each for each in gm.graph.nodes if each.target in RECURRENT and (each.target is not LSTM or trains(each))]
+    return any(isinstance(steps(each.args[0].meta["example_value"], each.args), torch.SymInt) for each in layers)
+
+
+def steps(sequence: torch.Tensor, args: Sequence[Any]) -> Any:
+    """How many steps there are; of packed sequences, how many in all of them."""
+    return sequence.shape[1 if not is_packed(args) and args[BATCH_FIRST] else 0]
+
+
+def is_packed(args: Sequence[Any]) -> bool:
+    return type(args[3]) is not bool
+
+
+def of_any_length(fn: Any, args: tuple[Any, ...]) -> Any:
+    """A function for stand-ins that does the same without asking how many steps there are, where that varies."""
+    known = fn not in RECURRENT or is_packed(args) or not isinstance(steps(args[0], args), torch.SymInt)
+    return fn if known else by_its_first_step(fn)
+
+
+def by_its_first_step(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Results, with their history, for as many steps as there are."""
+
+    def told(sequence: torch.Tensor, *rest: Any) -> Any:
+        time = 1 if rest[BATCH_FIRST - 1] else 0
+        steps = sequence.shape[time]
+        if steps < 1:
+            return fn(sequence, *rest)  # which raises
+        results = fn(sequence.narrow(time, 0, 1), *rest)
+        out = results[0].transpose(0, time)
+        out = out + out.new_zeros(steps, 1, 1)
+        return (out.transpose(0, time), *results[1:])
+
+    return told
