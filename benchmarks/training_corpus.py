@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--out", default="build/training_corpus.jsonl")
     parser.add_argument("--only", default="", help="a regular expression for the cases' names")
-    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("--timeout", type=float, default=1800, help="seconds for each case")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.corpus = str(Path(options.corpus).resolve())
