@@ -43,9 +43,9 @@ LOSSES: dict[str, tuple[torch.Tensor, Loss]] = {
 }
 
 
-# Those that add in an order that differs from run to run are not among these, nor checkpoints, which draw otherwise.
+# Those that add in an order that differs from run to run are not among these.
 ON_A_GPU: dict[str, tuple[torch.Tensor, Loss]] = {
-    **{name: LOSSES[name] for name in LOSSES if "drop" in name or "drawn" in name},
+    **{name: LOSSES[name] for name in LOSSES if "drop" in name or "drawn" in name or "checkpoint" in name},
     "batch_norm": (IMAGES, lambda x: F.batch_norm(x, None, None, training=True)),
     "batch_norm_of_halves": (IMAGES.half(), lambda x: F.batch_norm(x, None, None, training=True)),
     "multi_margin": (ROWS, lambda x: F.multi_margin_loss(x, CLASSES.to(x.device))),
