@@ -63,7 +63,7 @@ from torchdynamo.manner import MOST_WHOLE, Manner
 from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.limit import limit_text
-from torchdynamo.report.recompiles import NumberInput, number_inputs
+from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
 
 _owner_ids = itertools.count(1)
 _graph_numbers = itertools.count(0)
@@ -218,6 +218,7 @@ class Followed(NamedTuple):
     draft: codegen.Draft
     builder: GraphBuilder
     why: Why | None
+    constant: Break | None  # what numbers that vary would have led to: they are constants
 
 
 SHARED_MEMORY = "tensors share memory with what the function reads or writes itself"
@@ -255,7 +256,8 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             captured = captured._replace(why=why if stops == place else None)
             if isinstance(captured.exit, Return):
                 unsteady.returns(resume.origin(code).code, captured.exit.value, captured.machine)
-            return Followed(captured, drafted(captured, builder), builder, why)
+            constant = manner.tried if manner.fixed else None
+            return Followed(captured, drafted(captured, builder), builder, why, constant)
         except Attentive as asked_for:
             manner.attentive |= {asked_for.to}
             continue
@@ -335,7 +337,7 @@ def entry_of(
     first: bool,
 ) -> Any:
     """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
-    captured, draft, builder, why = found
+    captured, draft, builder, why, constant = found
     for continuation in draft.continuations:
         undoing.goes_on(captured, continuation)
     if why is not None and is_worthless(captured):
@@ -361,7 +363,7 @@ def entry_of(
         settling.entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
         return settling.entry
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
-    again = "" if failed is None else recompile_text(code, failed, varying, guards)
+    again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if again:
         recompiles.say(again)
     tell(code, compiler, gm, why, guards, started, varying, again)
@@ -403,10 +405,16 @@ def what_failed(code: CodeType, compiler: Compiler, roots: Roots) -> Failure | N
     return first_failure(known[-1].guards, roots) if known else None
 
 
-def recompile_text(code: CodeType, failed: Failure, varying: list[NumberInput], guards: list[Guard]) -> str:
+def recompile_text(
+    code: CodeType, failed: Failure, varying: list[NumberInput], guards: list[Guard], constant: Break | None
+) -> str:
     """Why a function is compiled once more."""
     users = resume.origin(code)
-    return recompiles.told(f"{users.code.co_name} ({users.code.co_filename}:{users.line})", failed, varying, guards)
+    where = f"{users.code.co_name} ({users.code.co_filename}:{users.line})"
+    hindrance = None
+    if constant is not None:
+        hindrance = Hindrance(message(constant.reason, **constant.fields), constant.where)
+    return recompiles.told(where, failed, varying, guards, hindrance)
 
 
 def tell(

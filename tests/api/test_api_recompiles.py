@@ -27,6 +27,13 @@ def each_row(x: Any) -> Any:
     return [x + i for i in range(x.shape[0])]
 
 
+LIMIT = torch.tensor(3)
+
+
+def compared(x: Any) -> Any:
+    return x + 1 if (x.shape[0] - LIMIT) // 2 > 1 else x * 2
+
+
 def ones(*lengths: int) -> list[Any]:
     return [torch.ones(length, 2) for length in lengths]
 
@@ -44,6 +51,19 @@ def test_explain_lists_symbols_and_the_lines_that_decide() -> None:
     lines = [text.strip() for text in str(report).splitlines()]
     at = lines.index("Decided by symbols")
     assert lines[at + 2 : at + 4] == ["if x.shape[0] > 6:", "^^^^^^^^^^^^^^"]
+
+
+def test_what_keeps_sizes_constant_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """With a symbol the graph would end at the comparison: some versions of constants are better."""
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(compared, backend="eager")
+    with caplog.at_level(logging.INFO, "torchdynamo.recompiles"):
+        for x in ones(5, 7):
+            compiled(x)
+    (text,) = [record.getMessage() for record in caplog.records]
+    line = compared.__code__.co_firstlineno + 1
+    assert "x stays fixed: where it varies, " in text and f"{__file__}:{line})" in text
+    assert "(x.shape[0] - LIMIT) // 2 > 1 else" in text and "^^^^" in text
 
 
 def test_recompiles_are_explained(caplog: pytest.LogCaptureFixture) -> None:

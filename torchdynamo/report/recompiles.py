@@ -49,6 +49,19 @@ class Decision(NamedTuple):
         return "\n".join([f"{place} decides: {self.fact}", *pointed_at(self.position)])
 
 
+class Hindrance(NamedTuple):
+    """What would end the graph if numbers varied."""
+
+    text: str
+    position: Position | None
+
+    def __str__(self) -> str:
+        if self.position is None:
+            return f"where it varies, {self.text}"
+        place = f"{self.position.filename}:{self.position.line}"
+        return "\n".join([f"where it varies, {self.text} ({place})", *pointed_at(self.position)])
+
+
 def pointed_at(place: Position) -> list[str]:
     """The line, with carets."""
     line = linecache.getline(place.filename, place.line) if place.line else ""
@@ -66,7 +79,13 @@ def decisions(guards: Iterable[Guard]) -> list[Decision]:
     ]
 
 
-def told(where: str, failure: Failure | None, numbers: Sequence[NumberInput], guards: Iterable[Guard]) -> str:
+def told(
+    where: str,
+    failure: Failure | None,
+    numbers: Sequence[NumberInput],
+    guards: Iterable[Guard],
+    hindrance: Hindrance | None = None,
+) -> str:
     """The message: old and new, and what the next version takes for given."""
     decided = decisions(guards)
     lines = [f"{where} is compiled again: {failure or 'another version does not fit'}"]
@@ -77,7 +96,8 @@ def told(where: str, failure: Failure | None, numbers: Sequence[NumberInput], gu
     elif failure is not None and is_any_float(failure.guard.source, guards):
         lines.append(f"what varies from now on: {failure.guard.source} (any float)")
     elif failure is not None and not decided:
-        lines.append(f"{failure.guard.source} stays fixed: {why_fixed(failure)}")
+        why = str(hindrance or why_fixed(failure))
+        lines += f"{failure.guard.source} stays fixed: {why}".splitlines()
     lines += [line for decision in decided for line in str(decision).splitlines()]
     return "\n    ".join(lines)
 
