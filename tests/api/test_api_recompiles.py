@@ -53,6 +53,17 @@ def test_explain_lists_symbols_and_the_lines_that_decide() -> None:
     assert lines[at + 2 : at + 4] == ["if x.shape[0] > 6:", "^^^^^^^^^^^^^^"]
 
 
+def test_what_a_line_fixes_does_not_vary(caplog: pytest.LogCaptureFixture) -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(each_row, backend="eager")
+    with caplog.at_level(logging.INFO, "torchdynamo.recompiles"):
+        for x in ones(5, 1, 3):
+            compiled(x)
+    for record, size in zip(caplog.records, (1, 3), strict=True):
+        assert "what varies" not in record.getMessage()
+        assert f"decides: x.size(0) == {size}" in record.getMessage()
+
+
 def test_what_keeps_sizes_constant_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """With a symbol the graph would end at the comparison: some versions of constants are better."""
     torchdynamo.reset()

@@ -68,7 +68,10 @@ class Numbers:
             return int(number.node.expr), int(number.node.expr)
         known = self.env.bound_sympy(number.node.expr)  # an expression, where a fact says what the input is
         least = int(known.lower) if known.lower.is_Integer and int(known.lower) > -(1 << 63) else None
-        return least, int(known.upper) if known.upper.is_Integer and int(known.upper) < (1 << 63) - 1 else None
+        most = int(known.upper) if known.upper.is_Integer and int(known.upper) < (1 << 63) - 1 else None
+        if most is not None and least == 1 and any(fact.expr == (number == 1).node.expr for fact in self.env.guards):
+            most = 1  # torch keeps a symbol that is known to be 1
+        return least, most
 
     def at_entry(
         self, value: int, source: Source, least: int | None = None, most: int | None = None, blind: bool = False
