@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from counting import Counting
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+import torchdynamo
 from torchdynamo.graph import fake_mode, rules
 
 aten = torch.ops.aten
@@ -176,3 +178,20 @@ def told(fn: Callable[..., Any], *operands: torch.Tensor, mode: FakeTensorMode |
             (tuple(map(int, r.shape)), tuple(map(int, r.stride())), r.dtype) if isinstance(r, torch.Tensor) else int(r)
             for r in results
         ]
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("operand", [torch.rand, turned], ids=["in order", "turned"])
+def test_pooling_along_a_length_that_varies(operand: Callable[..., torch.Tensor], gradients: bool) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        y = F.max_pool1d(x, 2)
+        return y, y.stride(), torch.max_pool1d(x, 3, 1), F.max_pool1d(x[0], 2, stride=1, padding=1, ceil_mode=True)
+
+    counting = Counting()
+    compiled = torchdynamo.compile(fn, backend=counting, fullgraph=True)
+    for length in (8, 10, 13, 7):
+        x = operand(3, 4, length).requires_grad_(gradients)
+        got, wanted = compiled(x), fn(x)
+        assert got[1] == wanted[1] == got[0].stride()
+        assert all(map(torch.equal, got[:1] + got[2:], wanted[:1] + wanted[2:]))
+    assert len(counting.graphs) == (4 if gradients and operand is turned else 2)

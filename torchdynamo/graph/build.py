@@ -20,7 +20,7 @@ import torch.fx
 
 from torchdynamo.capture.signals import LAYOUTS, SLICES, Attentive
 from torchdynamo.capture.source import Position, Source
-from torchdynamo.graph import fake_mode, quiet, torch_compat
+from torchdynamo.graph import fake_mode, quiet, rules, torch_compat
 from torchdynamo.graph.branches import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.entrants import Entrants
@@ -333,6 +333,7 @@ class GraphBuilder:
         if torch_compat.is_symbolic(fake_args):
             target = torch_compat.takes_symbols(target)
             torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
+        target = rules.FUNCTIONS.get(target, target)
         try:
             if self.numbers:
                 target = of_any_length(target, fake_args)

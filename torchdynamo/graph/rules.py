@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch._prims_common import suggest_memory_format
+
+from torchdynamo.graph import torch_compat
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -136,3 +139,27 @@ def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch
 def losses(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     """One for each element of the first operand, and where that is; or one of all."""
     return given if given.dim() < x.dim() else torch.empty_like(x, dtype=given.dtype)
+
+
+def max_pool1d(
+    x: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """With indices, which takes sizes that vary. Without gradients, eager on a CPU has a way that lays out in order."""
+    steps = () if stride is None else stride
+    fast = not (x.requires_grad and torch.is_grad_enabled()) and not torch_compat.in_transform()
+    if not return_indices and not fast and not x.is_contiguous():  # then sizes say how it lies
+        return torch.max_pool1d(x, kernel_size, steps, padding, dilation, ceil_mode)
+    found = torch.max_pool1d_with_indices(x, kernel_size, steps, padding, dilation, ceil_mode)
+    if return_indices:
+        return found
+    return x.new_empty(found[0].shape) if fast and x.device.type == "cpu" else found[0]
+
+
+# Functions that decide in C++ by what a stand-in is not, or what its sizes are: by what is asked instead.
+FUNCTIONS: dict[Any, Rule] = {F.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d}
