@@ -195,3 +195,28 @@ def test_pooling_along_a_length_that_varies(operand: Callable[..., torch.Tensor]
         assert got[1] == wanted[1] == got[0].stride()
         assert all(map(torch.equal, got[:1] + got[2:], wanted[:1] + wanted[2:]))
     assert len(counting.graphs) == (4 if gradients and operand is turned else 2)
+
+
+IMAGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "max_pool": lambda x: F.max_pool2d(x, 2),
+    "avg_pool": lambda x: F.avg_pool2d(x, 2),
+    "adaptive": lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
+    "zeros around": lambda x: F.pad(x, (1, 1, 1, 1)),
+    "reflected": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "larger": lambda x: F.pixel_shuffle(x, 2),
+    "shuffled": lambda x: F.channel_shuffle(x, 2),
+    "joined": lambda x: torch.cat([x, x + 1], 1),
+    "joined with others": lambda x: torch.cat([x, x.contiguous()], 1),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_whose_width_varies(name: str) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        y = IMAGES[name](x)
+        return y, y.stride(), y.is_contiguous()
+
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for width in (8, 10, 12):
+        for x in (images(3, 4, 6, width), torch.rand(3, 4, 6, width)):
+            assert compiled(x)[1:] == fn(x)[1:]

@@ -132,7 +132,40 @@ def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch
     """On the CPU, with channels first or last, as the first operand."""
     if given.device.type != "cpu":
         return given
-    return torch.empty_like(given, memory_format=suggest_memory_format(x))
+    return torch.empty_like(given, memory_format=format_of(x))
+
+
+@layout(
+    *(aten.avg_pool2d.default, aten._adaptive_avg_pool2d.default, aten.constant_pad_nd.default),
+    *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
+)
+def as_images_that_vary(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """The same. Where a size may be 0, torch's rules take all for contiguous."""
+    return as_images(given, x) if torch_compat.is_symbolic((*given.shape, *x.shape)) else given
+
+
+@layout(aten.max_pool2d_with_indices.default)
+def pooled(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, ...]:
+    """The same of a result and its indices."""
+    return tuple(as_images_that_vary(each, x) for each in given)
+
+
+@layout(aten.cat.default)
+def joined(given: torch.Tensor, parts: Sequence[torch.Tensor], *_: Any) -> torch.Tensor:
+    """The same where all that is joined lies so."""
+    formats = {format_of(each) for each in parts if torch_compat.is_symbolic(tuple(given.shape))}
+    return as_images(given, parts[0]) if formats == {torch.channels_last} else given
+
+
+def format_of(x: torch.Tensor) -> torch.memory_format:
+    """Whether channels are first or last: it is as with the sizes that there are now."""
+    shown = [
+        [each if isinstance(each, int) else each.node.hint for each in numbers] for numbers in (x.shape, x.stride())
+    ]
+    if x.dim() not in (4, 5) or any(None in numbers for numbers in shown):
+        return torch.contiguous_format
+    size, stride = shown
+    return suggest_memory_format(NOWHERE.as_strided(size, stride))
 
 
 @layout(aten.binary_cross_entropy.default)
