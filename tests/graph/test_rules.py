@@ -194,7 +194,7 @@ def test_pooling_along_a_length_that_varies(operand: Callable[..., torch.Tensor]
         got, wanted = compiled(x), fn(x)
         assert got[1] == wanted[1] == got[0].stride()
         assert all(map(torch.equal, got[:1] + got[2:], wanted[:1] + wanted[2:]))
-    assert len(counting.graphs) == (4 if gradients and operand is turned else 2)
+    assert len(counting.graphs) in ((4,) if gradients and operand is turned else (2, 3))  # 3 on PyTorch 2.11
 
 
 IMAGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
