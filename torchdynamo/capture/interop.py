@@ -126,10 +126,17 @@ def what_it_wraps(free: str) -> Verdict:
 
 def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`ModIndex.apply`: an index of tensors, whose backward is told to Inductor in words of its own."""
-    table, indices = args[-2:]
+    owner, table, indices = args
     if torch.is_grad_enabled() and (table.__class__ is not Graphed or table.fake.requires_grad):
-        raise Break("autograd function", name="ModIndex")
+        return vm.emit("call_function", vm.known(owner, "class").apply, [table, indices], kwargs)
     return vm.emit("call_function", torch.ops.aten.index.Tensor, [table, indices], kwargs)
+
+
+def indices_stay_tensors() -> contextlib.AbstractContextManager[Any]:
+    """The mode in which flex_attention's functions are run."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    return TransformGetItemToIndex()
 
 
 INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"  # a mode under which indices stay tensors

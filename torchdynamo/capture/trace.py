@@ -141,6 +141,16 @@ class GraphBuilder(Protocol):
         position: Position | None,
     ) -> tuple[torch.fx.Node, Any]: ...
 
+    def attend(
+        self,
+        tensors: Sequence[torch.fx.Node],
+        score: tuple[list[torch.fx.Node], list[torch.fx.Node], torch.fx.Node],
+        mask: tuple[list[torch.fx.Node], list[torch.fx.Node], torch.fx.Node],
+        blocks: Sequence[Any],
+        settings: Sequence[Any],
+        position: Position | None,
+    ) -> tuple[torch.fx.Node, Any]: ...
+
     def since(self, mark: Any) -> Any: ...
 
     def enclose(self, mark: Any, target: Any, kwargs: dict[str, Any]) -> None: ...

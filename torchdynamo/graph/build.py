@@ -36,6 +36,7 @@ from torchdynamo.graph.passes.enclose import Stretch, enclose
 from torchdynamo.graph.quiet import trying
 from torchdynamo.graph.recording import Record, recording_mode, storage_of
 from torchdynamo.graph.recurrent import of_any_length
+from torchdynamo.graph.scores import Part, attend
 from torchdynamo.graph.sizes import Layout, can_vary, layout, note_sizes, stand_in
 
 if TYPE_CHECKING:
@@ -309,6 +310,18 @@ class GraphBuilder:
     ) -> tuple[Node, Any]:
         """Two stretches at the end of the graph, run again and again: see `loops`."""
         return repeat(self, carried, standing, parts, position)
+
+    def attend(
+        self,
+        tensors: Sequence[Node],
+        score: Part,
+        mask: Part,
+        blocks: Sequence[Any],
+        settings: Sequence[Any],
+        position: Position | None,
+    ) -> tuple[Node, Any]:
+        """Attention with functions of scores, two stretches at the end of the graph: see `scores`."""
+        return attend(self, tensors, score, mask, blocks, settings, position)
 
     def is_enclosing(self) -> bool:
         """Whether some of the graph is, or will be, the body of an operator."""

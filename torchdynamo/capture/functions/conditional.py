@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,7 +46,9 @@ def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Va
     return put_back(vm, shapes[0], iter(made))
 
 
-def side(vm: Machine, fn: Value, given: list[Value]) -> tuple[list[torch.fx.Node], Value]:
+def side(
+    vm: Machine, fn: Value, given: Sequence[Value], where: str = "in one side of torch.cond"
+) -> tuple[list[torch.fx.Node], Value]:
     """What one function adds to the graph, and what it returns. It may do nothing but compute."""
     mark, before, brought = vm.builder.begin(), effects(vm), (len(vm.boxes), len(vm.numbers_in), len(vm.later))
     sizes, checking = dict(vm.sizes), vm.may_begin_again
@@ -59,7 +61,7 @@ def side(vm: Machine, fn: Value, given: list[Value]) -> tuple[list[torch.fx.Node
     done = vm.builder.since(mark)
     now = len(vm.boxes), len(vm.numbers_in), len(vm.later)
     if done.writes or effects(vm) != before or now != brought:
-        raise Break("side effect not replayable", what="in one side of torch.cond")
+        raise Break("side effect not replayable", what=where)
     return vm.builder.added(mark), result
 
 
