@@ -20,7 +20,6 @@ from torchdynamo.capture.value import Graphed, Known, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-NOTHING = Known(())
 PLACE = (torch.int32,) * 4  # of a score: batch, head, query, key
 Part = tuple[list[torch.fx.Node], list[torch.fx.Node], torch.fx.Node]
 
