@@ -75,6 +75,8 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     emit.const(entity.pytype)
     push_items(emit, entity)
     emit.op("CALL", (2, ()))
+    if entity.pytype is collections.OrderedDict:
+        emit.fields(entity.attrs)  # of subclasses they are set as of any class
 
 
 def make_ordered(cls: type, items: dict[Any, Any]) -> Any:
