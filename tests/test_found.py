@@ -337,6 +337,18 @@ case(
     whole=False,
 )
 
+case(
+    "equal_tuples_that_were_made_are_two",
+    """
+    def f(x, n):
+        a, b = tuple([n, 0]), (n, 0)
+        print("break")
+        return x + 1, a is b, [a, b, [b]]
+    """,
+    lambda: [tensor(), 1],
+    whole=False,
+)
+
 
 @pytest.mark.parametrize(("source", "calls", "whole"), CASES)
 def test_agrees(source: str, calls: tuple[Call, ...], whole: bool) -> None:

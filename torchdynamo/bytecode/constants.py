@@ -1,8 +1,8 @@
 """The constants of a code object being made.
 
 The `bytecode` package tells constants apart by what `marshal` makes of them, which merges equal lists and arrays and
-depends on reference counts. Here plain constants are compared by exact type and value, everything else by identity;
-the package only sees the numbers this pool hands out.
+depends on reference counts. Here plain constants are compared by exact type and value, everything else by identity
+(tuples too: two that a program made are two); the package only sees the numbers this pool hands out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys((int, bool, str, bytes, NoneType, EllipsisType), lambda value: value),
     float: _float_key,
     complex: lambda value: (_float_key(value.real), _float_key(value.imag)),
-    tuple: lambda value: tuple(map(constant_key, value)),
 }
 
 
