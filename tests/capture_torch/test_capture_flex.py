@@ -31,7 +31,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "indexed": lambda q: flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s + SLOPES[h] * (j - i)),
     "learned": lambda q: flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s + LEARNED[h]),
     "causal": lambda q: flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s, -INFINITY)),
-    "masked": lambda q: flex_attention(q, q.sin(), q, block_mask=BLOCKS),
+    "masked": lambda q: flex_attention(q, q.sin(), q.cos(), block_mask=BLOCKS),
     "capped": lambda q: flex_attention(
         q, q, q, score_mod=lambda s, b, h, i, j: 20 * torch.tanh(s / 20), scale=0.3, return_lse=True
     ),
