@@ -70,7 +70,6 @@ KNOWN = {
         test_exceptions.PEP626Tests.test_lineno_after_other_except
         test_exceptions.PEP626Tests.test_lineno_after_with
         test_exceptions.PEP626Tests.test_lineno_in_try
-        test_typing.ProtocolTests.test_protocol_decorated_with_final_mixed_members
         test_typing.ProtocolTests.test_protocol_decorated_with_final_noncallable_members
         test_typing.ProtocolTests.test_protocols_issubclass_non_callable
         """.split(),
