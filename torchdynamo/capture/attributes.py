@@ -182,7 +182,8 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         raise vm.error(AttributeError, *error.args) from None
     if source is None or (type(found) in CONSTANTS and cls is not types.FunctionType):
         return constant(vm, found)
-    return wrap(vm, found, Source("attr", source, name))
+    kept = written is MISSING and (instance_dict(real) or {}).get(name, MISSING) is found  # by a `__getattr__`, maybe
+    return wrap(vm, found, instance_attr(source, name) if kept else Source("attr", source, name))
 
 
 FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__"})

@@ -115,7 +115,7 @@ def no_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
 
 
 def what_it_wraps(free: str) -> Verdict:
-    """torch._dynamo puts a function in the place of nn.Module's own, to tag modules for itself: the own one counts."""
+    """torch._dynamo puts a function around one of torch's or the program's, for itself: the own one counts."""
 
     def row(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
         own = fn.obj.__closure__[fn.obj.__code__.co_freevars.index(free)].cell_contents
@@ -146,6 +146,7 @@ BY_NAME: dict[tuple[str, str], Verdict] = {
     (INDEXING, "apply"): index_by_tensors,
     ("torch._dynamo.external_utils", "is_compiling"): constant_true,
     ("torch._dynamo.decorators", "graph_break"): graph_break,
+    ("torch._dynamo.external_utils", "inner"): what_it_wraps("func"),  # in a context that only concerns torch._dynamo
     ("torch._dynamo.compiled_autograd", "_disable"): no_context,
     ("torch._dynamo.mutation_guard", "patched_init"): what_it_wraps("init"),
     ("torch._dynamo.mutation_guard", "patched_setstate"): what_it_wraps("setstate"),
