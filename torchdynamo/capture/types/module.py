@@ -10,7 +10,7 @@ import torch.nn.modules.module as module_file
 
 from torchdynamo.capture import attributes
 from torchdynamo.capture.model import models, passes_on
-from torchdynamo.capture.source import Source, instance_attr
+from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.types import mapping
 from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.value import Known, Object, Value
@@ -64,7 +64,10 @@ def goes_to_forward(vm: Machine, inner: Value) -> bool:
     for name, (function, code) in CALLS.items():
         if function.__code__ is not code:
             return False
-        vm.guard(Source("class_attr", class_source(torch.nn.Module), name), "FUNCTION_MATCH", function)
+        where = Source("class_attr", class_source(torch.nn.Module), name)
+        if vars(torch.nn.Module).get(name) is not function:
+            where = Source("pinned", None, Pinned(function))  # a wrapper of somebody's is there, and calls it
+        vm.guard(where, "FUNCTION_MATCH", function)
     return inner.__class__ is Known and inner.obj is CALLS["_call_impl"][0]
 
 
