@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 import torchdynamo
 from torchdynamo.graph.check import check
+from torchdynamo.report.explain import collecting
 
 Program = Callable[..., Any]
 PROGRAMS: dict[str, Program] = {}
@@ -268,6 +269,16 @@ def test_gradients(name: str, backend: str) -> None:
     fn = PROGRAMS[name]
     compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     same(gradients(compiled), gradients(fn), exact=backend != "inductor")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiled_once(name: str) -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(PROGRAMS[name], backend="eager", fullgraph=True)
+    with collecting() as events:
+        for _ in range(3):
+            gradients(compiled)
+    assert len(events) == 1
 
 
 def one_graph(fn: Program, *args: Any) -> Any:

@@ -19,7 +19,7 @@ from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, models, rebuilds
 from torchdynamo.capture.policy import is_code
 from torchdynamo.capture.signals import Break, Raised, Restart
-from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.capture.source import Guard, Roots, Source, instance_attr
 from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Symbol, Value, is_none
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def users_backward(vm: Machine, call: Call) -> tuple[Value, bool]:
     real, source = fn.obj, fn.source
     if type(real) is types.FunctionType and real.__code__ is ONCE and source is not None:
         vm.guard(source, "ID_MATCH", real)
-        return Known(vars(real)["__wrapped__"], Source("attr", source, "__wrapped__")), True
+        return Known(vars(real)["__wrapped__"], instance_attr(source, "__wrapped__")), True
     return fn, False
 
 
