@@ -41,7 +41,11 @@ def assert_feature(feature: Feature, backend: str) -> None:
     torch.manual_seed(5)
     expected = feature(as_it_is)
     torch.manual_seed(5)
-    (assert_close if backend == "inductor" else assert_same)(expected, feature(compiled(backend)))
+    actual = feature(compiled(backend))
+    if backend == "inductor":
+        assert_close(expected, actual, 1e-1 if "autocast" in feature.__name__ else 3e-3)
+    else:
+        assert_same(expected, actual)
 
 
 class Net(torch.nn.Module):
@@ -86,14 +90,14 @@ def assert_same(expected: Any, actual: Any) -> None:
             assert a == b
 
 
-def assert_close(expected: Any, actual: Any) -> None:
-    """As near as the dtype lets other kernels come, after twenty steps."""
+def assert_close(expected: Any, actual: Any, near: float = 3e-3) -> None:
+    """As near as the dtype lets other kernels come, after twenty steps. Under autocast that is not the results'."""
     for a, b in pairs(expected, actual):
         if isinstance(a, torch.Tensor):
-            near = 3e-2 if a.dtype in (torch.bfloat16, torch.float16) else 3e-3
-            torch.testing.assert_close(b, a, rtol=near, atol=near / 10, equal_nan=True)
+            apart = max(near, 3e-2) if a.dtype in (torch.bfloat16, torch.float16) else near
+            torch.testing.assert_close(b, a, rtol=apart, atol=apart / 10, equal_nan=True)
         elif isinstance(a, float):
-            assert math.isclose(a, b, rel_tol=3e-3, abs_tol=3e-4) or a != a
+            assert math.isclose(a, b, rel_tol=near, abs_tol=near / 10) or a != a
         else:
             assert a == b
 

@@ -6,6 +6,7 @@ not reach would get zeros, too: they get none, as in eager (an optimizer would d
 Its backward cannot be differentiated, and does not even know the inputs it came from, so that a second derivative
 could be taken for zero. When a backward is asked to keep its own history (`create_graph=True`), the graph as it was
 captured runs again on the inputs, under eager autograd. Where that cannot be, differentiating once more is an error.
+The same where a backward is to be kept (`retain_graph=True`) whose kernels write to the memory of what it saved.
 
 Inputs are remembered weakly: a model that is only differentiated once keeps nothing alive for this.
 """
@@ -68,10 +69,16 @@ class Twice:
 
         def first(ctx: Any, *grads: Any) -> Any:
             given = torch_compat.given_gradients(cls, grads)
-            if torch.is_grad_enabled():
+            once_more = torch_compat.writes_to_what_is_saved(cls)  # and so cannot be run again
+            if torch.is_grad_enabled() or once_more:
                 inputs = live_inputs(ctx) if self.repeatable else None
                 if inputs is not None and torch_compat.returns_as_captured(cls, len(given)):
-                    return self.differentiable(inputs, given)
+                    found = self.differentiable(inputs, given)
+                    return (
+                        found
+                        if torch.is_grad_enabled()
+                        else tuple(None if each is None else each.detach() for each in found)
+                    )
             if self.first is None or all(given[self.first + at] is not None for at in self.reached):
                 return backward(ctx, *grads)
             there = [at for at in self.reached if given[self.first + at] is not None]

@@ -581,6 +581,12 @@ def compiled_class(node: Any) -> Any:
     return node._forward_cls
 
 
+def writes_to_what_is_saved(cls: Any) -> bool:
+    """Whether the backward that runs now is to be kept, and has kernels that use up what it has saved."""
+    given_away: Any = getattr(getattr(cls, "metadata", None), "bw_donated_idxs", None)
+    return bool(given_away) and torch._C._autograd._get_current_graph_task_keep_graph()
+
+
 def given_gradients(cls: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
     """What autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
     return grads[0] if _takes_a_list(cls, grads) else grads
