@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
@@ -30,8 +31,22 @@ def inductor(
     if is_for_eager(gm, example_inputs):
         return None
     with handoff(gm, example_inputs) as ready:
-        compiled: Any = compile_fx(ready.module, ready.inputs, config_patches=patches or None)
+        compiled: Any = compile_fx(
+            ready.module, ready.inputs, config_patches=patches or None, decompositions=decompositions()
+        )
     return ready.as_captured(compiled)
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Inductor's own, and zeros that have memory: it would reuse the place of those that have none."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return {**select_decomp_table(), torch.ops.aten._efficientzerotensor.default: zeros}
+
+
+def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:
+    """The zeros that forward-mode derivatives begin with."""
+    return torch.zeros(size, **kwargs)
 
 
 def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
