@@ -493,6 +493,11 @@ def test_same_as_eager(name: str, backend: str) -> None:
     assert_feature(FEATURES[name], backend)
 
 
+def test_a_graph_that_is_kept_under_inductor() -> None:
+    """Its backward uses up the memory of what it saved, where it may."""
+    assert_feature(FEATURES["retained_graph"], "inductor")
+
+
 def test_what_cannot_be_differentiated_twice_says_so() -> None:
     """The graph wrote to running statistics: running it once more would be another step."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))

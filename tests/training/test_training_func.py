@@ -60,3 +60,8 @@ def errors_inside(compile: Compile) -> Any:
 @pytest.mark.parametrize("feature", [first_and_second, errors_inside], ids=lambda feature: feature.__name__)
 def test_same_as_eager(feature: Any, backend: str) -> None:
     assert_feature(feature, backend)
+
+
+def test_zeros_have_memory_under_inductor() -> None:
+    """Those that forward mode begins with have none in eager; a kernel would write to them."""
+    assert_feature(first_and_second, "inductor")
