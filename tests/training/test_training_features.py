@@ -498,6 +498,11 @@ def test_a_graph_that_is_kept_under_inductor() -> None:
     assert_feature(FEATURES["retained_graph"], "inductor")
 
 
+def test_eagers_random_numbers_under_inductor() -> None:
+    """With `fallback_random`, which also decides what Inductor takes apart."""
+    assert_feature(FEATURES["dropout"], "inductor")
+
+
 def test_what_cannot_be_differentiated_twice_says_so() -> None:
     """The graph wrote to running statistics: running it once more would be another step."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))

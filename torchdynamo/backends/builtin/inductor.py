@@ -32,16 +32,22 @@ def inductor(
         return None
     with handoff(gm, example_inputs) as ready:
         compiled: Any = compile_fx(
-            ready.module, ready.inputs, config_patches=patches or None, decompositions=decompositions()
+            ready.module, ready.inputs, config_patches=patches or None, decompositions=decompositions(patches)
         )
     return ready.as_captured(compiled)
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Inductor's own, and zeros that have memory: it would reuse the place of those that have none."""
+def decompositions(patches: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
+    """Inductor's own under these settings, which decide which there are; and zeros that have memory.
+
+    It would reuse the place of those that have none.
+    """
+    from torch import _inductor
     from torch._inductor.decomposition import select_decomp_table
 
-    return {**select_decomp_table(), torch.ops.aten._efficientzerotensor.default: zeros}
+    with _inductor.config.patch(dict(patches)):
+        table = select_decomp_table()
+    return {**table, torch.ops.aten._efficientzerotensor.default: zeros}
 
 
 def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:
