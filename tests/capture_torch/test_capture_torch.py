@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from types import FunctionType
 from typing import Any
 
 import pytest
 import torch
+import torch.overrides
 import torch_cases_distributions
 import torch_cases_functions
 import torch_cases_leaves
@@ -21,6 +23,7 @@ from torch_cases import CASES, Case
 
 import torchdynamo
 from torchdynamo import _native
+from torchdynamo.capture import policy
 from torchdynamo.errors import Unsupported
 
 TABLES = (
@@ -56,3 +59,8 @@ def backward(result: Any) -> int:
     if roots:
         torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
     return len(roots)
+
+
+def test_operators_in_python_are_those_that_pytorch_lists() -> None:
+    listed = [fn for group in torch.overrides.get_overridable_functions().values() for fn in group]
+    assert policy.graph_functions() == {id(fn) for fn in listed if type(fn) is FunctionType}

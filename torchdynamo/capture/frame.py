@@ -51,12 +51,13 @@ class Frame:
             "path",
             "pc",
         ),
-        *("raw", "result", "root", "stack", "yielded"),
+        *("positions", "raw", "result", "root", "stack", "yielded"),
     )
 
     def __init__(self, code: CodeType, globals: Globals, local: dict[str, Value], closure: dict[str, Value]) -> None:
         self.raw = code
         self.code = decode(code)
+        self.positions: dict[int, Position] = self.code.analyses.setdefault("positions", {})
         self.globals = globals
         self.locals = local
         self.cells: dict[str, Value] = dict(closure)  # each activation adds cells of its own
@@ -75,10 +76,9 @@ class Frame:
 
     def position(self) -> Position:
         """The user's place of the current instruction."""
-        positions: dict[int, Position] = self.code.analyses.setdefault("positions", {})
-        found = positions.get(self.pc)
+        found = self.positions.get(self.pc)
         if found is None:
-            found = positions[self.pc] = self.place()
+            found = self.positions[self.pc] = self.place()
         return found
 
     def place(self) -> Position:

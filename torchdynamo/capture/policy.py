@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.overrides
 import torch.utils.checkpoint
+from torch.nn import functional as F
 
 try:
     import numpy as np
@@ -66,6 +67,11 @@ OPERATOR_MODULES = frozenset(
     f"torch._C.{name}" for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")
 )
 STATE_WORDS = ("is_", "_is_", "get_", "_get_", "has_", "_has_", "_are_", "are_", "_cuda_get_", "_len_torch_")
+# Where torch.overrides looks for operators, Tensor apart, and under which names.
+OPERATOR_SPACES = (
+    *((module, module.__all__) for module in (torch, torch.functional)),
+    *((module, dir(module)) for module in (F, torch.nn.init, torch.linalg, torch.fft, torch.special)),
+)
 OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 CODE = (
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property),
@@ -79,6 +85,24 @@ CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
 
 
 @functools.cache
+def graph_functions() -> frozenset[int]:
+    """The functions of `overridable` that are written in Python: the same list, by the rules it is made by.
+
+    PyTorch's own takes 20 ms, which the first capture of a process would pay.
+    """
+    ignored = torch.overrides.get_ignored_functions()
+    named = ((space, name) for space, names in OPERATOR_SPACES for name in names if is_public(name))
+    methods = ((torch.Tensor, name) for name in vars(torch.Tensor))
+    found = (vars(space).get(name) for space, name in (*named, *methods))
+    return frozenset(id(fn) for fn in found if type(fn) is types.FunctionType and fn not in ignored)
+
+
+def is_public(name: str) -> bool:
+    """Whether a name of a module of operators stands for one: `relu`, not `_relu`, `relu_`, `Tensor`."""
+    return name[0].islower() and not name.endswith("_")
+
+
+@functools.cache
 def overridable() -> frozenset[int]:
     """The functions and methods that dispatch through `__torch_function__`: PyTorch's own list of its operators."""
     found = torch.overrides.get_overridable_functions()
@@ -87,7 +111,7 @@ def overridable() -> frozenset[int]:
 
 def is_graph_function(fn: types.FunctionType) -> bool:
     """A Python function of torch that counts as one operator: `torch.nn.functional.dropout`, `torch.einsum`."""
-    return id(fn) in overridable()
+    return id(fn) in graph_functions()
 
 
 def is_overridable(fn: Any) -> bool:

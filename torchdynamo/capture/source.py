@@ -171,8 +171,6 @@ class Source:
             if base.how in ("globals", "builtins"):
                 return str(arg)
             if base.how == "dict":
-                if base.base is not None and base.base.how == "module" and arg in ("_parameters", "_modules"):
-                    return f"{base.base}.{arg}"
                 return f"{base.base}.{arg}"
             if base.how == "key" and base.base is not None and base.base.how == "dict" and base.arg in MODULE_DICTS:
                 owner, name = str(base.base.base), str(arg)

@@ -64,6 +64,8 @@ def weakrefable(obj: Any) -> bool:
 
 def held(obj: Any) -> Any:
     """What to keep: the object, or a `Weak` where that can be made."""
+    if is_constant(obj):
+        return obj
     return obj if not is_mortal(obj) and (owns_nothing(obj) or not weakrefable(obj)) else Weak(obj)
 
 
