@@ -69,16 +69,12 @@ class Twice:
 
         def first(ctx: Any, *grads: Any) -> Any:
             given = torch_compat.given_gradients(cls, grads)
-            once_more = torch_compat.writes_to_what_is_saved(cls)  # and so cannot be run again
-            if torch.is_grad_enabled() or once_more:
+            history = torch.is_grad_enabled()
+            if history or torch_compat.writes_to_what_is_saved(cls):  # and so cannot be run a second time
                 inputs = live_inputs(ctx) if self.repeatable else None
                 if inputs is not None and torch_compat.returns_as_captured(cls, len(given)):
                     found = self.differentiable(inputs, given)
-                    return (
-                        found
-                        if torch.is_grad_enabled()
-                        else tuple(None if each is None else each.detach() for each in found)
-                    )
+                    return found if history else tuple(None if each is None else each.detach() for each in found)
             if self.first is None or all(given[self.first + at] is not None for at in self.reached):
                 return backward(ctx, *grads)
             there = [at for at in self.reached if given[self.first + at] is not None]

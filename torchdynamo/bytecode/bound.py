@@ -21,6 +21,11 @@ LOCALS = Access(frozenset({"LOAD_FAST"}), "STORE_FAST", frozenset({"DELETE_FAST"
 CELLS = Access(frozenset({"LOAD_DEREF", "DELETE_DEREF"}), "STORE_DEREF", frozenset({"DELETE_DEREF"}))
 
 
+def unbound_text(name: str) -> str:
+    """What Python says where a function reads a variable of its own that is not set."""
+    return f"cannot access local variable {name!r} where it is not associated with a value"
+
+
 def maybe_unbound(items: Sequence[Item], arguments: Sequence[str], access: Access = LOCALS) -> frozenset[int]:
     """Places in `items` of the reads that must look. Sets of names that are surely set are bit masks."""
     bits: dict[str, int] = {}

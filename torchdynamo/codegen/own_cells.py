@@ -9,7 +9,7 @@ from types import CodeType
 from typing import TypeGuard
 
 from torchdynamo.bytecode.assemble import argument_names
-from torchdynamo.bytecode.bound import CELLS, maybe_unbound
+from torchdynamo.bytecode.bound import CELLS, maybe_unbound, unbound_text
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
@@ -18,6 +18,8 @@ from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
 def checked(code: CodeType) -> list[Item]:
     """The instructions of a function, for a continuation of it: each at its place, and handlers at the end."""
     items = decode(code).items()
+    if not (code.co_cellvars and EXCEPTION_TABLE):
+        return items
     shaky, gone = maybe_unbound(items, argument_names(code), CELLS), deleted_inside(code)
     made: list[Item] = []
     handlers: list[Item] = []
@@ -38,7 +40,7 @@ def checked(code: CodeType) -> list[Item]:
 
 def may_be_empty(item: Item, code: CodeType, shaky: bool, gone: frozenset[str]) -> TypeGuard[Instruction]:
     """Whether it reads a cell of the function's own that may be empty."""
-    if not EXCEPTION_TABLE or not isinstance(item, Instruction) or item.op not in CELLS.reads:
+    if not isinstance(item, Instruction) or item.op not in CELLS.reads:
         return False
     return item.arg in code.co_cellvars and (shaky or item.arg in gone)
 
@@ -55,12 +57,11 @@ def deleted_inside(code: CodeType) -> frozenset[str]:
 
 def handler(label: Label, read: Instruction, outer: RegionStart | None) -> list[Item]:
     """Raises UnboundLocalError in place of what is on the stack, from the same line."""
-    text = f"cannot access local variable {read.arg!r} where it is not associated with a value"
     callee = [Instruction("NULL"), Instruction("LOAD_CONST", UnboundLocalError)]
     raising = [
         Instruction("POP"),
         *(callee if NULL_FIRST else reversed(callee)),
-        Instruction("LOAD_CONST", text),
+        Instruction("LOAD_CONST", unbound_text(read.arg)),
         Instruction("CALL", (1, ())),
         Instruction("RAISE", 1),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.heap import MISSING
@@ -54,7 +55,7 @@ def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
 
 
 def unbound(vm: Machine, name: str) -> Raised:
-    return vm.error(UnboundLocalError, f"cannot access local variable {name!r} where it is not associated with a value")
+    return vm.error(UnboundLocalError, unbound_text(name))
 
 
 def let_go(vm: Machine, value: Value) -> None:
