@@ -47,8 +47,7 @@ LEFT_OUT = {
     "test_iter.TestCase.test_reduce_mutating_builtins_iter": "puts keys into `builtins` that do things when compared",
 }
 
-# What a break shows, and which tests look at it: the rest of a function is a function of its own.
-FRAMES = "looks at frames or at a traceback, where the rest of the function has a frame of its own"
+# What a break or a constant shows, and which tests look at it.
 IDENTITY = "looks at which of equal constants it got"
 LIFETIME = "counts references, or an object lives longer or shorter: with the function that made it, or to its last use"
 SIZES = "counts all objects of the process, or asks how much memory one takes, which its history decides"
@@ -57,24 +56,6 @@ KNOWN = {
     "test_sort.TestBugs.test_undetected_mutation": UNDONE,
     "test_descr.ClassPropertiesAndMethods.test_slots": SIZES,
     "test_dict.DictTest.test_splittable_popitem": SIZES,
-    **dict.fromkeys(
-        """
-        test_funcattrs.FunctionPropertiesTest.test_set_cell
-        test_typing.IOTests.test_io_submodule
-        test_typing.RETests.test_re_submodule
-        test_typing.ProtocolTests.test_protocol_decorated_with_final_mixed_members
-        test_generators.GeneratorStackTraceTest.test_send_with_yield_from
-        test_generators.GeneratorStackTraceTest.test_throw_with_yield_from
-        test_contextlib.ContextManagerTestCase.test_contextmanager_traceback
-        test_contextlib.TestExitStack.test_exit_exception_traceback
-        test_exceptions.PEP626Tests.test_lineno_after_other_except
-        test_exceptions.PEP626Tests.test_lineno_after_with
-        test_exceptions.PEP626Tests.test_lineno_in_try
-        test_typing.ProtocolTests.test_protocol_decorated_with_final_noncallable_members
-        test_typing.ProtocolTests.test_protocols_issubclass_non_callable
-        """.split(),
-        FRAMES,
-    ),
     **dict.fromkeys(
         """
         test_class.ClassTests.testSetattrWrapperNameIntern
@@ -105,12 +86,9 @@ KNOWN = {
         """
         test_weakref.ReferencesTestCase.test_cfunction
         test_dict.DictTest.test_oob_indexing_dictiter_iternextitem
-        test_enumerate.TestReversed.test_bug1229429
         test_bytes.ByteArrayTest.test_resize_forbidden
         test_ordered_dict.CPythonOrderedDictTests.test_reference_loop
         test_ordered_dict.CPythonOrderedDictSubclassTests.test_reference_loop
-        test_functools.TestLRUC.test_lru_cache_weakrefable
-        test_functools.TestLRUPy.test_lru_cache_weakrefable
         test_exceptions.ExceptionTests.testExceptionCleanupState
         """.split(),
         LIFETIME,

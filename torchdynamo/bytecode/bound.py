@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from torchdynamo.bytecode.flow import FINAL, target
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 
-
-class Access(NamedTuple):
-    """The operations on a kind of variable."""
-
-    reads: frozenset[str]
-    sets: str
-    unsets: frozenset[str]
-
-
-LOCALS = Access(frozenset({"LOAD_FAST"}), "STORE_FAST", frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"}))
-CELLS = Access(frozenset({"LOAD_DEREF", "DELETE_DEREF"}), "STORE_DEREF", frozenset({"DELETE_DEREF"}))
+UNSETS = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
 
 def unbound_text(name: str) -> str:
@@ -26,7 +15,7 @@ def unbound_text(name: str) -> str:
     return f"cannot access local variable {name!r} where it is not associated with a value"
 
 
-def maybe_unbound(items: Sequence[Item], arguments: Sequence[str], access: Access = LOCALS) -> frozenset[int]:
+def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[int]:
     """Places in `items` of the reads that must look. Sets of names that are surely set are bit masks."""
     bits: dict[str, int] = {}
     for name in arguments:
@@ -55,9 +44,9 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str], access: Acces
             if isinstance(item, Instruction):
                 if handlers[index] is not None:
                     arrive(handlers[index], mask)  # type: ignore[arg-type]
-                if item.op == access.sets and item.arg not in shaky:
+                if item.op == "STORE_FAST" and item.arg not in shaky:
                     mask |= bits.setdefault(item.arg, 1 << len(bits))
-                elif item.op in access.unsets:
+                elif item.op in UNSETS:
                     mask &= ~bits.setdefault(item.arg, 1 << len(bits))
                 label = target(item)
                 if label is not None:
@@ -68,9 +57,7 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str], access: Acces
     return frozenset(
         index
         for index, item in enumerate(items)
-        if isinstance(item, Instruction)
-        and item.op in access.reads
-        and not surely.get(index, 0) & bits.get(item.arg, 0)
+        if isinstance(item, Instruction) and item.op == "LOAD_FAST" and not surely.get(index, 0) & bits.get(item.arg, 0)
     )
 
 

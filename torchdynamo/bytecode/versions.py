@@ -40,6 +40,9 @@ LOAD_FAST_TRUSTS = V312
 # Exception handlers find one object on the stack (and the block stack is gone) since 3.11.
 EXCEPTION_TABLE = V311
 
+# The rest of a function takes the place of the frame that calls it; where it does not, its name says what it is.
+ONE_FRAME_SHOWN = V311
+
 # MATCH_CLASS and MATCH_KEYS push their answer and whether there is one.
 MATCH_PUSHES_BOOL = not V311
 # MAKE_FUNCTION finds the qualified name on the stack; later code objects hold it.

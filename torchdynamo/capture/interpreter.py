@@ -159,8 +159,13 @@ def unwind(vm: Machine, frame: Frame, raised: Raised) -> None:
     region = frame.code.lookup(frame.pc)
     if region is None:
         raise raised
+    came: Value = Known(frame.pc)
+    if region.lasti:
+        inst = frame.code.instructions[frame.pc]
+        if inst.op == "RERAISE" and inst.arg:  # the frame stays where it was when that was first raised
+            came = frame.stack[-inst.arg]
     del frame.stack[region.depth :]
     if region.lasti:
-        frame.stack.append(Known(frame.pc))
+        frame.stack.append(came)
     frame.stack.append(raised.value)
     frame.pc = region.handler

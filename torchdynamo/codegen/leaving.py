@@ -18,7 +18,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.capture.signals import Restart
-from torchdynamo.capture.value import ABSENT, Object, Value
+from torchdynamo.capture.value import ABSENT, Known, Object, Value
 from torchdynamo.codegen import resume, unsteady
 from torchdynamo.codegen.emit import BOUND, Emitter
 
@@ -134,7 +134,8 @@ class Exit:
         op, arg = instruction.op, instruction.arg
         end = [RegionEnd(region)] if region is not None else []
         if op == "RERAISE":
-            arg = 0  # the place it was first raised at went with the handler that was followed
+            emit.items += [Instruction(op, 0, self.first_raised(instruction)), *end]
+            return
         if op in NO_CONTINUATION:
             emit.items += [Instruction(op, arg, instruction.position), *end]
             return
@@ -154,6 +155,13 @@ class Exit:
         emit.items += [Instruction(op, arg, instruction.position), *end]
         popped = operands(instruction) - (PEEKS[op](arg) if op in PEEKS else 0)
         self.after(index + 1, depth, needed - popped + pushes)
+
+    def first_raised(self, instruction: Instruction) -> Any:
+        """Where the frame is then: where the handler was entered from; None: in the frame that this one goes on for."""
+        if not instruction.arg or not versions.EXCEPTION_TABLE:
+            return instruction.position
+        came = self.exit.stack[-instruction.arg - 1]
+        return self.code.instructions[came.obj].position if came.__class__ is Known and came.source is None else None
 
     def look_up(self, instruction: Instruction, end: list[RegionEnd]) -> None:
         """What finds a method leaves two things, of which one may be NULL; which, nobody knows before. So it is looked

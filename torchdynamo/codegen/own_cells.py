@@ -1,6 +1,7 @@
 """A continuation has the frame's own cells from outside, and Python says another thing of an empty cell from there.
 
-Reads of cells that may be empty get a handler behind the last instruction, which raises what the frame would.
+Reads of its own get a handler behind the last instruction, which raises what the frame would: whoever has a function
+of the frame's can empty its cells.
 """
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import TypeGuard
 
-from torchdynamo.bytecode.assemble import argument_names
-from torchdynamo.bytecode.bound import CELLS, maybe_unbound, unbound_text
+from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
@@ -20,16 +20,15 @@ def checked(code: CodeType) -> list[Item]:
     items = decode(code).items()
     if not (code.co_cellvars and EXCEPTION_TABLE):
         return items
-    shaky, gone = maybe_unbound(items, argument_names(code), CELLS), deleted_inside(code)
     made: list[Item] = []
     handlers: list[Item] = []
     around: list[RegionStart] = []
-    for at, item in enumerate(items):
+    for item in items:
         if isinstance(item, RegionStart):
             around.append(item)
         elif isinstance(item, RegionEnd):
             around.pop()
-        if may_be_empty(item, code, at in shaky, gone):
+        if reads_own(item, code):
             start = RegionStart(Label())
             made += [start, item, RegionEnd(start)]
             handlers += handler(start.handler, item, around[-1] if around else None)
@@ -38,21 +37,14 @@ def checked(code: CodeType) -> list[Item]:
     return made + handlers
 
 
-def may_be_empty(item: Item, code: CodeType, shaky: bool, gone: frozenset[str]) -> TypeGuard[Instruction]:
-    """Whether it reads a cell of the function's own that may be empty."""
-    if not isinstance(item, Instruction) or item.op not in CELLS.reads:
+READS = frozenset({"LOAD_DEREF", "DELETE_DEREF"})
+
+
+def reads_own(item: Item, code: CodeType) -> TypeGuard[Instruction]:
+    """Whether it reads a cell of the function's own."""
+    if not isinstance(item, Instruction) or item.op not in READS:
         return False
-    return item.arg in code.co_cellvars and (shaky or item.arg in gone)
-
-
-def deleted_inside(code: CodeType) -> frozenset[str]:
-    """Variables of a function that the functions in it delete."""
-    found: set[str] = set()
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            own = {each.arg for each in decode(inner).instructions if each.op == "DELETE_DEREF"}
-            found |= (own | deleted_inside(inner)) & {*inner.co_freevars}
-    return frozenset(found)
+    return item.arg in code.co_cellvars
 
 
 def handler(label: Label, read: Instruction, outer: RegionStart | None) -> list[Item]:

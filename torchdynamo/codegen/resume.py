@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from torchdynamo import _native
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
@@ -25,9 +26,10 @@ class Origin(NamedTuple):
     code: CodeType
     prologue: int
     line: int  # where the user's code goes on; its first line if it is no continuation
+    title: str  # what tells it from other continuations of that code, which all have the function's name
 
 
-_origins: PerCode[tuple[ref[CodeType], int, int]] = PerCode()  # weak: the user's code owns its continuations
+_origins: PerCode[tuple[ref[CodeType], int, int, str]] = PerCode()  # weak: the user's code owns its continuations
 
 
 def origin(code: CodeType) -> Origin:
@@ -35,7 +37,7 @@ def origin(code: CodeType) -> Origin:
     known = _origins.get(code)
     source = None if known is None else known[0]()
     if known is None or source is None:
-        return Origin(code, 0, code.co_firstlineno)
+        return Origin(code, 0, code.co_firstlineno, code.co_name)
     return Origin(source, *known[1:])
 
 
@@ -53,7 +55,7 @@ def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tupl
 
     Made once for each place and shape, and remembered as long as the user's code lives.
     """
-    source, shift, _ = origin(code)
+    source, shift, *_ = origin(code)
     if index < shift:  # inside the part that puts the stack back: nothing of the program has run yet
         raise Restart(-1)
     index -= shift
@@ -86,10 +88,11 @@ def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, 
     prologue = prologue_of(stack, start, position)
     at = items.index(resumed)
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
-    name = f"__resume_at_{resumed.offset}_{next(_numbers)}"
+    title = f"__resume_at_{resumed.offset}_{next(_numbers)}"
+    name = None if versions.ONE_FRAME_SHOWN else title
     made = given(code, [*prologue, *items[:at], start, *items[at:]], arguments, name)
     _native.called_last(made)
-    _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno))
+    _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno, title))
     return made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType
@@ -12,11 +11,10 @@ import torch.fx
 from tabulate import tabulate
 
 from torchdynamo.capture.source import Guard, Source
+from torchdynamo.codegen.resume import is_continuation, origin
 
 # Where a path starts -> how the list of guards calls that.
 ROOTS = {"local": "local", "globals": "global", "builtins": "builtin", "closure": "free", "module": "module"}
-
-CONTINUATION = re.compile(r"<code object (__resume_at_\w+) at [^>]*>")  # as dis shows it; its name says enough
 
 
 def print_frame(
@@ -39,8 +37,11 @@ def graph_table(name: str, gm: torch.fx.GraphModule) -> str:
 
 def bytecode(which: str, code: CodeType) -> str:
     """A code object as `dis` prints it, under where it comes from."""
-    heading = f"{which} BYTECODE {code.co_name} {Path(code.co_filename).name} {code.co_firstlineno}"
-    listing = CONTINUATION.sub(r"\1", dis.Bytecode(code).dis())
+    heading = f"{which} BYTECODE {origin(code).title} {Path(code.co_filename).name} {code.co_firstlineno}"
+    listing = dis.Bytecode(code).dis()
+    for each in code.co_consts:
+        if isinstance(each, CodeType) and is_continuation(each):
+            listing = listing.replace(repr(each), origin(each).title)
     return f"{heading}\n{listing}"
 
 

@@ -69,18 +69,24 @@ typedef struct _PyInterpreterFrame TdRawFrame;
 #define TD_FRAME_FUNC(frame) ((frame)->f_funcobj)
 #define TD_FRAME_NEXT(frame) ((frame)->instr_ptr)
 #define TD_SET_FRAME_NEXT(frame, where) ((frame)->instr_ptr = (where))
+#define TD_FRAME_LAST(frame) ((frame)->instr_ptr)
+#define TD_SET_FRAME_LAST(frame, where) ((frame)->instr_ptr = (where))
 #elif PY_VERSION_HEX >= 0x030C0000
 #define TD_FRAME_CODE(frame) ((frame)->f_code)
 #define TD_SET_FRAME_CODE(frame, code) ((frame)->f_code = (code))
 #define TD_FRAME_FUNC(frame) ((frame)->f_funcobj)
 #define TD_FRAME_NEXT(frame) ((frame)->prev_instr + 1)
 #define TD_SET_FRAME_NEXT(frame, where) ((frame)->prev_instr = (where)-1)
+#define TD_FRAME_LAST(frame) ((frame)->prev_instr)
+#define TD_SET_FRAME_LAST(frame, where) ((frame)->prev_instr = (where))
 #else
 #define TD_FRAME_CODE(frame) ((frame)->f_code)
 #define TD_SET_FRAME_CODE(frame, code) ((frame)->f_code = (code))
 #define TD_FRAME_FUNC(frame) ((PyObject *)(frame)->f_func)
 #define TD_FRAME_NEXT(frame) ((frame)->prev_instr + 1)
 #define TD_SET_FRAME_NEXT(frame, where) ((frame)->prev_instr = (where)-1)
+#define TD_FRAME_LAST(frame) ((frame)->prev_instr)
+#define TD_SET_FRAME_LAST(frame, where) ((frame)->prev_instr = (where))
 #endif
 
 /* True when the frame has not run anything: not a generator resumed, nor one being thrown into. */
@@ -205,17 +211,51 @@ static inline PyObject **td_frame_arguments_of_caller(TdRawFrame *caller, TdRawF
     return stack + 2;
 }
 
-/* The caller is done with the arguments, and where it keeps nothing, with all it has: that is this frame's alone now. */
-static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps)
+/* The caller is done with the arguments, and where it keeps nothing, with all it has: that is this frame's alone now.
+ * Returns the caller, or NULL if it may not be done. */
+static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps)
 {
     TdRawFrame *caller = TD_CALLER(tstate);
     PyObject **arguments = td_frame_arguments_of_caller(caller, frame);
     if (arguments == NULL)
-        return;
+        return NULL;
     for (Py_ssize_t i = 0; i < TD_FRAME_CODE(frame)->co_argcount; i++)
         Py_SETREF(arguments[i], Py_NewRef(Py_None));
     for (Py_ssize_t i = 0; keeps == TD_KEEPS_NOTHING && i < TD_FRAME_CODE(caller)->co_nlocalsplus; i++)
         Py_CLEAR(caller->localsplus[i]);
+    return caller;
+}
+
+/* A caller with nothing left to do is not shown below the frame that goes on in its place: whatever walks the stack, or
+ * counts calls, finds each call of the program once. */
+static inline void td_frame_leave_out(PyThreadState *tstate, TdRawFrame *caller)
+{
+    TD_CALLER(tstate) = caller->previous;
+}
+
+/* The line a frame is on, for one that has begun; before 3.12 it can be asked after it has ended. */
+static inline int td_frame_line(TdRawFrame *frame)
+{
+    PyCodeObject *code = TD_FRAME_CODE(frame);
+    return PyCode_Addr2Line(code, (int)((TD_FRAME_LAST(frame) - _PyCode_CODE(code)) * sizeof(_Py_CODEUNIT)));
+}
+
+/* It is to return now. If that is by an exception, tracebacks pass by a frame that has not begun: whose last instruction
+ * is before its first. A traceback that has the caller already, from before, finds it on the line where all ended. */
+static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, TdRawFrame *frame, int raised, int *line)
+{
+    TD_CALLER(tstate) = caller;
+    if (!raised)
+        return;
+#if PY_VERSION_HEX < 0x030C0000
+    if (!_PyFrame_IsIncomplete(frame)) /* else it was a caller itself, or another frame ran in its place */
+        *line = td_frame_line(frame);
+#else
+    *line = 0;
+#endif
+    if (caller->frame_obj != NULL)
+        caller->frame_obj->f_lineno = *line > 0 ? *line : td_frame_line(caller);
+    TD_SET_FRAME_LAST(caller, _PyCode_CODE(TD_FRAME_CODE(caller)) - 1);
 }
 
 #else /* 3.10: a frame is a heap object of fixed size, its cells are made, and it does not know its function */
@@ -284,8 +324,10 @@ static inline void td_frame_store(TdRawFrame *frame, Py_ssize_t slot, PyObject *
 
 static inline int td_frame_discardable(TdRawFrame *frame) { return 1; }
 static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame) {}
-/* What goes early on other versions goes late here. */
-static inline void td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps) {}
+/* What goes early on other versions goes late here, and both frames are shown. */
+static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps) { return NULL; }
+static inline void td_frame_leave_out(PyThreadState *tstate, TdRawFrame *caller) {}
+static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, TdRawFrame *frame, int raised, int *line) {}
 
 #endif
 

@@ -233,20 +233,11 @@ static __attribute__((noinline)) PyObject *run_quietly(PyThreadState *tstate, Td
     return result;
 }
 
-PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
+/* A frame that the callback may have something for. */
+static inline PyObject *run(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
 {
-    TdThread *thread = td_thread;
-    if (TD_UNLIKELY(td_chained) && td_came_round(frame))
-        return td_eval(_PyEval_EvalFrameDefault, tstate, frame, throwing);
-    if (thread == NULL || thread->callback == NULL || throwing) {
-        if (TD_UNLIKELY(td_needed == 0))
-            td_hook_remove();
-        return td_run_frame(tstate, frame, throwing);
-    }
     PyCodeObject *code = TD_FRAME_CODE(frame);
     TdCodeState *state = td_state_of(code);
-    if (TD_UNLIKELY(state != NULL && state->tail) && td_frame_at_start(frame, code))
-        td_frame_take_over(tstate, frame, state->tail);
     if (state != NULL && state->entries == NULL && state->reason != NULL)
         return TD_UNLIKELY(state->quiet) ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
     if (!td_frame_at_start(frame, code))
@@ -266,4 +257,34 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
         return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
     state = td_state_of(code); /* the callback may have had it skipped */
     return state != NULL && state->reason != NULL && state->quiet ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
+}
+
+/* The rest of a function: the frame of what came before has only to return what this one does. */
+static __attribute__((noinline)) PyObject *run_in_place(
+    PyThreadState *tstate, TdRawFrame *frame, TdThread *thread, TdRawFrame *caller)
+{
+    td_frame_leave_out(tstate, caller);
+    PyObject *result = run(tstate, frame, thread);
+    td_frame_put_back(tstate, caller, frame, result == NULL, &thread->ended_at);
+    return result;
+}
+
+PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
+{
+    TdThread *thread = td_thread;
+    if (TD_UNLIKELY(td_chained) && td_came_round(frame))
+        return td_eval(_PyEval_EvalFrameDefault, tstate, frame, throwing);
+    if (thread == NULL || thread->callback == NULL || throwing) {
+        if (TD_UNLIKELY(td_needed == 0))
+            td_hook_remove();
+        return td_run_frame(tstate, frame, throwing);
+    }
+    PyCodeObject *code = TD_FRAME_CODE(frame);
+    TdCodeState *state = td_state_of(code);
+    if (TD_UNLIKELY(state != NULL && state->tail) && td_frame_at_start(frame, code)) {
+        TdRawFrame *caller = td_frame_take_over(tstate, frame, state->tail);
+        if (caller != NULL && state->tail == TD_KEEPS_NOTHING)
+            return run_in_place(tstate, frame, thread, caller);
+    }
+    return run(tstate, frame, thread);
 }

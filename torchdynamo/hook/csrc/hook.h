@@ -80,6 +80,7 @@ typedef struct {
     PyObject *awaited;       /* function that swap.c is calling, until its frame comes by; borrowed */
     PyObject *awaited_bound; /* for its local __bound, or NULL */
     Py_ssize_t awaited_slot;
+    int ended_at;            /* the line where the last rest of a function ended that raised */
 } TdThread;
 
 extern _Thread_local TdThread *td_thread; /* NULL until the thread first sets a callback */
