@@ -409,3 +409,28 @@ def shallow_copy(x):
 @case(X)
 def size_of_two_together(x):
     return x, torch._C._infer_size(torch.Size([2, 1]), torch.Size([1, 3]))
+
+
+@case(X)
+def called_classes(x):
+    made = torch.Tensor([x.shape[0], 2.5]), torch.Tensor([[1, True]]).to(x), torch.LongTensor((0, 1)), torch.Tensor([])
+    sized = torch.Tensor(x.size(0), 3).zero_(), torch.BoolTensor(torch.Size([2])).fill_(True), torch.HalfTensor()
+    return *made, *sized, torch.ByteTensor(range(3), device="cpu"), torch.DoubleTensor(np.ones(2)) * x[:, 0]
+
+
+@case(X)
+def called_classes_in_contexts(x):
+    with torch.device("meta"):
+        made = torch.Tensor([1.0]), torch.ones(1)
+    return made[0] + x, made[1].device
+
+
+@case(X)
+def types_of_classes(x):
+    same = x.type(torch.FloatTensor) is x
+    return x.type(torch.LongTensor), x.type(torch.float64), x.type("torch.HalfTensor"), x.type(), same
+
+
+@case(X, breaks="unknown call")
+def class_called_with_a_tensor(x):
+    return torch.Tensor(x)
