@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
-from training import BACKENDS, Feature, Net, assert_feature, batches, compiled, loop, state
+from training import BACKENDS, Feature, Net, assert_feature, batches, compiled, loop, low_precision, state
 
 import torchdynamo
 from torchdynamo.backends import aot_autograd
@@ -358,6 +358,7 @@ def hessian(compile: Any) -> Any:
 
 
 @feature
+@low_precision
 def autocast(compile: Any) -> Any:
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -375,6 +376,7 @@ def autocast(compile: Any) -> Any:
 
 
 @feature
+@low_precision
 def autocast_around(compile: Any) -> Any:
     model = Net()
     forward = compile(lambda x: model(x))

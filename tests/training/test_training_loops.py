@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.utils.checkpoint
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
-from training import BACKENDS, Feature, Net, assert_feature, batches, loop, state
+from training import BACKENDS, Feature, Net, assert_feature, batches, loop, low_precision, state
 
 F = torch.nn.functional
 FEATURES: dict[str, Feature] = {}
@@ -90,6 +90,7 @@ def reentrant_checkpoints(compile: Any) -> Any:
 
 
 @feature
+@low_precision
 def checkpoints_in_checkpoints(compile: Any) -> Any:
     """With random numbers, under autocast."""
     model = Net()
@@ -160,6 +161,7 @@ def a_scale_that_overflows(compile: Any) -> Any:
 
 
 @feature
+@low_precision
 def autocast_in_parts(compile: Any) -> Any:
     model = torch.nn.Sequential(torch.nn.Conv1d(1, 4, 1), torch.nn.LayerNorm(3), torch.nn.Flatten())
     out = torch.nn.Linear(12, 3)
@@ -181,6 +183,7 @@ def autocast_in_parts(compile: Any) -> Any:
 
 
 @feature
+@low_precision
 def low_precision_parameters(compile: Any) -> Any:
     model = Net().to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)

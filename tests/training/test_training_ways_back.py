@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from training import BACKENDS, Feature, assert_feature, assert_same, batches, compiled, loop, state
+from training import BACKENDS, Feature, assert_feature, assert_same, batches, compiled, loop, low_precision, state
 
 import torchdynamo
 from torchdynamo.errors import FallbackWarning
@@ -23,10 +23,16 @@ def feature(fn: Feature) -> Feature:
     return fn
 
 
+RECURRENT: list[Any] = [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM]
+
+
 class Block(torch.nn.Module):
+    """Without a bias before the norm: its gradient would be rounding and nothing else, and Adam makes steps of that."""
+
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
-        self.a, self.norm, self.b = torch.nn.Linear(before, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, after)
+        self.a, self.norm = torch.nn.Linear(before, 4, bias=False), torch.nn.BatchNorm1d(4)
+        self.b = torch.nn.Linear(4, after)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.b(torch.relu(self.norm(self.a(x))))
@@ -113,6 +119,7 @@ def two_players(compile: Any) -> Any:
 
 
 @feature
+@low_precision
 def two_players_under_autocast(compile: Any) -> Any:
     """What was switched before a cut is switched after it, too."""
     first, second = Block(3, 2), Block(3, 1)
@@ -189,6 +196,29 @@ def recurrent_layers(compile: Any) -> Any:
         return loss.detach()
 
     return loop(compile(train_step), model, optimizer)
+
+
+def layers_that_drop(compile: Any) -> Any:
+    """Also where nothing is differentiated."""
+    layers = [cls(3, 4, num_layers=2, dropout=0.5).requires_grad_(False) for cls in RECURRENT]
+    state = torch.zeros(2, 3, 4)
+
+    def draw(x: torch.Tensor) -> Any:
+        rnn, gru, lstm = layers
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [4, 2, 1])
+        return rnn(x)[0], gru(packed)[0].data, lstm(x, (state, state))[0] + 1, torch.rand(1)
+
+    def only(x: torch.Tensor) -> Any:
+        return layers[0](x, state)  # a graph of nothing else
+
+    run, alone = compile(draw), compile(only)
+    return [(run(x), alone(x)) for x in torch.randn(3, 4, 3, 3)]
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "inductor"])
+def test_layers_that_drop(backend: str) -> None:
+    """What tracers make of them would drop nothing."""
+    assert_feature(layers_that_drop, backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

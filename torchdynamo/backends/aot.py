@@ -64,13 +64,6 @@ def aot_autograd(
     return backend
 
 
-def min_cut(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
-    """Split forward from backward so that the least memory crosses over, recomputing what is cheap."""
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-
-    return min_cut_rematerialization_partition(joint, inputs, **kwargs)
-
-
 def boxed(compiler: Compiler) -> Callable[..., Any]:
     """The same compiler, with results that take their inputs as one list, which they may empty as they go.
 

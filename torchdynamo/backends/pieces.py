@@ -3,7 +3,7 @@
 All results of what it compiles have one backward, which frees all that was saved when it has run. A program that trains
 two networks in turns, each with a loss of its own, goes one way back after the other. So where the ways have nothing in
 common the graph is cut between them. Recurrent layers that train have kernels of their own, and not all of these are in
-the operators it knows: they run as they are, and what comes before and after is compiled.
+the operators it knows: they run as they are, as do those that drop, and what comes before and after is compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.backends.preserve import is_for_eager
 from torchdynamo.graph.history import strands
 from torchdynamo.graph.passes.stages import GETTERS, Stage, can_be_cut, cut
-from torchdynamo.graph.recurrent import trains
+from torchdynamo.graph.recurrent import drops, runs_as_it_is
 from torchdynamo.graph.torch_compat import CLOSERS, MODE_CHANGES, OPENERS
 
 Run = Callable[..., Any]
@@ -32,9 +32,11 @@ def in_pieces(backend: B) -> B:
 
     @functools.wraps(backend)
     def whole_or_pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Run | None:
-        after = places(gm) if torch.is_grad_enabled() and not is_for_eager(gm, example_inputs) else []
+        dropping = any(map(drops, gm.graph.nodes))
+        wanted = (dropping or torch.is_grad_enabled()) and not is_for_eager(gm, example_inputs)
+        after = places(gm) if wanted else []
         if not after:
-            whole: Run | None = backend(gm, example_inputs, **options)
+            whole: Run | None = None if dropping else backend(gm, example_inputs, **options)
             return whole
         return Pieces(gm, cut(gm, after), functools.partial(backend, **options))
 
@@ -50,7 +52,7 @@ def places(gm: torch.fx.GraphModule) -> list[str]:
         if node.op in ("placeholder", "output"):
             continue
         layer = isinstance(current, torch.fx.Node)
-        if trains(node):
+        if runs_as_it_is(node):
             label = node
         elif layer and node.target is operator.getitem and node.args[0] is current:
             label = current
@@ -116,7 +118,7 @@ class Pieces:
         """One piece, compiled if it is not."""
         fn, module = self.compiled[at], self.stages[at].module
         if fn is None:
-            layers = any(trains(node) for node in module.graph.nodes)
+            layers = any(runs_as_it_is(node) for node in module.graph.nodes)
             fn = self.compiled[at] = None if layers else self.backend(module, given)
             fn = self.compiled[at] = fn or module.forward
         return fn(*given)

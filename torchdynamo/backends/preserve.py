@@ -7,6 +7,7 @@ does): inputs that the graph writes to, the random numbers and the grad mode are
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ import torch.fx
 
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of, makes_leaves, reads_data, updates_in_one_kernel
+from torchdynamo.graph.overlap import touch
 from torchdynamo.graph.recurrent import steps_vary
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,7 +82,8 @@ def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tens
 
 def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
     """Whether a graph does what no trace of its operators says, or says better: it is to run as it is."""
-    return makes_leaves(gm) or writes_past_autograd(gm, example_inputs) or updates_in_one_kernel(gm) or steps_vary(gm)
+    past_autograd = writes_past_autograd(gm, example_inputs) or writes_to_strangers(gm, example_inputs)
+    return past_autograd or makes_leaves(gm) or updates_in_one_kernel(gm) or steps_vary(gm)
 
 
 def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -90,6 +93,31 @@ def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
     """
     written = tensors_at(mutated_positions(gm), example_inputs)
     return any(not each.is_leaf or each._is_view() for each in written) and reads_data(gm)
+
+
+def writes_to_strangers(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Whether an input that is written to shares memory with another that is no view of it, as far as autograd knows.
+
+    Inductor returns views like that. AOTAutograd, which makes one input of the two, does not take them with gradients.
+    """
+    tensors = [each for each in example_inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
+    if not torch.is_grad_enabled() or not any(each.requires_grad for each in tensors):
+        return False
+    written = {id(each) for each in tensors_at(mutated_positions(gm), example_inputs)}
+    places: dict[int, list[torch.Tensor]] = {}
+    for each in tensors:
+        places.setdefault(each.untyped_storage()._cdata, []).append(each)
+    return any(
+        one is not other and origin(one) is not origin(other) and touch(one, other)
+        for group in places.values()
+        if len(group) > 1 and any(id(each) in written for each in group)
+        for one, other in itertools.combinations(group, 2)
+    )
+
+
+def origin(tensor: torch.Tensor) -> torch.Tensor:
+    """What a tensor is a view of, to autograd."""
+    return tensor if tensor._base is None else tensor._base
 
 
 @contextlib.contextmanager

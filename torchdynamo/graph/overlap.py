@@ -76,3 +76,16 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """Where it begins and ends, in bytes."""
     begin = int(tensor.storage_offset()) * tensor.itemsize
     return begin, begin + tensor.numel() * tensor.itemsize
+
+
+def touch(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the stretches of two tensors in the same memory have a part in common."""
+    (low, high), (other_low, other_high) = stretch(a), stretch(b)
+    return low < other_high and other_low < high
+
+
+def stretch(tensor: torch.Tensor) -> tuple[int, int]:
+    """The same as its extent, of a tensor with gaps, too."""
+    begin = int(tensor.storage_offset())
+    last = begin + sum(step * (size - 1) for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+    return begin * tensor.itemsize, ((last + 1) if tensor.numel() else begin) * tensor.itemsize

@@ -24,6 +24,21 @@ def trains(node: torch.fx.Node) -> bool:
     )
 
 
+def drops(node: torch.fx.Node) -> bool:
+    """Whether this is a recurrent layer that drops, from layer to layer. What a tracer makes of it does not."""
+    if node.target not in RECURRENT:
+        return False
+    first = 5 if is_packed(node.args) else 4
+    settings: Any = node.args[first : first + 3]
+    layers, probability, training = settings
+    return bool(layers != 1 and probability != 0 and training is not False)
+
+
+def runs_as_it_is(node: torch.fx.Node) -> bool:
+    """Whether a tracer is not to see this layer: kernels with gradients are not all in the operators that it knows."""
+    return trains(node) or drops(node)
+
+
 def steps_vary(gm: torch.fx.GraphModule) -> bool:
     """Whether there is a layer that a tracer would take apart, step by step, and nobody knows how many there are.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchdynamo.backends.aot import aot_autograd, as_it_is, min_cut
+from torchdynamo.backends.aot import aot_autograd, as_it_is
+from torchdynamo.backends.partition import min_cut
 from torchdynamo.backends.registry import register_backend
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
@@ -32,7 +33,7 @@ def inductor(
         return None
     with handoff(gm, example_inputs) as ready:
         compiled: Any = compile_fx(
-            ready.module, ready.inputs, config_patches=patches or None, decompositions=decompositions(patches)
+            ready.module, ready.inputs, config_patches=patches, decompositions=decompositions(patches)
         )
     return ready.as_captured(compiled)
 
@@ -60,7 +61,9 @@ def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, A
     from torch import _inductor
 
     known = _inductor.config.get_config_copy()
-    patches: dict[str, Any] = dict(_inductor.list_mode_options(mode)) if mode not in (None, "default") else {}
+    patches: dict[str, Any] = {"custom_partitioner_fn": for_inductor()}
+    if mode not in (None, "default"):
+        patches.update(_inductor.list_mode_options(mode))
     for name, value in (options or {}).items():
         key = name.replace("-", "_")
         if key not in known:
