@@ -230,7 +230,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     stops: Steps = ()
     why: Why | None = None
     place: Steps = ()  # of the first break
-    checking = not goes_both_ways.get(code)
+    checking = compiler.fullgraph or not goes_both_ways.get(code)
     known = entries_of(code, compiler.owner_id)
     whole = all(entry.why is None for entry in known) and (compiler.fullgraph or len(known) < MOST_WHOLE)
     varying = drawn = frozenset[Source]()

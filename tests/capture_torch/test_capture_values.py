@@ -139,9 +139,14 @@ def added(x: Any, mask: Any) -> Any:
 
 
 def test_a_fact_that_is_missing_is_named_and_can_be_taught() -> None:
-    """Whether there are three rows, or one, which would be added to each, is not taken for granted."""
+    """Whether there are three rows, or one, which would be added to each, is not taken for granted after a write."""
+
+    def untaught(x: Any, mask: Any) -> Any:
+        x.add_(1)
+        return added(x, mask)
+
     with torchdynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        (broken,) = torchdynamo.explain(added)(X, MASKS[0]).breaks
+        (broken,) = torchdynamo.explain(untaught)(X.clone(), MASKS[0]).breaks
     assert broken.reason == "unknown fact"
 
     def taught(x: Any, mask: Any) -> Any:
@@ -165,8 +170,16 @@ def two_of_a_kind(x: Any, mask: Any) -> Any:
     return x[mask] - x[mask.flip(0)], torch.where(mask, x[:, 0], 0)[mask].topk(min(2, x[mask].shape[0])).values
 
 
+def one_for_each_row(x: Any, mask: Any) -> Any:
+    """There is one class to a row, but nobody knows that of a mask."""
+    hot = torch.zeros_like(x)
+    hot[torch.arange(mask.numel()), mask.long()] = 1
+    own = x[hot == 1]
+    return x + hot * (own.cos() - own).unsqueeze(1)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("fn", [added_where_true, two_of_a_kind], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [added_where_true, two_of_a_kind, one_for_each_row], ids=lambda fn: fn.__name__)
 def test_unknown_sizes_that_have_to_be_the_same_are_looked_at(fn: Case, backend: str) -> None:
     counting = Counting(backend)
     compiled = torchdynamo.compile(fn, backend=counting, fullgraph=True)
@@ -182,11 +195,13 @@ def test_unknown_sizes_that_differ(backend: str) -> None:
     """One row is added to each; other numbers of rows raise, as they do in eager."""
 
     def fn(x: Any, mask: Any) -> Any:
-        return x[mask] + x[~mask]
+        total = x[mask] + x[~mask]
+        return total * total.shape[0]
 
     compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     half = torch.tensor([True, False, False, True])
     assert torch.equal(compiled(X, half), fn(X, half))
+    assert torch.equal(compiled(X, MASKS[0]), fn(X, MASKS[0]))
     with pytest.raises(RuntimeError, match="must match"):
         compiled(X, MASKS[2])
     with torchdynamo.config.patch(capture_dynamic_output_shape_ops=True):

@@ -82,6 +82,15 @@ def reads_data(x):
     return x.data + 1, x * 3
 
 
+@case(LEAF, X)
+def its_own_data(x, y):
+    old = x.data
+    x.data = x.data.to(x.device)
+    x.data = y + 1
+    x.data = old
+    return x * 2, x.data
+
+
 @case(LEAF, torch.randn(3, 4))
 def data_of_another_shape(x, y):
     x.data = y

@@ -1,7 +1,7 @@
-"""Sizes that nobody knows and that an operator wants to be the same: `x[~mask] += y[~mask]`.
+"""Sizes that nobody knows and that an operator wants to be the same, or a known one: `x[~mask] += y[~mask]`.
 
-They are taken to be, and the graph's run looks, as at what a program checks (raising.py). Where they are not, one of
-them is 1, or the operator raises: the frame runs from its start as it was written.
+They are taken to be, and the graph checks it. Where they are not, one of them is 1, or the operator raises: the graph
+raises, and the frame runs from its start as it was written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import raising, symbols
+import torch
+
+from torchdynamo.capture import symbols
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import Graphed, Known, Value
 
@@ -27,8 +29,9 @@ def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
         if len(sizes) != 2 or None in sizes:
             return False
         same = vm.binary("==", *sizes)  # type: ignore[arg-type]
-        if not symbols.follows(vm, same) and not raising.expect(vm, same, True, sizes=True):
-            return False
+        if not symbols.follows(vm, same):
+            vm.call(Known(torch._check), [same], {})
+            vm.may_raise = vm.sizes_fit = True
     return True
 
 

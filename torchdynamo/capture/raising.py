@@ -34,7 +34,6 @@ class Check(NamedTuple):
     value: Graphed | Symbol
     truth: bool
     level: bool  # whether the process's state was what it was at entry
-    sizes: bool = False  # whether operators after it are compiled for sizes that it says
 
 
 def truth_to_go_on(vm: Machine, frame: Frame, value: Value, condition: str, target: int) -> bool | None:
@@ -67,14 +66,14 @@ def result_to_go_on(vm: Machine) -> bool | None:
     return None if truth is None else truth != negated
 
 
-def expect(vm: Machine, value: Value, truth: bool, sizes: bool = False) -> bool:
+def expect(vm: Machine, value: Value, truth: bool) -> bool:
     """Rest the capture on a truth that only running the graph can tell; whether it is one."""
     if not decides(vm, value):
         return False
     assert isinstance(value, (Graphed, Symbol))
     if isinstance(value, Symbol):
         vm.builder.numbers.learn(value.fake if truth else torch.sym_not(value.fake))
-    vm.checks.append(Check(value, truth, is_level(vm), sizes))
+    vm.checks.append(Check(value, truth, is_level(vm)))
     return True
 
 

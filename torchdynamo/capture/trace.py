@@ -202,6 +202,7 @@ class Trace:
         self.may_begin_again = False  # whether checks may be noted: after one that fails the frame runs as written
         self.checks: list[Any] = []  # see raising.py
         self.may_raise = False  # an operator may, and the frame would catch it: see catching.py
+        self.sizes_fit = False  # or sizes are taken to be the same: see fitting.py
 
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:

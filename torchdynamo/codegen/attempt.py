@@ -1,8 +1,8 @@
 """Where a graph raises, the frame runs from its start as it was written: what it does before comes first then.
 
 A graph that rests on checks (capture/raising.py) has them looked at, and if one fails it is the same. A frame in which
-nothing is raised then has a branch that goes both ways after all: it is compiled anew, without checks, unless it has to
-be one graph.
+nothing is raised then has a branch that goes both ways after all, or sizes that differ (capture/fitting.py): it is
+compiled anew, without checks, unless it has to be one graph.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Rerun:
         self.code = weakref.ref(capture.code)  # which owns us
         self.error = ""
         self.told = capture.machine.may_raise  # that the graph itself raised; where that may be, nobody need know
+        self.taken = capture.machine.sizes_fit  # so it may have raised what the frame does not
         self.final = False  # whole-graph mode: there is no compiling it otherwise
         self.instead = self.as_written(emit, capture)
 
@@ -97,7 +98,7 @@ class Rerun:
         """The frame ran as it was written, and returned."""
         error, self.error = self.error, ""
         code = self.code()
-        if error:
+        if error and not self.taken:
             if not self.told:
                 text = f"a compiled graph raised {error}; the function ran eagerly instead"
                 warnings.warn(text, FallbackWarning, stacklevel=2)

@@ -148,12 +148,7 @@ class GraphBuilder:
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
     ) -> tuple[Node, Any]:
         """An operation on tensors (as nodes) and constants, nested as the user wrote them; raises a GraphError."""
-        self.numbers.taken_for_granted()  # so far, by the program itself
-        drawn = self.numbers.drawn()
         example = self.example(op, target, args, kwargs)
-        assumed = self.numbers.taken_for_granted(drawn)
-        if assumed and not torch_compat.insists(target, args):
-            raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
         return self._add(op, target, args, kwargs, example, describe(position)), example
 
     def _add(
@@ -341,6 +336,7 @@ class GraphBuilder:
         self.record.latest.clear()
         self.record.copies.clear()
         fake_args, fake_kwargs = examples(args), examples(kwargs)
+        asked, known = target, torch_compat.Known(self.numbers.env) if self.numbers else None
         if target is setattr:  # `.data =` puts other memory in the place of this
             self.record.write(fake_args[:1])
         if torch_compat.is_symbolic(fake_args):
@@ -348,9 +344,9 @@ class GraphBuilder:
             torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
         target = rules.FUNCTIONS.get(target, target)
         try:
-            if self.numbers:
+            if known is not None:
                 target = of_any_length(target, fake_args)
-                result = self._try_with_numbers(op, target, fake_args, fake_kwargs)
+                result = self._try_with_numbers(known, op, target, fake_args, fake_kwargs)
             else:
                 result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
         except Exception as raised:
@@ -358,7 +354,8 @@ class GraphBuilder:
             about = torch_compat.undecided(raised)
             fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
             raise fault from raised
-        if self.numbers:
+        if known is not None:
+            self._assume_nothing(known, asked, args)
             self._note_presumed(presumed, result)
         self._check(target, result)
         self.memo.learn(question, result, self.record.draws > draws)
@@ -373,10 +370,17 @@ class GraphBuilder:
         finally:
             trying.now = False
 
-    def _try_with_numbers(self, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def _assume_nothing(self, known: torch_compat.Known, target: Target, args: tuple[Any, ...]) -> None:
+        """What an operator has assumed of numbers that nobody knows is forgotten, and it is refused."""
+        assumed = self.numbers.assumed_since(known)
+        if assumed and not torch_compat.insists(target, args):
+            known.again()
+            self.memo.likenesses.forget()
+            raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
+
+    def _try_with_numbers(self, known: torch_compat.Known, op: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The same where sizes have no value. What cannot be told for all of them is told by what they are now: first
         only where that is not what holds in general, then whatever an operator asks."""
-        known = torch_compat.Known(self.numbers.env)
         try:
             result = self._try(op, target, args, kwargs, self._with_numbers())
             slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)

@@ -34,7 +34,6 @@ class Numbers:
         self.scalars = scalars  # values read from tensors may be numbers of the graph
         self.shapes = shapes  # and so may be sizes that depend on values
         self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
-        self._granted: dict[int, Any] = {}  # what was found to be taken for granted so far
         self.varying = varying  # where numbers and sizes are that are not the same in every call
         self.where: Any = None  # called for the line of the program that is being followed
         self.attentive: Collection[str] = ()  # what is presumed otherwise, and is not this time: see signals
@@ -101,19 +100,18 @@ class Numbers:
         known = self.__dict__.get("env")
         return 0 if known is None else known.presumed
 
-    def taken_for_granted(self, drawn: int = 0) -> list[Any]:
-        """Facts about unknown numbers that have been assumed, as against decided, since this was last asked.
+    def assumed_since(self, known: torch_compat.Known) -> list[Any]:
+        """Facts about unknown numbers that have been assumed, as against decided, since so much was known.
 
-        What is assumed only of numbers drawn since there were so many is no assumption: it is true of a result.
+        What is assumed only of numbers drawn since then is no assumption: it is true of a result.
         """
-        known = self.__dict__.get("env")
-        if known is None or known.num_deferred_runtime_asserts == len(self._granted):
+        if self.env.num_deferred_runtime_asserts == known.count:
             return []
-        facts = [each for rows in known.deferred_runtime_asserts.values() for each in rows]
-        news = [each for each in facts if id(each) not in self._granted]
-        self._granted.update((id(each), each) for each in news)
-        born = set(known.pending_fresh_unbacked_symbols[drawn:])
-        return [each.expr for each in news if not torch_compat.unbacked_symbols(each.expr) <= born]
+        before = {id(each) for rows in known.asserts.values() for each in rows}
+        facts = [each for rows in self.env.deferred_runtime_asserts.values() for each in rows]
+        born = set(self.env.pending_fresh_unbacked_symbols[known.drawn :])
+        news = [each.expr for each in facts if id(each) not in before]
+        return [fact for fact in news if not torch_compat.unbacked_symbols(fact) <= born]
 
     def equated(self, fact: Any) -> tuple[Any, ...]:
         """What a fact says is the same: the two terms; nothing of another."""
@@ -121,7 +119,7 @@ class Numbers:
 
     def is_term(self, number: Any, term: Any) -> bool:
         """Whether a number is this one."""
-        return isinstance(number, torch.SymInt) and bool(number.node.expr == term)
+        return bool((number.node.expr if isinstance(number, torch.SymInt) else number) == term)
 
     def fixed(self, number: Any) -> Any:
         """Its value if it can be no other; else None."""

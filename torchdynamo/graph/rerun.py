@@ -48,16 +48,15 @@ def stages(graph: torch.fx.Graph, checks: Sequence[Check]) -> list[Node]:
     """After which nodes the graph has to stop and look.
 
     Values that the program checks may be indices, and out of bounds these do worse than raise: compiled code may end
-    the process, and a GPU is lost to it. So an operator that takes integers waits for the checks before it, and all
-    wait for one that says of sizes that they are the same.
+    the process, and a GPU is lost to it. So an operator that takes integers waits for the checks before it.
     """
     order = {node: at for at, node in enumerate(graph.nodes)}
     asked = sorted({check.value.node for check in checks}, key=order.__getitem__)
     risky = [at for node, at in order.items() if is_risky(node)]
-    found, firm = [], {check.value.node for check in checks if check.sizes}
+    found = []
     for node, following in zip(asked, [*asked[1:], None]):
         end = len(order) if following is None else order[following]
-        if node in firm or any(order[node] < at <= end for at in risky):
+        if any(order[node] < at <= end for at in risky):
             found.append(node)
     return found
 

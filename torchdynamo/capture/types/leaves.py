@@ -81,8 +81,22 @@ def set_data(vm: Machine, self: Graphed, value: Value) -> None:
     """`tensor.data = other`: the same tensor with another's memory and metadata."""
     if value.__class__ is not Graphed:
         raise vm.error(TypeError, f"Variable data has to be a tensor, but got {value.pytype.__name__}")
+    if is_its_own(self, value):
+        return
     vm.note_change(self)
     vm.emit("call_function", setattr, [self, Known("data"), value], {})
+
+
+def is_its_own(tensor: Graphed, data: Graphed) -> bool:
+    """Whether this is the tensor's own data, as of `p.data = p.data.to(device)`, which changes nothing."""
+    if data.node.target is not getattr or data.node.args != (tensor.node, "data"):
+        return False
+    ours, theirs = ((t.untyped_storage()._cdata, layout_of(t)) for t in (tensor.fake, data.fake))
+    return ours == theirs
+
+
+def layout_of(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.shape, tensor.stride(), tensor.storage_offset()
 
 
 @models(BASE, "=requires_grad")
