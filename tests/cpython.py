@@ -48,7 +48,6 @@ LEFT_OUT = {
 }
 
 # What a break or a constant shows, and which tests look at it.
-IDENTITY = "looks at which of equal constants it got"
 LIFETIME = "counts references, or an object lives longer or shorter: with the function that made it, or to its last use"
 SIZES = "counts all objects of the process, or asks how much memory one takes, which its history decides"
 UNDONE = "looks whether a list was written to, where the function took back what it wrote"
@@ -56,32 +55,6 @@ KNOWN = {
     "test_sort.TestBugs.test_undetected_mutation": UNDONE,
     "test_descr.ClassPropertiesAndMethods.test_slots": SIZES,
     "test_dict.DictTest.test_splittable_popitem": SIZES,
-    **dict.fromkeys(
-        """
-        test_class.ClassTests.testSetattrWrapperNameIntern
-        test_operator.COperatorTestCase.test_is
-        test_operator.COperatorTestCase.test_is_not
-        test_operator.PyOperatorTestCase.test_is
-        test_operator.PyOperatorTestCase.test_is_not
-        test_float.GeneralFloatCases.test_hash_nan
-        test_itertools.TestBasicOps.test_combinations_tuple_reuse
-        test_itertools.TestBasicOps.test_combinations_with_replacement_tuple_reuse
-        test_itertools.TestBasicOps.test_permutations_tuple_reuse
-        test_itertools.TestBasicOps.test_product_tuple_reuse
-        test_itertools.TestBasicOps.test_zip_longest_tuple_reuse
-        test_itertools.TestBasicOps.test_zip_tuple_reuse
-        test_enumerate.EnumerateStartTestCase.test_tuple_reuse
-        test_enumerate.EnumerateTestCase.test_tuple_reuse
-        test_enumerate.SubclassTestCase.test_tuple_reuse
-        test_enumerate.TestBig.test_tuple_reuse
-        test_enumerate.TestLongStart.test_tuple_reuse
-        test_enumerate.TestStart.test_tuple_reuse
-        test_unicode.UnicodeTest.test_getnewargs
-        test_dataclasses.TestCase.test_helper_astuple
-        test_dataclasses.TestCase.test_helper_astuple_nested
-        """.split(),
-        IDENTITY,
-    ),
     **dict.fromkeys(
         """
         test_weakref.ReferencesTestCase.test_cfunction

@@ -69,7 +69,7 @@ def test_overrides() -> None:
     assert FunctionType(code, {})(1, 2, 3, y=4) == (1, 7)
 
 
-def test_constants_are_compared_by_identity_unless_plain() -> None:
+def test_constants_are_compared_by_identity() -> None:
     first, second, inner = [1], [1], compile("1", "x", "eval")
     values = [first, second, len, inner, 0.0, -0.0, 1, True, 1.0, (0.0,), (-0.0,), (1,), (True,), "a", b"a", {1: 2}, 1]
     items: list[Item] = [*(I("LOAD_CONST", value) for value in values), I("BUILD", ("list", len(values))), I("RETURN")]

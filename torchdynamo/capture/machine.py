@@ -349,7 +349,7 @@ class Machine(Trace):
         """What is the same exactly for the same object. Objects told apart by it must stay different ones."""
         if value.__class__ is Known:
             obj = wrapping.itself(self, value)
-            return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)  # as `is` sees constants
+            return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)
         if value.__class__ is Object:
             real, fresh = self.entity(value).real, ("fresh", value.ref)
         else:

@@ -24,7 +24,7 @@ from torchdynamo.capture.scalars import seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
-from torchdynamo.capture.wrap import class_source, constant, same_function, wrap
+from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, same_constant, same_function, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -237,7 +237,7 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
     if a.__class__ is Known and b.__class__ is Known:
         if type(a.obj) is type(b.obj) is types.FunctionType:
             return same_function(vm, a, b)
-        return a.obj is b.obj or (type(a.obj) in (int, str, bytes) and type(a.obj) is type(b.obj) and a.obj == b.obj)
+        return same_constant(vm, a, b)
     if a.__class__ is Object and b.__class__ is Object:
         if a.ref == b.ref:
             return True
@@ -313,6 +313,8 @@ def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
     """`a is b or a == b`, the test containers make."""
     if a.pytype is b.pytype is int and (a.__class__ is Symbol or b.__class__ is Symbol):
         return truth(vm, binary(vm, "==", a, b))  # the same integers are equal ones
+    if a.__class__ is Known and type(a.obj) in CONSTANTS and a.obj == a.obj:
+        return truth(vm, binary(vm, "==", a, b))  # so are the same constants, but for nan
     return identical(vm, a, b) or truth(vm, binary(vm, "==", a, b))
 
 

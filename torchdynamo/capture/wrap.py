@@ -129,6 +129,35 @@ def same_function(vm: Machine, a: Known, b: Known) -> bool:
     return same
 
 
+def is_only_one(obj: Any) -> bool:
+    """Whether what equals a constant is that constant: Python has one of each."""
+    cls = type(obj)
+    if cls is int:
+        return -5 <= obj <= 256
+    if cls is str:
+        return len(obj) == 0 or (len(obj) == 1 and ord(obj) < 256)
+    if cls is bytes:
+        return len(obj) <= 1
+    return cls in (bool, type(None), type(...), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format)
+
+
+def same_constant(vm: Machine, a: Known, b: Known) -> bool:
+    """Of a constant that was there it is guarded what it equals; which object it is, is looked at only here."""
+    one, other, same = a.obj, b.obj, a.obj is b.obj
+    if a.source is b.source or type(one) is not type(other) or type(one) not in CONSTANTS or is_only_one(one):
+        return same
+    if not (same or one == other or (one != one and other != other)):
+        return same
+    first, *others = [each.source for each in (a, b) if each.source is not None]
+    if others:
+        vm.guard(first, *(("SAME_OBJECT", others[0]) if same else ("DISTINCT", (first, others[0]))))
+    elif same:
+        vm.guard(first, "ID_MATCH", one)
+    else:
+        raise Break("unsupported type", type=type(one).__name__)  # next time they may be one
+    return same
+
+
 # What annotations are made of: they never change.
 TYPING = (
     type(typing.List[int]),  # noqa: UP006

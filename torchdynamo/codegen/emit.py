@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+import sys
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +29,7 @@ from torchdynamo.capture.wrap import class_source
 from torchdynamo.codegen import rebuild
 
 BOUND = "__bound"
+LIKE_A_NAME = re.compile("[a-zA-Z0-9_]+")
 OWN_WORLDS = (
     type,
     types.ModuleType,
@@ -44,7 +47,7 @@ class Emitter:
         self.items: list[Item] = []
         self.outputs: dict[torch.fx.Node, int] = {}
         self.bound: dict[Source, int] = {}
-        self.made: dict[int, str] = {}  # ref -> the local that holds it
+        self.made: dict[Any, str] = {}  # ref, or a string by its id -> the local that holds it
         self.making: set[int] = set()
         self.position: Any = None
         self.cellvars = frozenset(capture.code.co_cellvars)
@@ -102,12 +105,26 @@ class Emitter:
     def known(self, value: Known) -> None:
         """Constants are embedded; so are classes and C functions. The user's own functions are fetched."""
         obj, source = value.obj, value.source
-        if source is not None and not isinstance(obj, OWNED) and type(obj) not in EMBEDDED:
+        if source is not None and not isinstance(obj, OWNED) and (type(obj) not in EMBEDDED or source.how == "local"):
             self.source(source)
         elif type(obj) is frozenset and list(frozenset(tuple(obj))) != list(obj):
             raise Restart(-1)  # a code object makes one of its own, of interned strings, in another order
+        elif type(obj) is str and LIKE_A_NAME.fullmatch(obj) and sys.intern(obj) is not obj:
+            self.text(obj)
         else:
             self.const(obj)
+
+    def text(self, text: str) -> None:
+        """A string that the frame made. As a constant of a code object it would become one with all that equal it,
+        as those do that look like names."""
+        name = self.made.get(("text", id(text)))
+        if name is not None:
+            self.op("LOAD_FAST", name)
+            return
+        for part in (text[:1], text[1:]):
+            self.op("LOAD_CONST", part)
+        self.op("BUILD", ("string", 2))
+        self.keep_as(("text", id(text)), f"__text{len(self.made)}")
 
     def computed(self, value: Graphed | Symbol) -> None:
         """An input is fetched from where it lives; the rest is an output of the graph."""
@@ -192,7 +209,10 @@ class Emitter:
 
     def keep(self, entity: Entity) -> None:
         """Leave the object on the stack, and remember it for whoever refers to it again."""
-        name = self.made[entity.ref] = f"__made{entity.ref}"
+        self.keep_as(entity.ref, f"__made{entity.ref}")
+
+    def keep_as(self, key: Any, name: str) -> None:
+        self.made[key] = name
         self.op("COPY", 1)
         self.op("STORE_FAST", name)
 
