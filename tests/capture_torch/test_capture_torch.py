@@ -64,3 +64,13 @@ def backward(result: Any) -> int:
 def test_operators_in_python_are_those_that_pytorch_lists() -> None:
     listed = [fn for group in torch.overrides.get_overridable_functions().values() for fn in group]
     assert policy.graph_functions() == {id(fn) for fn in listed if type(fn) is FunctionType}
+
+
+def test_windows_that_do_not_overlap():
+    def inverse(x, window):
+        return torch.istft(torch.stft(x, 8, 4, return_complex=True, window=torch.ones(8)), 8, 4, window=window)
+
+    x, compiled = torch.randn(1, 40), torchdynamo.compile(inverse, backend="eager", fullgraph=True)
+    Alike()(inverse(x, torch.ones(8)), compiled(x, torch.ones(8)))
+    with pytest.raises(RuntimeError, match="window overlap add min: 1"):
+        compiled(x, torch.zeros(8))

@@ -443,3 +443,31 @@ LAYERS = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
 @case(X.clone().requires_grad_())
 def checkpointed_in_parts(x):
     return torch.utils.checkpoint.checkpoint_sequential(LAYERS, 2, x, use_reentrant=False)
+
+
+HANN, NARROW = torch.hann_window(32), torch.hann_window(20).requires_grad_()
+WAVES = torch.randn(2, 200)
+
+
+def spectrum(x, **options):
+    return torch.stft(x, 32, 8, window=HANN, return_complex=True, **options)
+
+
+@case(WAVES.clone().requires_grad_())
+def inverse_spectra(x):
+    return torch.istft(spectrum(x), 32, 8, window=HANN), spectrum(x[0]).istft(32, 8, 20, NARROW, length=150)
+
+
+@case(WAVES)
+def inverse_spectra_otherwise(x):
+    both = spectrum(x, onesided=False)
+    real = (
+        torch.istft(both, 32, 8, window=HANN),
+        torch.istft(spectrum(x, normalized=True), 32, 8, None, HANN, True, True),
+    )
+    return *real, torch.istft(both.conj(), 32, 8, window=HANN, return_complex=True)
+
+
+@case(WAVES, breaks="unknown call")
+def inverse_spectrum_that_warns(x):
+    return torch.istft(spectrum(x), 32, 8)

@@ -434,3 +434,8 @@ def types_of_classes(x):
 @case(X, breaks="unknown call")
 def class_called_with_a_tensor(x):
     return torch.Tensor(x)
+
+
+@case(X, torch.tensor([[1, 0, 1, 2]], dtype=torch.uint8))
+def masks_of_bytes(x, mask):
+    return torch.where(mask, x, 0), x.where(mask, x + 1), torch.where(mask > 1), x.masked_fill(mask.bool(), 0.0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from following import Same, check
+from torch._vendor.packaging.version import Version
 
 import torchdynamo
 
@@ -124,3 +127,45 @@ def test_iterators_of_the_class():
         return x + 1, next(iter(made)), [*made], type(iter(made)).__name__
 
     check(iterators, (X,))
+
+
+class Odd(str):
+    """Some of what C may ask is its own: only what asks nothing takes it for the plain text."""
+
+    def __eq__(self, other):
+        raise ZeroDivisionError
+
+    __hash__ = str.__hash__
+
+
+WORD, ODD, SHARE = Word("ab.cd"), Odd("a1b2"), Share(1.5)
+
+
+def there_before(x):
+    parts = WORD.split("."), WORD.up(), f"{WORD}!", WORD + "e", len(WORD), WORD[1:], [*WORD], WORD == "ab.cd"
+    return x * SHARE, parts, SHARE + 1, SHARE.is_integer(), round(SHARE)
+
+
+def searched(x):
+    found = re.search("1", ODD).span(), re.split("[0-9]", ODD), re.findall("B", ODD, re.I), re.sub("1", "-", ODD)
+    spans = [match.group() for match in re.finditer("[a-z]", ODD)], re.compile("a").match(ODD).string is ODD
+    return x + 1, found, spans, re.fullmatch("x", ODD), frozenset("ab12").issuperset(ODD), frozenset("ab") >= {"a"}
+
+
+def versions(x):
+    parsed = Version(torch.__version__)
+    return x + (parsed >= Version("1.7")), torch.__version__ >= (2, 0), torch.__version__.split("+")[0]
+
+
+@pytest.mark.parametrize("fn", [there_before, searched, versions], ids=lambda fn: fn.__name__)
+def test_what_was_there_before(fn):
+    check(fn, (X,))
+
+
+def test_another_text_is_another_version():
+    def told(x, word):
+        return x + len(word.split("."))
+
+    compiled = torchdynamo.compile(told, backend="eager", fullgraph=True)
+    for word in (Word("a"), Word("a.b"), Word("a.b.c"), "a", Odd("a.b")):
+        Same()(told(X, word), compiled(X, word))

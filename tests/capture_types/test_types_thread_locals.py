@@ -181,3 +181,34 @@ def test_an_init_that_raises() -> None:
     torchdynamo.reset()
     torchdynamo.compile(of_more, backend="eager")(X)
     assert in_a_thread(raised_by, X) == ("only here", True)
+
+
+def its_dict(x):
+    held = STATE.__dict__
+    held["depth"] = held.get("depth", 0) + 1
+    return x * held.get("scale", 1) + STATE.depth, "other" in held, vars(STATE) is held
+
+
+def test_its_dict() -> None:
+    torchdynamo.reset()
+    clear()
+    compiled = torchdynamo.compile(its_dict, backend="eager", fullgraph=True)
+    for scale in (1, 2, 3):
+        STATE.scale, STATE.depth = scale, 0
+        wanted, told, same = its_dict(X)
+        assert STATE.depth == 1
+        STATE.depth = 0
+        got = compiled(X)
+        assert torch.equal(got[0], wanted) and (told, same) == got[1:] and STATE.depth == 1
+        assert torch.equal(in_a_thread(compiled, X)[0], X + 1)
+
+
+def test_its_dict_beside_attributes() -> None:
+    def both(x):
+        held = STATE.__dict__
+        STATE.scale = 5
+        return x * held["scale"]
+
+    clear()
+    assert torch.equal(torchdynamo.compile(both, backend="eager")(X), X * 5)
+    assert torch.equal(torchdynamo.compile(both, backend="eager")(X), X * 5)

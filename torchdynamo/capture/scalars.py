@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.model import is_open
 from torchdynamo.capture.value import Known, Object, Value
 
 if TYPE_CHECKING:
+    from torchdynamo.capture.heap import Entity
     from torchdynamo.capture.machine import Machine
 
 SCALARS = (int, float, complex, str, bytes)
@@ -32,6 +34,10 @@ ASKED = (
 )
 
 
+# How the plain value of an instance is had in C. Of what may be referred to weakly, and so be guarded by identity.
+PLAINLY = {str: str.__str__, float: float.__float__}
+
+
 class Plain(NamedTuple):
     """The note of such an instance that the frame made."""
 
@@ -41,11 +47,22 @@ class Plain(NamedTuple):
 def plain_value(vm: Machine, value: Value) -> Known | None:
     """What a method of the type in C sees of the instance."""
     if value.__class__ is Object and issubclass(value.pytype, SCALARS):
-        note = vm.entity(value).note
-        if note.__class__ is Plain:
-            known: Known = note.value
+        entity = vm.entity(value)
+        if entity.note.__class__ is Plain:
+            known: Known = entity.note.value
             return known
+        if entity.real is not MISSING and entity.source is not None:
+            return held_by(vm, entity)
     return None
+
+
+def held_by(vm: Machine, entity: Entity) -> Known | None:
+    """Of one that existed: what it holds never changes, so it is enough that it is the same."""
+    read = next((read for base, read in PLAINLY.items() if isinstance(entity.real, base)), None)
+    if read is None or entity.source is None:
+        return None
+    vm.guard(entity.source, "ID_MATCH", entity.real)
+    return Known(read(entity.real))
 
 
 def seen_by(vm: Machine, method: str, value: Value) -> Known | None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import enters, models, polyfill, run_for_real
+from torchdynamo.capture.scalars import plain_value
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import constant
@@ -23,14 +25,60 @@ def enter_pattern(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
-run_for_real(re.compile, re.match, re.fullmatch, re.search, re.split, re.findall, re.escape)
+run_for_real(re.compile, re.escape)
+
+
+def subject(vm: Machine, text: Value) -> Value:
+    """An instance of a subclass of str is looked at in place: none of its methods is asked."""
+    plain = plain_value(vm, text)
+    if plain is None or text.__class__ is not Object:
+        return text
+    real = vm.entity(text).real
+    return plain if real is MISSING else Known(real)
+
+
+def searches(name: str) -> None:
+    def row(vm: Machine, self: Value, string: Value, *args: Value, **kwargs: Value) -> Value:
+        return vm.run_pure(getattr(re.Pattern, name), [self, subject(vm, string), *args], kwargs)
+
+    models(re.Pattern, name)(row)
+
+
+for _name in ("match", "fullmatch", "search", "split", "findall"):
+    searches(_name)
+
+
+@polyfill(re.match)
+def match(pattern, string, flags=0):
+    return re.compile(pattern, flags).match(string)
+
+
+@polyfill(re.fullmatch)
+def fullmatch(pattern, string, flags=0):
+    return re.compile(pattern, flags).fullmatch(string)
+
+
+@polyfill(re.search)
+def search(pattern, string, flags=0):
+    return re.compile(pattern, flags).search(string)
+
+
+@polyfill(re.split)
+def split(pattern, string, maxsplit=0, flags=0):
+    return re.compile(pattern, flags).split(string, maxsplit)
+
+
+@polyfill(re.findall)
+def findall(pattern, string, flags=0):
+    return re.compile(pattern, flags).findall(string)
 
 
 @models(re.Pattern, "finditer")
 def finditer(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Object:
     real = vm.known(self, "pattern").finditer
+    seen = [vm.concretely(subject(vm, arg)) for arg in args]
     try:
-        found = real(*map(vm.concretely, args), **{name: vm.concretely(arg) for name, arg in kwargs.items()})
+        found = real(*seen, **{name: vm.concretely(arg) for name, arg in kwargs.items()})
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
     return make_iterator(vm, (constant(vm, match) for match in found), None, type(found))
@@ -49,7 +97,7 @@ def replaces(name: str, at: Any) -> None:
 
     def row(vm: Machine, self: Value, repl: Value, string: Value, count: Value = ZERO) -> Value:
         if repl.__class__ is Known and isinstance(repl.obj, (str, bytes)):
-            return vm.run_pure(getattr(re.Pattern, name), [self, repl, string, count], {})
+            return vm.run_pure(getattr(re.Pattern, name), [self, repl, subject(vm, string), count], {})
         pair = vm.call(Known(replaced), [self, repl, string, count], {})
         return vm.getitem(pair, at) if at is not NONE else pair
 

@@ -109,6 +109,19 @@ def relation(names: str, holds: Any, sets_only: bool = False) -> None:
 
     for name in names.split():
         models(set, name)(row)
+        if not sets_only:
+            models(frozenset, name)(of_frozen(getattr(frozenset, name), holds))
+
+
+def of_frozen(method: Any, holds: Any) -> Any:
+    """Of constants at once; else what it is held against is looked through."""
+
+    def row(vm: Machine, self: Known, other: Value) -> Value:
+        if other.__class__ is Known:
+            return vm.run_pure(method, [self, other], {})
+        return boolean(holds(dict.fromkeys(self.obj).keys(), dict(keys(vm, other)).keys()))
+
+    return row
 
 
 relation("issubset", lambda a, b: a <= b)

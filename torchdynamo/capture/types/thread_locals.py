@@ -12,6 +12,7 @@ from torchdynamo.capture.lookup import guarded_lookup, is_descriptor
 from torchdynamo.capture.model import Emitter, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
 from torchdynamo.capture.wrap import wrap
 
@@ -36,6 +37,8 @@ def written(vm: Machine, self: Object, name: str) -> dict[str, Value]:
 def read(vm: Machine, self: Object, name: str) -> Value | None:
     own = written(vm, self, name)
     entity = vm.entity(self)
+    if entity.note is not None:
+        return lookup(vm, entity.note, Known(name))
     if name in own or entity.source is None:
         value = own.get(name)
         return None if value is ABSENT else value
@@ -49,6 +52,17 @@ def read(vm: Machine, self: Object, name: str) -> Value | None:
         return wrap(vm, held[name], Source("key", source, name))
     vm.guard(source, "NO_KEY", name)
     return None
+
+
+def whole(vm: Machine, self: Object) -> Value:
+    """`__dict__` is a dict like any other from then on, as long as attributes are not written beside it."""
+    entity = vm.entity(self)
+    if entity.note is None:
+        if entity.touched or entity.source is None:
+            raise Break("unsupported attribute", name="__dict__", type=self.pytype.__name__)
+        entity.note = wrap(vm, entity.real.__dict__, Source("attr", entity.source, "__dict__"))
+    seen: Value = entity.note
+    return seen
 
 
 @models(LOCAL, "__new__")
@@ -79,6 +93,8 @@ def unknown(vm: Machine, self: Object, name: str) -> Raised:
 
 @models(LOCAL, "__getattribute__")
 def getattribute(vm: Machine, self: Object, name: str) -> Value:
+    if name == "__dict__":  # whatever classes have under that name
+        return whole(vm, self)
     found = of_class(vm, self, name)
     value = read(vm, self, name)
     if value is not None:
@@ -92,6 +108,8 @@ def getattribute(vm: Machine, self: Object, name: str) -> Value:
 def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
     of_class(vm, self, name.obj)
     entity = vm.entity(self)
+    if entity.note is not None:
+        raise Break("unsupported attribute write", name=name.obj, type=self.pytype.__name__)
     if entity.source is not None:
         read(vm, self, name.obj)  # and so there is one for this thread
         spaces.write(vm.spaces[id(entity.real.__dict__)])
