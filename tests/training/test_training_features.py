@@ -291,6 +291,24 @@ def retained_graph(compile: Any) -> Any:
 
 
 @feature
+def retained_graph_of_statistics(compile: Any) -> Any:
+    """Which could not run again; the first of its backwards is not to be kept."""
+    layers = [torch.nn.Linear(3, 40, bias=False), torch.nn.BatchNorm1d(40), torch.nn.Tanh(), torch.nn.Linear(40, 1)]
+    model = torch.nn.Sequential(*layers)
+    forward = compile(lambda x: model(x).sin().mean() * 2)
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        forward(x).backward()
+        loss = forward(x)
+        loss.backward(retain_graph=True)
+        loss.backward(retain_graph=True)
+        loss.backward()
+        return loss.detach()
+
+    return loop(train_step, model)
+
+
+@feature
 def detached_and_without_grad(compile: Any) -> Any:
     model = Net()
 
@@ -495,9 +513,10 @@ def test_same_as_eager(name: str, backend: str) -> None:
     assert_feature(FEATURES[name], backend)
 
 
-def test_a_graph_that_is_kept_under_inductor() -> None:
+@pytest.mark.parametrize("name", ["retained_graph", "retained_graph_of_statistics"])
+def test_a_graph_that_is_kept_under_inductor(name: str) -> None:
     """Its backward uses up the memory of what it saved, where it may."""
-    assert_feature(FEATURES["retained_graph"], "inductor")
+    assert_feature(FEATURES[name], "inductor")
 
 
 def test_eagers_random_numbers_under_inductor() -> None:

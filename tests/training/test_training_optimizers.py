@@ -192,6 +192,23 @@ def test_a_whole_step_of_what_it_is_given(make: Any) -> None:
     assert sum(event.ops > 0 for event in events) == 2
 
 
+def test_parameters_that_join_end_no_graph() -> None:
+    """Their state is put beside that of the others."""
+    torchdynamo.reset()
+    model = Net()
+    model.first.requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters())
+    update = torchdynamo.optimize("eager")(stepping(optimizer))
+    with collecting() as events:
+        for step, x in enumerate(batches(6)):
+            model.first.requires_grad_(step > 2)
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            update()
+    assert not [event.reason for event in events if event.reason]
+    assert len(optimizer.state) == 3
+
+
 def test_lbfgs_with_a_closure() -> None:
     def run(compile: Any) -> Any:
         torch.manual_seed(3)

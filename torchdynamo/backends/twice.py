@@ -6,7 +6,7 @@ not reach would get zeros, too: they get none, as in eager (an optimizer would d
 Its backward cannot be differentiated, and does not even know the inputs it came from, so that a second derivative
 could be taken for zero. When a backward is asked to keep its own history (`create_graph=True`), the graph as it was
 captured runs again on the inputs, under eager autograd. Where that cannot be, differentiating once more is an error.
-The same where a backward is to be kept (`retain_graph=True`) whose kernels write to the memory of what it saved.
+A backward that is to be kept (`retain_graph=True`) and whose kernels write to the memory of what it saved gets copies.
 
 Inputs are remembered weakly: a model that is only differentiated once keeps nothing alive for this.
 """
@@ -14,7 +14,7 @@ Inputs are remembered weakly: a model that is only differentiated once keeps not
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from torchdynamo.graph import torch_compat
 from torchdynamo.graph.history import History
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of
+from torchdynamo.graph.overlap import is_dense
 from torchdynamo.hook.install import Compiled
 
 _INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions
@@ -63,18 +64,17 @@ class Twice:
         if _PREPARED in cls.__dict__:
             return
         setattr(cls, _PREPARED, True)
-        backward, double = cls.backward, cls._double_backward
+        own, double = cls.backward, cls._double_backward
         if self.reached:
             self.first = torch_compat.first_result(cls, self.count)
 
         def first(ctx: Any, *grads: Any) -> Any:
             given = torch_compat.given_gradients(cls, grads)
-            history = torch.is_grad_enabled()
-            if history or torch_compat.writes_to_what_is_saved(cls):  # and so cannot be run a second time
+            if torch.is_grad_enabled():
                 inputs = live_inputs(ctx) if self.repeatable else None
                 if inputs is not None and torch_compat.returns_as_captured(cls, len(given)):
-                    found = self.differentiable(inputs, given)
-                    return found if history else tuple(None if each is None else each.detach() for each in found)
+                    return self.differentiable(inputs, given)
+            backward = keeping(cls, own) if torch_compat.writes_to_what_is_saved(cls) else own
             if self.first is None or all(given[self.first + at] is not None for at in self.reached):
                 return backward(ctx, *grads)
             there = [at for at in self.reached if given[self.first + at] is not None]
@@ -132,3 +132,29 @@ def live_inputs(ctx: Any) -> list[torch.Tensor] | None:
     if any(each is None or each._version != version for each, (_, version) in zip(inputs, remembered, strict=True)):
         return None
     return inputs
+
+
+class Kept:
+    """The context of a compiled backward, with copies of all that is saved: its kernels may use these up."""
+
+    def __init__(self, ctx: Any) -> None:
+        self.ctx = ctx
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.ctx, name)
+        return copies(found) if name in ("saved_tensors", "_tensors_no_vc_check") else found
+
+
+def copies(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """In memory of their own. What is expanded over its memory is nobody's to write to, and stays."""
+    return [each.clone() if is_dense(each) else each for each in tensors]
+
+
+def keeping(cls: Any, backward: Callable[..., Any]) -> Callable[..., Any]:
+    """The same compiled backward, leaving what it has saved as it is: AOTAutograd need not mind that it is kept."""
+
+    def run(ctx: Any, *grads: Any) -> Any:
+        with torch_compat.nothing_given_away(cls):
+            return backward(Kept(ctx), *grads)
+
+    return run

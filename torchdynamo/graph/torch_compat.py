@@ -587,6 +587,16 @@ def writes_to_what_is_saved(cls: Any) -> bool:
     return bool(given_away) and torch._C._autograd._get_current_graph_task_keep_graph()
 
 
+@contextlib.contextmanager
+def nothing_given_away(cls: Any) -> Iterator[None]:
+    """As if that backward had no such kernels: it refuses to be kept."""
+    known, cls.metadata.bw_donated_idxs = cls.metadata.bw_donated_idxs, []
+    try:
+        yield
+    finally:
+        cls.metadata.bw_donated_idxs = known
+
+
 def given_gradients(cls: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
     """What autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
     return grads[0] if _takes_a_list(cls, grads) else grads

@@ -39,6 +39,16 @@ class Item(NamedTuple):
     value: Value
 
 
+class Partly(dict[Any, list[Any]]):
+    """The items of a dict that was there, some of whose keys no path can say, where the frame puts in others and does
+    nothing else to it: an optimizer keeps a state for each tensor.
+    """
+
+    def __init__(self, items: Items) -> None:
+        super().__init__(items)
+        self.added: set[Any] = set()
+
+
 def items_of(vm: Machine, value: Object) -> Items:
     """The items as they are now, in order; values nothing has read yet are Opaque."""
     entity = vm.entity(value)
@@ -205,6 +215,8 @@ def source_of_tensor(key: Value) -> Source | None:
 def to_write(vm: Machine, value: Object) -> Items:
     """The items, to be changed: what there was at entry is known as a whole then."""
     entity = vm.entity(value)
+    if entity.items.__class__ is Partly:
+        raise Break("unsupported key", type="object")
     if entity.real is MISSING or entity.touched:
         items = items_of(vm, value)
     else:
@@ -234,10 +246,28 @@ def entered(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> l
     if not entity.fresh and by_code(hkey):
         raise Break("unsupported key", type=key.pytype.__name__)  # putting it in for real would run its code again
     pair = [key, item]
-    found = to_write(vm, value).setdefault(hkey, pair)
+    found = to_enter(vm, value, key, hkey).setdefault(hkey, pair)
     if found is pair:
         entity.version += 1
     return found
+
+
+def to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
+    """The items, for one to be put in."""
+    entity = vm.entity(value)
+    if entity.items.__class__ is not Partly:
+        told = entity.real is MISSING or entity.touched or all(map(sourceable, dict.keys(entity.real)))
+        if told or issubclass(entity.pytype, collections.OrderedDict):
+            return to_write(vm, value)
+        writing_items(vm, entity)
+        entity.items, entity.touched = Partly(items_of(vm, value)), True
+    if hkey not in entity.items:
+        guard_missing(vm, value, key, hkey)
+        entity.items.added.add(hkey)
+    elif hkey not in entity.items.added:
+        raise Break("unsupported key", type="object")  # what was there is written over
+    items: Items = entity.items
+    return items
 
 
 def by_code(hkey: Any) -> bool:
@@ -325,7 +355,10 @@ def key_error(vm: Machine, key: Value) -> Raised:
 
 
 def push_items(emit: Emitter, entity: Entity) -> None:
-    for key, item in (entity.items or {}).values():
-        emit.value(key)
-        emit.value(item)
-    emit.op("BUILD", ("map", len(entity.items or {})))
+    """All of them, in a dict; of one that was there and is not known in whole, those that are put in."""
+    items: Items = entity.items or {}
+    pushed = [items[hkey] for hkey in items if items.__class__ is not Partly or hkey in items.added]
+    for pair in pushed:
+        emit.value(pair[0])
+        emit.value(pair[1])
+    emit.op("BUILD", ("map", len(pushed)))

@@ -15,6 +15,7 @@ from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.spaces import OfInstance
 from torchdynamo.capture.types.items import (
+    Partly,
     as_key,
     by_code,
     each_entry,
@@ -29,6 +30,7 @@ from torchdynamo.capture.types.items import (
     push_items,
     remove,
     seen,
+    source_of_tensor,
     sourceable,
     store,
     store_under,
@@ -100,14 +102,14 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
     entity = vm.entity(self)
     hkey = vm.hkey(key)
     if entity.real is not MISSING and entity.note is None and not entity.touched and entity.source is not None:
-        if hkey.__class__ is Weakly:
+        if hkey.__class__ is Weakly or source_of_tensor(key) is not None:
             return boolean(lookup(vm, self, key) is not None)
         if not sourceable(as_key(key, hkey)):
             raise Break("unsupported key", type=key.pytype.__name__)
         present = was_there(entity.real, hkey)
         vm.guard(entity.source, "HAS_KEY" if present else "NO_KEY", hkey)
         return boolean(present)
-    if entity.note.__class__ is OfInstance:
+    if entity.note.__class__ is OfInstance or entity.items.__class__ is Partly:
         return boolean(lookup(vm, self, key) is not None)
     return boolean(hkey in items_of(vm, self))
 
@@ -119,6 +121,9 @@ def length(vm: Machine, self: Object) -> Value:
         assert entity.source is not None
         vm.guard(entity.source, "LENGTH", dict.__len__(entity.real))
         return Known(dict.__len__(entity.real))
+    if entity.items.__class__ is Partly:
+        assert entity.source is not None
+        vm.guard(entity.source, "LENGTH", dict.__len__(entity.real))
     return Known(len(items_of(vm, self)))
 
 
@@ -360,9 +365,10 @@ def check_keys(entity: Entity) -> None:
 
 @replays(dict)
 def replay_dict(emit: Emitter, entity: Entity) -> None:
-    """The new contents are made first: they may be fetched from the old."""
+    """The new contents are made first: they may be fetched from the old. What cannot be fetched stays where it is."""
+    partly = entity.items.__class__ is Partly
     push_items(emit, entity)
-    for method, count in (("clear", 0), ("update", 1)):
+    for method, count in (("update", 1),) if partly else (("clear", 0), ("update", 1)):
         emit.function(getattr(dict, method))
         emit.local(entity)
         if count:
