@@ -57,11 +57,7 @@ KNOWN = {
     "test_dict.DictTest.test_splittable_popitem": SIZES,
     **dict.fromkeys(
         """
-        test_weakref.ReferencesTestCase.test_cfunction
-        test_dict.DictTest.test_oob_indexing_dictiter_iternextitem
         test_bytes.ByteArrayTest.test_resize_forbidden
-        test_ordered_dict.CPythonOrderedDictTests.test_reference_loop
-        test_ordered_dict.CPythonOrderedDictSubclassTests.test_reference_loop
         test_exceptions.ExceptionTests.testExceptionCleanupState
         """.split(),
         LIFETIME,

@@ -139,6 +139,27 @@ def given(x):
     return torchdynamo.compile(inner, backend="eager")(Loud(5))
 
 
+def written_over(x):
+    def inner(box, items, plain):
+        y = x + 1
+        box["q"] = None
+        LOG.append("a dict's")
+        items[0] = None
+        LOG.append("a list's")
+        plain.q = None
+        LOG.append("an attribute")
+        del items[-1]
+        LOG.append("deleted from a list")
+        del box["r"]
+        LOG.append("deleted from a dict")
+        return y * 2
+
+    plain = Quiet(0)
+    plain.q = Loud(3)
+    compiled = torchdynamo.compile(inner, backend="eager")
+    return compiled({"q": Loud(1), "r": Loud(5)}, [Loud(2), Loud(4)], plain)
+
+
 def outcome(fn: Any) -> tuple[str, list[Any]]:
     """What it gives, and what was logged until all of that is gone."""
     LOG.clear()
@@ -159,7 +180,17 @@ def test_unnoticed(fn: Any) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "fn",
-    [let_go, replaced, asks_what_changes, shares_what_it_asks, in_a_loop, loud_and_returned, failing, given],
+    [
+        let_go,
+        replaced,
+        asks_what_changes,
+        shares_what_it_asks,
+        in_a_loop,
+        loud_and_returned,
+        failing,
+        given,
+        written_over,
+    ],
 )
 def test_noticed(fn: Any) -> None:
     torchdynamo.reset()

@@ -7,7 +7,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import class_writes, model, module_writes, spaces
+from torchdynamo.capture import class_writes, deaths, model, module_writes, spaces
 from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.enums import member_getattr
 from torchdynamo.capture.heap import MISSING, Entity
@@ -137,6 +137,8 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
         del entity.attrs[name]  # set again after it was deleted, it comes last
         if name in (own or ()):
             vm.set_again.setdefault(entity.ref, set()).add(name)
+    if own is not None and name in own and name not in entity.attrs:
+        deaths.may_die(type(own[name]))
     if value is ABSENT and name not in (own or ()):
         entity.attrs.pop(name, None)
         return

@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import guarded_lookup
+from torchdynamo.capture.lookup import class_lookup, guarded_lookup
+from torchdynamo.capture.naming import class_name
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Position
-from torchdynamo.capture.value import Object, Value
+from torchdynamo.capture.value import Object, Opaque, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -39,6 +40,19 @@ def note(vm: Machine, made: Value) -> None:
         raise Break("unsupported type", type=f"{made.pytype.__name__} (with __del__)")
     if all(known.value.ref != made.ref for known in vm.mortals):
         vm.mortals.append(Mortal(made, vm.position()))
+
+
+def let_go(vm: Machine, *values: Value) -> None:
+    """The frame takes these out of where they lay: what was there before may die at once, and be heard."""
+    for value in values:
+        if value.__class__ is Opaque or (value.__class__ is Object and not vm.entity(value).fresh):
+            may_die(value.pytype)
+
+
+def may_die(cls: type) -> None:
+    """It is Python's to let go of one."""
+    if type(class_lookup(cls, "__del__")) not in BY_NOBODY:
+        raise Break("unsupported type", type=f"{class_name(cls)} (with __del__)")
 
 
 def noticed(vm: Machine) -> Mortal | None:
@@ -103,7 +117,7 @@ class Holding(dict[str, Value]):
         return super().pop(name, *default)
 
     def let_go(self, name: str) -> None:
-        raise Break("unsupported type", type=f"{self.mortal[name].__name__} (with __del__)")
+        may_die(self.mortal[name])
 
 
 def holding(real: Mapping[str, Any], values: dict[str, Value], own: Collection[str]) -> dict[str, Value]:

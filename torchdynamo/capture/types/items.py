@@ -8,11 +8,12 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture import attributes
+from torchdynamo.capture import attributes, deaths
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
 from torchdynamo.capture.machine import Keyed, Ref
 from torchdynamo.capture.model import MODELS, Emitter
+from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.spaces import OfInstance, writing_items
@@ -75,6 +76,8 @@ def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
         if hkey is not None:
             return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
     elif sourceable(key):
+        if issubclass(type(key), type) and is_mortal(key):  # a path to what lies there would keep it
+            raise Break("unsupported key", type=type(key).__name__)
         if identity.may_be_id(key):
             identity.seen_address(vm)
         return key, Known(key)
@@ -237,6 +240,8 @@ def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) 
         attributes.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), item)
         return
     found = entered(vm, value, key, hkey, item)
+    if found[1] is not item:
+        deaths.let_go(vm, found[1])
     found[1] = item
 
 

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import attributes
+from torchdynamo.capture import attributes, deaths
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
@@ -92,8 +92,10 @@ def setitem(vm: Machine, self: Object, key: Value, item: Value) -> Value:
 
 @models(dict, "__delitem__")
 def delitem(vm: Machine, self: Object, key: Value) -> Value:
-    if remove(vm, self, key) is None:
+    gone = remove(vm, self, key)
+    if gone is None:
         raise key_error(vm, key)
+    deaths.let_go(vm, gone)
     return NONE
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo.capture import deaths
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, plain_new, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
@@ -312,10 +313,19 @@ def copy(vm: Machine, self: Object) -> Value:
     return vm.new(list, list(items_of(vm, self)))
 
 
+def lying(items: list[Value], at: Any) -> list[Value]:
+    """What is there now, at an index or a slice."""
+    try:
+        return items[at] if isinstance(at, slice) else [items[at]]
+    except (IndexError, TypeError):
+        return []
+
+
 @models(list, "__setitem__")
 def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
     at = index_of(vm, key)
     items = write(vm, self)
+    deaths.let_go(vm, *lying(items, at))
     try:
         items[at] = list(vm.iterate(value)) if isinstance(at, slice) else value
     except (IndexError, ValueError, TypeError) as error:
@@ -325,8 +335,11 @@ def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
 
 @models(list, "__delitem__")
 def delitem(vm: Machine, self: Object, key: Value) -> Value:
+    at = index_of(vm, key)
+    items = write(vm, self)
+    deaths.let_go(vm, *lying(items, at))
     try:
-        del write(vm, self)[index_of(vm, key)]
+        del items[at]
     except (IndexError, TypeError) as error:
         raise vm.error(type(error), *error.args) from None
     return NONE
