@@ -192,10 +192,10 @@ def enter_pybind(vm: Machine, obj: Any, source: Source) -> Value:
 
 @model.enters(types.BuiltinFunctionType)
 def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
-    """A C function that lies in a module or a class; any other is an object, and goes when nobody has it any more."""
+    """A C function of a module or a class; any other is an object, and goes when nobody has it any more."""
     owner = obj.__self__
     lies = isinstance(owner, types.ModuleType) and owner.__dict__.get(obj.__name__) is obj
-    if obj.__module__ is not None or lies or isinstance(owner, type):
+    if obj.__module__ is not None or owner is None or lies or isinstance(owner, type):
         vm.guard(source, "FUNCTION_MATCH", obj)
         return Known(obj, source)
     vm.guard(source, "TYPE_MATCH", type(obj))
