@@ -439,3 +439,8 @@ def class_called_with_a_tensor(x):
 @case(X, torch.tensor([[1, 0, 1, 2]], dtype=torch.uint8))
 def masks_of_bytes(x, mask):
     return torch.where(mask, x, 0), x.where(mask, x + 1), torch.where(mask > 1), x.masked_fill(mask.bool(), 0.0)
+
+
+@case(B)
+def splits_by_keyword(x):
+    return x.tensor_split(sections=2, dim=1), torch.tensor_split(x, indices=(-1,), dim=-2), x.tensor_split(indices=[1])

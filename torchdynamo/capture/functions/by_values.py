@@ -25,7 +25,8 @@ def emitted(vm: Machine, fn: Any, args: list[Value], **kwargs: Value) -> Value:
 def tensor_split(
     vm: Machine, input: Value, by: Value | None = None, dim: Value | None = None, **kwargs: Value
 ) -> Value:
-    by = kwargs.pop("tensor_indices_or_sections", by)
+    for name in ("tensor_indices_or_sections", "indices", "sections"):
+        by = kwargs.pop(name, by)
     if by.__class__ is Graphed:
         by = vm.call_method(by, "tolist")
     given = [input, *(each for each in (by, dim) if each is not None)]
