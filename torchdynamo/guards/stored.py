@@ -30,6 +30,7 @@ from torchdynamo.guards.program import complete
 
 STAMP = (1, platform.python_version(), f"{torch.__version__}")  # packed state and dispatch keys are of one torch
 OURS = ("copyreg", "torchdynamo")  # modules whose names may stand in the pickle
+CONTAINERS = (dict, list, set)
 PLAIN_TYPES = (torch.dtype, torch.device, torch.Size, slice, range, complex)
 
 
@@ -66,8 +67,15 @@ def is_plain(obj: Any) -> bool:
 def dumps(guards: Iterable[Guard]) -> bytes:
     """The guards as bytes."""
     file = io.BytesIO()
-    Facts(file).dump((STAMP, list(guards)))
+    Facts(file).dump((STAMP, [guard._replace(arg=without_containers(guard.arg)) for guard in guards]))
     return file.getvalue()
+
+
+def without_containers(arg: Any) -> Any:
+    """A guard's data with facts for lists, dicts and sets, known by which they are: pickle would write their items."""
+    if type(arg) in CONTAINERS:
+        return fact_of(arg)
+    return tuple(map(without_containers, arg)) if type(arg) is tuple else arg
 
 
 def loads(data: bytes) -> list[Guard]:
@@ -89,6 +97,7 @@ class Frame:
 
     def __init__(self, guards: list[Guard], roots: Roots) -> None:
         self.roots = roots
+        self.found: dict[Any, Any] = {}  # by fact: what is told twice is one object
         values = [read(guard.source, roots) for guard in guards if guard.source.root().how != "pinned"]
         met = [*map(type, values), *(value for value in values if isinstance(value, type))]
         self.classes = list({cls: None for each in met for cls in each.__mro__})
@@ -104,7 +113,10 @@ class Frame:
     def live(self, told: Any, at_hand: list[Any]) -> Any:
         """What was told, with objects in it."""
         if isinstance(told, FACTS):
-            return object_of(told, at_hand)
+            found = object_of(told, at_hand)
+            if self.found.setdefault(told, found) is not found:
+                raise Unresolved(told)
+            return found
         if type(told) is Source:
             return Source(told.how, self.live(told.base, at_hand), self.live(told.arg, at_hand))
         if type(told) is Pinned:
