@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch.utils._device import _device_constructors
 
-from torchdynamo.capture import catching, fitting, numeric, overrides, readings, symbols
+from torchdynamo.capture import catching, fitting, numeric, overrides, policy, readings, symbols
 from torchdynamo.capture.model import MODELS, plain_new
 from torchdynamo.capture.naming import called
 from torchdynamo.capture.scalars import plainly
@@ -47,6 +47,9 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
         if fitting.are_taken_to_fit(vm, fault, [*args, *kwargs.values()]):
             return emit(vm, op, target, args, kwargs)
         asks = fault.reason == "data-dependent value"
+        read = with_read(vm, args, kwargs) if asks and policy.in_optimizer(vm.frames) else None
+        if read is not None:
+            return emit(vm, op, target, *read)
         for known_by in (readings.as_numbers, symbols.at_entry)[not asks :]:  # last of all: it takes none that vary
             known = with_known(vm, known_by, args, kwargs)
             if known is not None:
@@ -76,6 +79,26 @@ def with_known(
     """The arguments with what is known of them in their place; None if that changes nothing."""
     known, named = [known_by(vm, arg) for arg in args], {name: known_by(vm, arg) for name, arg in kwargs.items()}
     return (known, named) if known != args or named != kwargs else None
+
+
+def with_read(vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
+    """The arguments of an update with numbers of the graph where it takes them from tensors (a learning rate that is
+    one, a weight after two lists); None if it takes none.
+    """
+    lists = len(args) > 2 and args[0].pytype in (list, tuple)
+    places = [args[2]] if lists else []
+    wanted = [*places, *(kwargs[name] for name in ("alpha", "value", "weight") if name in kwargs)]
+    read = {id(each): symbols.opaque(vm, torch.Tensor.item, [each], float) for each in wanted if is_rate(each)}
+    if not read:
+        return None
+    return [read.get(id(arg), arg) for arg in args], {name: read.get(id(arg), arg) for name, arg in kwargs.items()}
+
+
+def is_rate(value: Value) -> bool:
+    """A float in a tensor without dimensions, which has no gradient."""
+    if not isinstance(value, Graphed) or value.fake.dim():
+        return False
+    return value.fake.is_floating_point() and not value.fake.requires_grad
 
 
 def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, Value]:

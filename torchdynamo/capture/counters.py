@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Symbol
+from torchdynamo.capture.value import Graphed, Symbol
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -38,6 +38,8 @@ OPERATIONS: dict[Any, tuple[Callable[..., Any], Program]] = {
     operator.eq: (operator.eq, [("eq", None)]),
     operator.ne: (operator.ne, [("ne", None)]),
 }
+COMPARISONS = frozenset({operator.gt, operator.lt, operator.ge, operator.le, operator.eq, operator.ne})
+READERS = frozenset({torch.Tensor.item, "item", *OPERATIONS})
 
 
 class NoFormula(Exception):
@@ -60,18 +62,23 @@ class Formula:
         if not isinstance(what, Node) or what.kwargs:
             raise NoFormula
         if what.target in (torch.Tensor.item, "item"):
-            return self.counter(what)
+            return self.counter(what.all_input_nodes[0], what)
         if what.target not in OPERATIONS:
             raise NoFormula
         fn, steps = OPERATIONS[what.target]
-        args = [self.read(arg) for arg in what.args]
+        args = [self.counter(arg, what) if self.counts(arg, what) else self.read(arg) for arg in what.args]
         self.program += steps
         return fn(*args)
 
-    def counter(self, item: Node) -> Any:
+    def counts(self, tensor: Any, comparison: Node) -> bool:
+        """Whether this is a counter of integers that is compared with one itself, and rounds nothing."""
+        real = self.vm.input_objects.get(tensor) if isinstance(tensor, Node) else None
+        integers = isinstance(real, torch.Tensor) and not (real.is_floating_point() or real.is_complex())
+        return integers and comparison.target in COMPARISONS and type(comparison.args[1]) is int
+
+    def counter(self, tensor: Any, reader: Node) -> Any:
         """What a counter holds where it is read: what it held at entry, and what has been added."""
-        (tensor,) = item.all_input_nodes
-        added = sum(increment(tensor, user) for user in tensor.users if user < item)
+        added = sum(increment(tensor, user) for user in tensor.users if user < reader)
         real = self.vm.input_objects.get(tensor)
         if real is None:
             return self.read(float(made_as(tensor) + added))
@@ -79,7 +86,8 @@ class Formula:
         source = boxes.get(tensor) or next(value.source for value in self.vm.inputs if value.node is tensor)
         if source is None or real.numel() != 1 or real.is_complex() or real.device.type != "cpu":
             raise NoFormula
-        held = Source("method", source, "item" if tensor not in boxes else "__float__")
+        read = "__float__" if tensor in boxes else "item" if real.is_floating_point() else "__int__"
+        held = Source("method", source, read)
         if held not in self.sources:
             self.sources.append(held)
         self.program += [("load", self.sources.index(held)), ("int", added), ("add", None)]
@@ -88,7 +96,7 @@ class Formula:
 
 def increment(tensor: Node, user: Node) -> int:
     """How much this use of a counter adds to it."""
-    if user.target in (torch.Tensor.item, "item"):
+    if user.target in READERS:
         return 0
     amount, scale = user.args[1] if len(user.args) == 2 else None, user.kwargs.get("alpha", 1)
     if isinstance(amount, Node) and not amount.users.keys() - {user}:
@@ -106,7 +114,7 @@ def made_as(tensor: Node) -> float:
     return value  # type: ignore[return-value]
 
 
-def decide(vm: Machine, condition: Symbol) -> bool | None:
+def decide(vm: Machine, condition: Symbol | Graphed) -> bool | None:
     """The truth of a condition on counters and settings, guarded; None where it is another kind of condition."""
     formula = Formula(vm)
     try:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup, model, overrides, policy, readings, spaces, symbols, tensor_methods
+from torchdynamo.capture import counters, lookup, model, overrides, policy, readings, spaces, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.subclasses import read
-from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Value
+from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
 
 if TYPE_CHECKING:
@@ -206,6 +206,9 @@ def values(name: str) -> model.Model:
 
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
         if convert is not None and self.__class__ is Graphed and not args and not kwargs:
+            known = counters.decide(vm, self) if name == "__bool__" and policy.in_optimizer(vm.frames) else None
+            if known is not None:
+                return boolean(known)
             real = readings.evaluate(vm, self)
             if real is not None:
                 return vm.run_pure(getattr(real, name), [], {})
