@@ -252,3 +252,16 @@ def test_new_result(fn: Any, change: Callable[[], Any]) -> None:
     after = fn(X)
     Same()(after, compiled(X))
     assert not torch.equal(before, after)
+
+
+def test_a_list_that_is_being_sorted_is_told_of_writes_that_were_taken_back() -> None:
+    items = [2, 1]
+
+    def key(number: int) -> int:
+        items.append(number)
+        items.pop()
+        return number
+
+    torch_key = torchdynamo.optimize("eager")(key)
+    with torchdynamo.config.patch(capture_everything=True), pytest.raises(ValueError, match="modified during sort"):
+        items.sort(key=torch_key)

@@ -445,10 +445,22 @@ def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
         emit.op("CALL", (2, ()))
 
 
+def emptied(items: list[Any]) -> None:
+    """Empty it; one that is being sorted looks empty, and Python wants to know that it was written to."""
+    list.append(items, None)
+    list.clear(items)
+
+
 @replays(list)
 def replay_list(emit: Emitter, entity: Entity) -> None:
     if entity.items.__class__ is Tail:
         replay_tail(emit, entity, list.extend)
+        return
+    if not entity.items:
+        emit.function(emptied)
+        emit.local(entity)
+        emit.op("CALL", (1, ()))
+        emit.op("POP")
         return
     emit.function(list.__setitem__)  # past what a subclass says
     emit.local(entity)
