@@ -48,20 +48,12 @@ LEFT_OUT = {
 }
 
 # What a break or a constant shows, and which tests look at it.
-LIFETIME = "counts references, or an object lives longer or shorter: with the function that made it, or to its last use"
+LIFETIME = "an object lives longer: with the function that made it"
 SIZES = "counts all objects of the process, or asks how much memory one takes, which its history decides"
-UNDONE = "looks whether a list was written to, where the function took back what it wrote"
 KNOWN = {
-    "test_sort.TestBugs.test_undetected_mutation": UNDONE,
     "test_descr.ClassPropertiesAndMethods.test_slots": SIZES,
     "test_dict.DictTest.test_splittable_popitem": SIZES,
-    **dict.fromkeys(
-        """
-        test_bytes.ByteArrayTest.test_resize_forbidden
-        test_exceptions.ExceptionTests.testExceptionCleanupState
-        """.split(),
-        LIFETIME,
-    ),
+    "test_exceptions.ExceptionTests.testExceptionCleanupState": LIFETIME,
 }
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECONDS = int(os.environ.get("CPYTHON_SECONDS", "600"))  # for each module

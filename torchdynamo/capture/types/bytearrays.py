@@ -62,7 +62,10 @@ def method(name: str) -> Model:
         box = contents(vm, self)
         before = bytes(box)
         result = for_real(vm, fn, box, args, kwargs)
-        vm.entity(self).touched |= before != box
+        entity = vm.entity(self)
+        entity.touched |= before != box
+        if not entity.fresh and len(box) != len(before):  # a view of it, wherever that is, makes this an error
+            raise Break("unsupported method", name=fn.__name__, type="bytearray")
         if result is box:
             return self
         return vm.new(bytearray, result) if type(result) is bytearray else constant(vm, result)
