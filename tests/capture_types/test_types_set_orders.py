@@ -82,3 +82,31 @@ def test_order(fn: Any, kind: Any) -> None:
         fn(X, eager, other)
         torchdynamo.compile(fn, backend="eager")(X, compiled, other)
         assert list(compiled) == list(eager)
+
+
+class Thing:
+    def __init__(self, name):
+        self.name = name
+
+
+THINGS = [Thing(at) for at in range(20)]
+
+
+def of_objects(x):
+    seen = set(THINGS[3:9])
+    seen.update(THINGS[1:5])
+    seen.discard(THINGS[4])
+    seen |= set(THINGS[10:14])
+    first, copied = seen.pop(), seen.copy()
+    copied.add(THINGS[19])
+    both = [*(seen - {THINGS[5]}), *(seen & set(THINGS[:8])), *seen.union(copied), *{THINGS[2], THINGS[1]}]
+    return x + len(seen), [each.name for each in (first, *seen, *copied, *both)], THINGS[5] in seen, {3, THINGS[1]}
+
+
+def test_objects_that_existed():
+    """They are where they lie. So others, which lie elsewhere, have another order."""
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(of_objects, backend="eager", fullgraph=True)
+    for _ in range(3):
+        assert compiled(X) == of_objects(X)
+        THINGS[:] = [Thing(at) for at in range(20)]

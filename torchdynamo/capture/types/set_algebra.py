@@ -71,6 +71,8 @@ def combine(name: str) -> None:
         for other in others:
             theirs = keys(vm, other)
             given = in_order(vm, other, theirs)
+            if not vm.entity(self).fresh and any(item.__class__ is not Known for item in theirs.values()):
+                given = None
             before = dict(write(vm, self, theirs))
             mine, entity = kept(vm, keep, before, theirs, self, other), vm.entity(self)
             if name == "union":

@@ -1,7 +1,7 @@
 """The order of a set comes from its history, so the history is what is kept.
 
 Of a set that the frame makes: a real set of the same keys beside the items, its entity's `note`, as long as all are
-constants. Of one that existed: what was done to it, in a list, to be done again.
+constants, or objects that existed. Of one that existed: what was done to it, in a list, to be done again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import Entity, Heap
+from torchdynamo.capture.heap import MISSING, Entity, Heap
+from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import Emitter, rebuilds, replays
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.types.items import by_code
@@ -18,6 +19,7 @@ from torchdynamo.capture.value import NONE, Known, Object, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
+EQUAL: Any = object.__eq__
 Change = tuple[str, Value | None]  # a method of set, and what it was given
 
 
@@ -26,10 +28,35 @@ def happened(vm: Machine, self: Object, method: str, key: Any = None, item: Valu
     entity = vm.entity(self)
     if not entity.fresh:
         note(entity, (method, item))
-    elif item is not None and item.__class__ is not Known and method == "add":
-        entity.note = None
     elif entity.note is not None:
-        getattr(entity.note, method)(*(() if item is None else (key,)))
+        each = () if item is None else (stand_in(vm, key, item),)
+        if each and each[0] is MISSING:
+            entity.note = None
+        else:
+            getattr(entity.note, method)(*each)
+
+
+def stand_in(vm: Machine, key: Any, item: Value) -> Any:
+    """What a real set has in place of the item. An object that existed, hashed by where it lies, is there itself."""
+    if item.__class__ is Known:
+        return key
+    if item.__class__ is not Object or type(key) is not Ref or item.pytype.__eq__ is not EQUAL:
+        return MISSING
+    entity = vm.entity(item)
+    return MISSING if entity.source is None else entity.real
+
+
+def by_stand_in(vm: Machine, items: dict[Any, Value], order: Iterable[Any]) -> list[Any]:
+    """The keys of items, in that order. Where an object lies is part of it: another has another place."""
+    objects = [(key, vm.entity(item)) for key, item in items.items() if item.__class__ is Object]
+    held = {id(entity.real): (key, entity) for key, entity in objects}
+    found = []
+    for each in order:
+        key, entity = held.get(id(each), (each, None))
+        if entity is not None and entity.source is not None:
+            vm.guard(entity.source, "ID_MATCH", each)
+        found.append(key)
+    return found
 
 
 def note(entity: Entity, change: Change) -> None:
@@ -88,7 +115,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     if any(by_code(key) for key in items):
         raise Restart(entity.born - 1)
     keys: Any = list(items)
-    if entity.note is not None and len(items) > 1:
+    if entity.note is not None and len(items) > 1 and all(item.__class__ is Known for item in items.values()):
         keys = given_order(emit.heap, keys, entity.note)
     if keys is None:
         raise Restart(entity.born - 1)

@@ -15,7 +15,7 @@ from torchdynamo.capture.source import Source
 from torchdynamo.capture.types import weak
 from torchdynamo.capture.types.items import by_code, entry_key, key_error, sourceable, whole
 from torchdynamo.capture.types.items import items_of as dict_items_of
-from torchdynamo.capture.types.set_orders import given_order, happened
+from torchdynamo.capture.types.set_orders import by_stand_in, given_order, happened, stand_in
 from torchdynamo.capture.types.watched import Watched
 from torchdynamo.capture.value import NONE, Known, Object, Symbol, Value, boolean
 from torchdynamo.capture.wrap import constant
@@ -133,11 +133,14 @@ def settled(item: Value, key: Any) -> Value:
 
 def in_order(vm: Machine, values: Value, items: Items) -> Any:
     """What a real set would be given in place of the values: of the same kind where that decides the order."""
-    if not all(item.__class__ is Known for item in items.values()):
-        return None
     if is_set(values):
-        return order_of(vm, values)
-    return dict.fromkeys(items) if issubclass(values.pytype, dict) else list(items)
+        constant = all(item.__class__ is Known for item in items.values())
+        made = values.__class__ is Object and vm.entity(values).fresh
+        return order_of(vm, values) if constant or made else None
+    given = [stand_in(vm, key, item) for key, item in items.items()]
+    if any(each is MISSING for each in given):
+        return None
+    return dict.fromkeys(given) if issubclass(values.pytype, dict) else given
 
 
 def is_set(value: Value) -> bool:
@@ -146,14 +149,15 @@ def is_set(value: Value) -> bool:
 
 @iterates(set)
 def iterate(vm: Machine, value: Object) -> Iterator[Value]:
-    """In the order a real set would have; that is only known for constants."""
+    """In the order a real set would have."""
     items = items_of(vm, value)
     if len(items) < 2:
         order: Any = list(items)
-    elif all(item.__class__ is Known for item in items.values()):
+    elif vm.entity(value).fresh or all(item.__class__ is Known for item in items.values()):
         order = order_of(vm, value)
+        order = None if order is None else by_stand_in(vm, items, order)
     else:
-        order = items if not vm.entity(value).fresh and order_of(vm, value) is not None else None
+        order = items if order_of(vm, value) is not None else None
     if order is None:
         raise Break("unsupported method", name="__iter__", type="set")
     return steps(vm, value, list(order))
@@ -225,7 +229,8 @@ def pop(vm: Machine, self: Object) -> Value:
     order = entity.note if entity.fresh else None
     if order is None:
         raise Break("unsupported method", name="pop", type="set")
-    return write(vm, self).pop(order.pop())
+    (first,) = by_stand_in(vm, items_of(vm, self), [order.pop()])
+    return write(vm, self).pop(first)
 
 
 @models(set, "remove")
