@@ -5,6 +5,7 @@ A partition that computes again what is cheap could begin at the buffer, which h
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from training import Feature, as_it_is, assert_close, assert_same, batches, comp
 import torchdynamo
 from torchdynamo.backends import aot_autograd
 from torchdynamo.backends.partition import min_cut
+from torchdynamo.errors import TorchDynamoWarning
 
 
 def statistics(compile: Any) -> Any:
@@ -72,3 +74,24 @@ def test_what_is_not_written_to_is_computed_again() -> None:
     x = next(batches()).requires_grad_()
     compiled(backend)(lambda x: x.sin().sin().sin().sum())(x).backward()
     assert kept == ["primals_1", "tangents_1"]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_memory_that_is_shared_behind_autograds_back(backend: str) -> None:
+    """AOTAutograd takes no such inputs: the graph runs as it is, and nobody is warned."""
+
+    def fn(weight: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        one.add_(1)
+        return (weight * other).sum()
+
+    torchdynamo.reset()
+    found = []
+    for run in (fn, compiled(backend)(fn)):
+        weight, one = torch.ones(2, requires_grad=True), torch.arange(4.0)
+        other = torch.empty(0).set_(one.untyped_storage(), 1, (2,))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TorchDynamoWarning)
+            loss = run(weight, one, other)
+        loss.backward()
+        found.append([loss.detach(), weight.grad, one, other])
+    assert_same(*found)
