@@ -49,7 +49,7 @@ from torchdynamo.errors import (
     Unsupported,
 )
 from torchdynamo.first_run import FirstRun, may_come_again
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.rerun import can_begin_again, stages
@@ -240,7 +240,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     while True:
         builder = manner.builder()
         try:
-            with contextlib.nullcontext() if manner.by_value else torch_compat.treating_sizes_alike():
+            with contextlib.nullcontext() if manner.by_value else shape_env.treating_sizes_alike():
                 captured = capture(code, roots, builder, stops, checking)
             checks = captured.machine.checks
             if (checks or captured.machine.may_raise) and not (
@@ -480,7 +480,7 @@ def compile_captured(
     plain = written_apart(vm, gm) and not subclasses and not effects_of(gm).as_captured
     backend = backend if plain else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
-    with collector.awake(), torch_compat.treating_sizes_alike():
+    with collector.awake(), shape_env.treating_sizes_alike():
         if rerun is None:
             fn = compile_part(gm, examples)
         else:

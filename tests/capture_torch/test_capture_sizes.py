@@ -19,7 +19,7 @@ import torchdynamo
 from torchdynamo import _native
 from torchdynamo.capture.source import Source
 from torchdynamo.graph.numbers import Numbers
-from torchdynamo.graph.torch_compat import Known
+from torchdynamo.graph.shape_env import Known
 
 SIZES = (5, 7, 1, 0, 2, 8, 3, 16)
 EXAMPLES = int(os.environ.get("FUZZ_SIZES", "0"))  # set by `make fuzz`: so many, and other ones each time

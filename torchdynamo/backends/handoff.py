@@ -18,7 +18,7 @@ from torch._guards import TracingContext, tracing
 from torch.utils import _pytree as pytree
 
 from torchdynamo.backends.twice import Twice
-from torchdynamo.graph import fake_mode, torch_compat
+from torchdynamo.graph import fake_mode, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.passes.traceable import make_traceable, own_bodies
 from torchdynamo.graph.sizes import fakes_for, sizes_of
@@ -63,8 +63,8 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
     _mark(ready.module, sources, inputs)
     sizes = sizes_of(gm)
     if sizes is not None:
-        torch_compat.allow_all(sizes.numbers.env)
-        mode = fake_mode.make(torch_compat.for_a_backend(sizes.numbers.env))
+        shape_env.allow_all(sizes.numbers.env)
+        mode = fake_mode.make(shape_env.for_a_backend(sizes.numbers.env))
         ready.inputs = fakes_for(gm, inputs, mode, sizes)
         context = TracingContext(mode)
     else:
@@ -78,7 +78,7 @@ def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> Tr
 
     With a mode of its own: in the one that capture used, an input that the graph writes to has been written to already.
     """
-    context = TracingContext(fake_mode.make(torch_compat.make_shape_env(scalars=True, shapes=True)))
+    context = TracingContext(fake_mode.make(shape_env.make_shape_env(scalars=True, shapes=True)))
     for tensor, source in zip(inputs, sources, strict=True):
         if isinstance(tensor, torch.Tensor) and tensor not in context.tensor_to_context:
             context.tensor_to_context[tensor] = torch_compat.static_context(tensor, source)

@@ -21,7 +21,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import compiled_nodes
 from torchdynamo.graph.history import History
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of
@@ -49,12 +49,12 @@ class Twice:
     def __call__(self, *args: Any) -> Any:
         outputs = self.compiled(*args)
         if torch.is_grad_enabled():
-            node = torch_compat.compiled_node(outputs)
+            node = compiled_nodes.compiled_node(outputs)
             if node is not None:
                 setattr(
                     node, _INPUTS, [(weakref.ref(arg), arg._version) for arg in args if isinstance(arg, torch.Tensor)]
                 )
-                self.prepare(torch_compat.compiled_class(node))
+                self.prepare(compiled_nodes.compiled_class(node))
                 if self.first is not None:
                     node.set_materialize_grads(False)
         return outputs
@@ -66,24 +66,24 @@ class Twice:
         setattr(cls, _PREPARED, True)
         own, double = cls.backward, cls._double_backward
         if self.reached:
-            self.first = torch_compat.first_result(cls, self.count)
+            self.first = compiled_nodes.first_result(cls, self.count)
 
         def first(ctx: Any, *grads: Any) -> Any:
-            given = torch_compat.given_gradients(cls, grads)
+            given = compiled_nodes.given_gradients(cls, grads)
             if torch.is_grad_enabled():
                 inputs = live_inputs(ctx) if self.repeatable else None
-                if inputs is not None and torch_compat.returns_as_captured(cls, len(given)):
+                if inputs is not None and compiled_nodes.returns_as_captured(cls, len(given)):
                     return self.differentiable(inputs, given)
-            backward = keeping(cls, own) if torch_compat.writes_to_what_is_saved(cls) else own
+            backward = keeping(cls, own) if compiled_nodes.writes_to_what_is_saved(cls) else own
             if self.first is None or all(given[self.first + at] is not None for at in self.reached):
                 return backward(ctx, *grads)
             there = [at for at in self.reached if given[self.first + at] is not None]
             filled = list(given)
             for at in self.reached.keys() - there:
-                filled[self.first + at] = torch_compat.zeros_for(ctx, self.first + at)
+                filled[self.first + at] = compiled_nodes.zeros_for(ctx, self.first + at)
             wanted = frozenset[int]().union(*(self.reached[at] for at in there))
-            found = backward(ctx, *torch_compat.as_given(cls, grads, filled))
-            hooked = torch_compat.hooked_leaves(ctx, len(found))
+            found = backward(ctx, *compiled_nodes.as_given(cls, grads, filled))
+            hooked = compiled_nodes.hooked_leaves(ctx, len(found))
             return tuple(grad if at in wanted or at in hooked else None for at, grad in enumerate(found))
 
         def connected(ctx: Any, run: Any, args: list[Any]) -> Any:
@@ -154,7 +154,7 @@ def keeping(cls: Any, backward: Callable[..., Any]) -> Callable[..., Any]:
     """The same compiled backward, leaving what it has saved as it is: AOTAutograd need not mind that it is kept."""
 
     def run(ctx: Any, *grads: Any) -> Any:
-        with torch_compat.nothing_given_away(cls):
+        with compiled_nodes.nothing_given_away(cls):
             return backward(Kept(ctx), *grads)
 
     return run

@@ -20,7 +20,7 @@ import torch.fx
 
 from torchdynamo.capture.signals import LAYOUTS, SLICES, Attentive
 from torchdynamo.capture.source import Position, Source
-from torchdynamo.graph import fake_mode, quiet, rules, torch_compat
+from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
 from torchdynamo.graph.branches import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.entrants import Entrants
@@ -336,10 +336,10 @@ class GraphBuilder:
         self.record.latest.clear()
         self.record.copies.clear()
         fake_args, fake_kwargs = examples(args), examples(kwargs)
-        asked, known = target, torch_compat.Known(self.numbers.env) if self.numbers else None
+        asked, known = target, shape_env.Known(self.numbers.env) if self.numbers else None
         if target is setattr:  # `.data =` puts other memory in the place of this
             self.record.write(fake_args[:1])
-        if torch_compat.is_symbolic(fake_args):
+        if shape_env.is_symbolic(fake_args):
             target = torch_compat.takes_symbols(target)
             torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
         target = rules.FUNCTIONS.get(target, target)
@@ -351,7 +351,7 @@ class GraphBuilder:
                 result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
         except Exception as raised:
             self.memo.likenesses.forget()
-            about = torch_compat.undecided(raised)
+            about = shape_env.undecided(raised)
             fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
             raise fault from raised
         if known is not None:
@@ -370,7 +370,7 @@ class GraphBuilder:
         finally:
             trying.now = False
 
-    def _assume_nothing(self, known: torch_compat.Known, target: Target, args: tuple[Any, ...]) -> None:
+    def _assume_nothing(self, known: shape_env.Known, target: Target, args: tuple[Any, ...]) -> None:
         """What an operator has assumed of numbers that nobody knows is forgotten, and it is refused."""
         assumed = self.numbers.assumed_since(known)
         if assumed and not torch_compat.insists(target, args):
@@ -378,7 +378,7 @@ class GraphBuilder:
             self.memo.likenesses.forget()
             raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
 
-    def _try_with_numbers(self, known: torch_compat.Known, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def _try_with_numbers(self, known: shape_env.Known, op: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The same where sizes have no value. What cannot be told for all of them is told by what they are now: first
         only where that is not what holds in general, then whatever an operator asks."""
         try:
@@ -392,11 +392,11 @@ class GraphBuilder:
                 raise
             if LAYOUTS not in self.numbers.attentive:
                 with contextlib.suppress(Exception):
-                    return self._again(known, op, target, args, kwargs, torch_compat.HOLDING)
+                    return self._again(known, op, target, args, kwargs, shape_env.HOLDING)
         return self._again(known, op, target, args, kwargs, False)
 
     def _again(
-        self, known: torch_compat.Known, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
+        self, known: shape_env.Known, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
     ) -> Any:
         """What a try has found out is forgotten, and the operator is asked by what sizes are now."""
         known.again()
@@ -407,11 +407,11 @@ class GraphBuilder:
     def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
         """How operators are tried where sizes have no value; with `presuming`, by what they are now."""
         with (
-            torch_compat.asking_rules_in_python(),
-            torch_compat.presuming(
+            shape_env.asking_rules_in_python(),
+            shape_env.presuming(
                 self.numbers.env, LAYOUTS not in self.numbers.attentive if presuming is None else presuming
             ),
-            _AS_IS if presuming is None else torch_compat.treating_sizes_alike(False),
+            _AS_IS if presuming is None else shape_env.treating_sizes_alike(False),
         ):
             yield
 
@@ -435,7 +435,7 @@ class GraphBuilder:
         """A fact about numbers, in which they are called as their nodes are."""
         numbers = [node for node in self.graph.nodes if isinstance(node.meta.get("example_value"), torch.SymInt)]
         called = {str(node.meta["example_value"].node.expr): node.name for node in numbers}
-        return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), torch_compat.as_python(fact))
+        return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), shape_env.as_python(fact))
 
     def _check(self, target: Target, result: Any) -> None:
         """A result that is a real tensor, or of a class of the user's, has no place in the graph."""

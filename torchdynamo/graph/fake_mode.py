@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.graph import quiet, rules, torch_compat
+from torchdynamo.graph import quiet, rules, shape_env, torch_compat
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -53,7 +53,7 @@ def mode_type() -> type[FakeTensorMode]:
             if isinstance(func, torch._ops.HigherOrderOperator) and func not in ruled:
                 return func.python_key_table[FakeTensorMode](self, *args, **kwargs)
             if getattr(func, "overloadpacket", None) in squeezing and self.shape_env is not None:
-                with torch_compat.presuming(self.shape_env, False):
+                with shape_env.presuming(self.shape_env, False):
                     decide_what_is_one(*args, **kwargs)
             if func is torch.ops.aten.convolution.default and self.shape_env is not None:
                 with self.shape_env.suppress_guards():  # which library computes it; what it gives is the same
@@ -112,10 +112,10 @@ def deciding_nothing(env: ShapeEnv | None) -> Iterator[None]:
 def has_symbolic_sizes(value: Any) -> bool:
     """Whether there is a number without a value among these, or a tensor with one in its sizes."""
     if isinstance(value, torch.Tensor):
-        return torch_compat.is_symbolic(tuple(value.shape))
+        return shape_env.is_symbolic(tuple(value.shape))
     if isinstance(value, (tuple, list)):
         return any(map(has_symbolic_sizes, value))
-    return torch_compat.is_symbolic(value)
+    return shape_env.is_symbolic(value)
 
 
 def make(shape_env: ShapeEnv | None) -> FakeTensorMode:

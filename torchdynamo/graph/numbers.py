@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture.source import Source
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.errors import UnknownBranch, UnknownValue
 from torchdynamo.graph.quiet import trying
 
@@ -47,7 +47,7 @@ class Numbers:
     @cached_property
     def env(self) -> ShapeEnv:
         """What torch knows about them."""
-        made = torch_compat.make_shape_env(self.scalars, self.shapes)
+        made = shape_env.make_shape_env(self.scalars, self.shapes)
         made.where = self.where  # type: ignore[attr-defined]
         return made
 
@@ -80,9 +80,9 @@ class Numbers:
         `blind`: what it is now may decide nothing, as if it were read from a tensor.
         """
         if blind:
-            number, symbol = torch_compat.blind_symbol(self.env, least, most)
+            number, symbol = shape_env.blind_symbol(self.env, least, most)
         else:
-            number, symbol = torch_compat.new_symbol(self.env, value, str(source), least, most)
+            number, symbol = shape_env.new_symbol(self.env, value, str(source), least, most)
         self.entries[symbol] = source, value
         return number
 
@@ -100,7 +100,7 @@ class Numbers:
         known = self.__dict__.get("env")
         return 0 if known is None else known.presumed
 
-    def assumed_since(self, known: torch_compat.Known) -> list[Any]:
+    def assumed_since(self, known: shape_env.Known) -> list[Any]:
         """Facts about unknown numbers that have been assumed, as against decided, since so much was known.
 
         What is assumed only of numbers drawn since then is no assumption: it is true of a result.
@@ -111,11 +111,11 @@ class Numbers:
         facts = [each for rows in self.env.deferred_runtime_asserts.values() for each in rows]
         born = set(self.env.pending_fresh_unbacked_symbols[known.drawn :])
         news = [each.expr for each in facts if id(each) not in before]
-        return [fact for fact in news if not torch_compat.unbacked_symbols(fact) <= born]
+        return [fact for fact in news if not shape_env.unbacked_symbols(fact) <= born]
 
     def equated(self, fact: Any) -> tuple[Any, ...]:
         """What a fact says is the same: the two terms; nothing of another."""
-        return torch_compat.equated(fact)
+        return shape_env.equated(fact)
 
     def is_term(self, number: Any, term: Any) -> bool:
         """Whether a number is this one."""
@@ -130,7 +130,7 @@ class Numbers:
 
     def unknown(self, number: Any) -> bool:
         """Whether it depends on what a tensor holds, as against sizes and numbers that exist at entry."""
-        return bool(torch_compat.unbacked_symbols(number))
+        return bool(shape_env.unbacked_symbols(number))
 
     def decide(self, number: Any) -> bool:
         """Its truth. For numbers that exist at entry this is a fact to be guarded; others may be unknown."""
@@ -144,7 +144,7 @@ class Numbers:
 
     def now(self, number: Any) -> int:
         """What a number that exists at entry is in this call. Nothing is guarded by that."""
-        return torch_compat.value_now(number)
+        return shape_env.value_now(number)
 
     def settle(self, number: Any) -> Any:
         """Its value, which is a fact to be guarded from now on."""
@@ -164,7 +164,7 @@ class Numbers:
     def letting_in(self) -> Iterator[None]:
         """While this is open, values may be read from tensors, whatever the settings say: they decide nothing."""
         before = self.env.settings
-        torch_compat.allow_all(self.env)
+        shape_env.allow_all(self.env)
         try:
             yield
         finally:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch._prims_common import suggest_memory_format
 
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import shape_env, torch_compat
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -141,7 +141,7 @@ def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch
 )
 def as_images_that_vary(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     """The same. Where a size may be 0, torch's rules take all for contiguous."""
-    return as_images(given, x) if torch_compat.is_symbolic((*given.shape, *x.shape)) else given
+    return as_images(given, x) if shape_env.is_symbolic((*given.shape, *x.shape)) else given
 
 
 @layout(aten.max_pool2d_with_indices.default)
@@ -153,7 +153,7 @@ def pooled(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: Any, *
 @layout(aten.cat.default)
 def joined(given: torch.Tensor, parts: Sequence[torch.Tensor], *_: Any) -> torch.Tensor:
     """The same where all that is joined lies so."""
-    formats = {format_of(each) for each in parts if torch_compat.is_symbolic(tuple(given.shape))}
+    formats = {format_of(each) for each in parts if shape_env.is_symbolic(tuple(given.shape))}
     return as_images(given, parts[0]) if formats == {torch.channels_last} else given
 
 

@@ -6,12 +6,9 @@ Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import inspect
 import operator
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,239 +19,18 @@ import torch.utils.checkpoint
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
+    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
-VAST = 1 << 24
-HOLDING = "what holds"
 TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
 # How a checkpoint that runs a function again leaves it, once it has what it wants: no failure, wherever it comes from.
 STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationError
 
 
-def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
-    """An environment for numbers without a value. May they be read from tensors? Be sizes that values decide?"""
-    made: ShapeEnv = shape_env_type()(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
-    return made
-
-
-@cache
-def shape_env_type() -> Any:
-    """The class of such environments.
-
-    Whether a tensor lies in one piece, and whether it is empty, operators ask all the time, and it is otherwise for
-    sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
-    recorded, and `presumed` counts. A size that is computed from others (what a pooling leaves) may be 1 for large ones
-    as well: then it is that of very large ones, where they agree.
-
-    Where `presuming` is HOLDING, that is the answer if it is also the one for the sizes at hand; else these decide,
-    with a fact to guard.
-    """
-    from sympy import And, Eq, Integer, Ne, Or, false, true  # type: ignore[import-untyped]
-    from sympy.core.relational import Relational  # type: ignore[import-untyped]
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    def about_layout(expr: Any) -> bool:
-        if isinstance(expr, (And, Or)):
-            return all(about_layout(arg) or (isinstance(arg, Relational) and arg.rhs == 0) for arg in expr.args)
-        return isinstance(expr, (Eq, Ne)) or (isinstance(expr, Relational) and not border.isdisjoint(expr.args))
-
-    def about_small(expr: Any) -> bool:
-        """Whether something is 0 or 1; a stride may be so many times that: `8 * n != 8`."""
-        times, whole = expr.args[0].as_coeff_Mul()[0], expr.args[1]
-        return not numbers.isdisjoint(expr.args) or (isinstance(expr, (Eq, Ne)) and whole != 0 and times == whole)
-
-    border = {Integer(1), Integer(2)}  # `n > 1`, `n < 2`
-    numbers = {Integer(0), *border}
-    chosen = random.Random(0)
-
-    class Environment(ShapeEnv):
-        presuming: bool | str = False
-        presumed = 0
-        where: Callable[[], Any] | None = None  # the line of the program that is being followed
-
-        def __init__(self, **settings: Any) -> None:
-            super().__init__(**settings)
-            self.places: dict[Any, Any] = {}  # by fact: the line that asked for it
-            self.large: dict[Any, bool | None] = {}  # by condition: whether it holds of large sizes
-
-        def of_large_sizes(self, expr: Any) -> bool | None:
-            """Whether a size is 0 or 1, or strides are the same, when all is large; None if that does not say."""
-            if expr not in self.large:
-                self.large[expr] = self._of_large_sizes(expr)
-            return self.large[expr]
-
-        def holds(self, expr: Any) -> Any:
-            """What a condition is for the sizes at hand, where all of them are known."""
-            return expr.xreplace(self.backed_var_to_val)
-
-        def _of_large_sizes(self, expr: Any) -> bool | None:
-            if isinstance(expr, (And, Or)):
-                parts, either = [self.of_large_sizes(arg) for arg in expr.args], isinstance(expr, Or)
-                return either if either in parts else None if None in parts else not either
-            symbols = sorted(expr.free_symbols, key=str)
-            ranges = [self.var_to_range.get(each) for each in symbols]
-            if not symbols or unbacked_symbols(expr) or any(each is None or each.upper < VAST for each in ranges):
-                return None
-            points = [{each: Integer(chosen.randrange(VAST // 8, VAST)) for each in symbols} for _ in range(6)]
-            found = {{true: True, false: False}.get(expr.xreplace(point)) for point in points}
-            same = found == ({True} if isinstance(expr, Eq) else {False}) and isinstance(expr, (Eq, Ne))
-            return found.pop() if same or (len(found) == 1 and about_small(expr)) else None
-
-        def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-            general = kwargs.get("fallback_value") if self.presuming == HOLDING else None
-            wanted = general is not None or (self.presuming and about_layout(orig_expr))
-            if wanted and self._maybe_evaluate_static(orig_expr) is None:
-                answer = self._maybe_evaluate_static(orig_expr, size_oblivious=True) if general is None else general
-                answer = self.of_large_sizes(orig_expr) if answer is None else answer
-                if answer is not None and (self.presuming != HOLDING or self.holds(orig_expr) == answer):
-                    self.presumed += 1
-                    return answer
-            before = len(self.guards)
-            try:
-                return super().evaluate_expr(orig_expr, *args, **kwargs)
-            finally:
-                if self.where is not None:
-                    self.places.update((guard.expr, self.where()) for guard in self.guards[before:])
-
-    return Environment
-
-
-class Known:
-    """What an environment has found out so far, to go back to."""
-
-    HELD = ("guards", "replacements", "var_to_range", "divisible", "axioms")
-    REMEMBERING = ("evaluate_expr", "_inner_evaluate_expr", "guard_or_defer_runtime_assert")
-
-    def __init__(self, env: Any) -> None:
-        self.env, self.held = env, {name: getattr(env, name, {}).copy() for name in self.HELD}
-        self.drawn, self.count = len(env.pending_fresh_unbacked_symbols), env.num_deferred_runtime_asserts
-        self.asserts = {symbol: list(facts) for symbol, facts in env.deferred_runtime_asserts.items()}
-
-    def again(self) -> None:
-        """What was found out since is forgotten."""
-        for name, held in self.held.items():
-            setattr(self.env, name, held.copy())
-        self.env.deferred_runtime_asserts = {symbol: list(facts) for symbol, facts in self.asserts.items()}
-        self.env.num_deferred_runtime_asserts = self.count
-        del self.env.pending_fresh_unbacked_symbols[self.drawn :]
-        self.env._update_version_counter()  # which goes by how much there is of each
-        for counter in ("_version_counter", "_replacements_version_counter"):
-            setattr(self.env, counter, getattr(self.env, counter, 0) + 1)
-        for name in self.REMEMBERING:  # an answer that is remembered makes no guard
-            getattr(getattr(type(self.env), name, None), "cache_clear", bool)()
-
-
-@contextlib.contextmanager
-def presuming(env: Any, whether: bool | str) -> Iterator[None]:
-    """While this is open, operators' questions about layouts are answered as for sizes other than 0 and 1: all of them,
-    or those whose answer is the same for the sizes at hand (HOLDING)."""
-    before, env.presuming = getattr(env, "presuming", False), whether
-    try:
-        yield
-    finally:
-        env.presuming = before
-
-
-def allow_all(env: ShapeEnv) -> None:
-    """What is in a graph was let in: whoever traces it again may do all that it does."""
-    env.settings = dataclasses.replace(env.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
-
-
-def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
-    """A symbol with this value now, and its expression."""
-    from torch.fx.experimental.symbolic_shapes import DimDynamic
-
-    source = NamedSource(name)
-    symbol = env.create_symbol(
-        value, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
-    )
-    if least is not None:
-        keep_between(env, symbol, least, most)
-    number = env.create_symintnode(symbol, hint=value, source=source)
-    assert isinstance(number, torch.SymInt)
-    return number, symbol
-
-
-def blind_symbol(env: ShapeEnv, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
-    """A symbol whose value nobody may ask for, and its expression."""
-    number = env.create_unbacked_symint()
-    symbol = number.node.expr
-    env.pending_fresh_unbacked_symbols.remove(symbol)  # no operator is to bring it
-    keep_between(env, symbol, least or 0, most)
-    return number, symbol
-
-
-def value_now(number: torch.SymInt) -> int:
-    """What a number is made of that has a value."""
-    return int(number.node.hint)
-
-
-def keep_between(env: ShapeEnv, symbol: Any, least: int, most: int | None) -> None:
-    """It is a size, with these bounds."""
-    from torch.utils._sympy.numbers import int_oo
-    from torch.utils._sympy.value_ranges import ValueRanges
-
-    env.var_to_range[symbol] = ValueRanges(least, int_oo if most is None or most >= (1 << 63) - 1 else most)
-    env.size_like.add(symbol)
-
-
-class NamedSource(TorchSource):
-    """Where a symbol comes from, in torch's terms: torch makes its name of this one."""
-
-    def __init__(self, name: str) -> None:
-        object.__setattr__(self, "_symbol_name", name)
-
-    _symbol_name: str
-
-    @property
-    def _name_template(self) -> str:
-        return self._symbol_name
-
-    def __hash__(self) -> int:
-        return hash(self._symbol_name)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is NamedSource and other._symbol_name == self._symbol_name
-
-
 def static_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
     """A stand-in for a tensor whose sizes are fixed."""
     with torch._C._DisableFuncTorch():
         return mode.from_tensor(tensor, static_shapes=True, trace=False)
-
-
-def treating_sizes_alike(alike: bool = True) -> contextlib.AbstractContextManager[Any]:
-    """While this is open, sizes 0 and 1 are like any other wherever torch's rules can be had for both."""
-    import torch.fx.experimental._config as settings
-
-    patch: Callable[..., contextlib.AbstractContextManager[Any]] = settings.patch  # type: ignore[attr-defined]
-    return patch(backed_size_oblivious=alike)
-
-
-def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
-    """While this is open, operators made of others go by their parts in Python, which leave sizes open more often."""
-    from torch._dispatch.python import enable_python_dispatcher
-
-    opened: contextlib.AbstractContextManager[Any] = enable_python_dispatcher()
-    return opened
-
-
-def unbacked_symbols(number: Any) -> AbstractSet[Any]:
-    """What of a number depends on the contents of tensors."""
-    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-    return free_unbacked_symbols(number)
-
-
-def for_a_backend(env: ShapeEnv) -> ShapeEnv:
-    """The environment that a graph was captured in, for tracing the graph once more.
-
-    Whatever the graph reads from tensors may be read. Numbers that capture made belong to no operator of the tracer's.
-    """
-    env.settings = dataclasses.replace(env.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
-    env.pending_fresh_unbacked_symbols.clear()
-    return env
 
 
 # What raises where sizes do not fit. Most operators go on if one of two sizes is 1.
@@ -302,13 +78,6 @@ def forget_contents(fakes: Iterable[Any]) -> None:
     for fake in fakes:
         if getattr(fake, "constant", None) is not None:
             fake.constant = None
-
-
-def is_symbolic(value: Any) -> bool:
-    """Whether there are symbolic numbers among these."""
-    if isinstance(value, (tuple, list)):
-        return any(map(is_symbolic, value))
-    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 @cache
@@ -398,25 +167,6 @@ def data_dependent_errors() -> ErrorTypes:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     return DataDependentOutputException, GuardOnDataDependentSymNode
-
-
-def undecided(raised: Exception) -> Any:
-    """The condition on unknown numbers that this was raised about; None for anything else."""
-    return getattr(raised, "cond", None)
-
-
-def equated(condition: Any) -> tuple[Any, ...]:
-    """The two sides of a condition that says that they are the same; nothing of any other."""
-    from sympy import Eq
-
-    return tuple(condition.args) if isinstance(condition, Eq) else ()
-
-
-def as_python(condition: Any) -> str:
-    """A condition as a programmer writes it."""
-    from torch.utils._sympy.printers import PythonPrinter
-
-    return str(PythonPrinter().doprint(condition))
 
 
 def dynamic_shape_errors() -> ErrorTypes:
@@ -565,85 +315,3 @@ def mark_placeholder(node: torch.fx.Node, source: TorchSource, static: bool) -> 
     """One input of such a graph."""
     node._dynamo_source = source
     node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}
-
-
-def compiled_node(outputs: Any) -> Any:
-    """The node of autograd's history that stands for a graph compiled by AOTAutograd; None if there is none."""
-    for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-        node = getattr(output, "grad_fn", None) if isinstance(output, torch.Tensor) else None
-        if hasattr(getattr(node, "_forward_cls", None), "_double_backward"):
-            return node
-    return None
-
-
-def compiled_class(node: Any) -> Any:
-    """The autograd function of such a node."""
-    return node._forward_cls
-
-
-def writes_to_what_is_saved(cls: Any) -> bool:
-    """Whether the backward that runs now is to be kept, and has kernels that use up what it has saved."""
-    given_away: Any = getattr(getattr(cls, "metadata", None), "bw_donated_idxs", None)
-    return bool(given_away) and torch._C._autograd._get_current_graph_task_keep_graph()
-
-
-@contextlib.contextmanager
-def nothing_given_away(cls: Any) -> Iterator[None]:
-    """As if that backward had no such kernels: it refuses to be kept."""
-    known, cls.metadata.bw_donated_idxs = cls.metadata.bw_donated_idxs, []
-    try:
-        yield
-    finally:
-        cls.metadata.bw_donated_idxs = known
-
-
-def given_gradients(cls: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
-    """What autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
-    return grads[0] if _takes_a_list(cls, grads) else grads
-
-
-def as_given(cls: Any, grads: tuple[Any, ...], other: list[Any]) -> tuple[Any, ...]:
-    """Other gradients, handed over as these were."""
-    return (other,) if _takes_a_list(cls, grads) else tuple(other)
-
-
-def _takes_a_list(cls: Any, grads: tuple[Any, ...]) -> bool:
-    return getattr(cls, "boxed_grads_call", False) and len(grads) == 1 and isinstance(grads[0], list)
-
-
-def first_result(cls: Any, inputs: int) -> int | None:
-    """Where the captured graph's results begin among its own, after inputs that were written to. None, if it has views
-    among them, or inputs that it has merged, or has written to one that has a gradient."""
-    meta = cls.metadata
-    written = [meta.input_info[at] for at in meta.mutated_inp_runtime_indices]
-    if meta.num_outputs_aliased or meta.num_intermediate_bases or len(meta.input_info) != inputs:
-        return None
-    return None if any(each.requires_grad for each in written) else len(written)
-
-
-def hooked_leaves(node: Any, count: int) -> set[int]:
-    """By place, inputs with hooks of their own. Autograd calls these whether or not there is a gradient."""
-    leaves = [getattr(step, "variable", None) for step, _ in node.next_functions]
-    found = {at for at, leaf in enumerate(leaves) if getattr(leaf, "_backward_hooks", 0) or _after_gradients(leaf)}
-    return found if len(leaves) == count or not found else set(range(count))  # numbers among the inputs have no step
-
-
-def _after_gradients(leaf: Any) -> Any:
-    return getattr(leaf, "_post_accumulate_grad_hooks", None)
-
-
-def zeros_for(node: Any, at: int) -> torch.Tensor:
-    """What autograd hands over where a result has no gradient."""
-    like = node._input_metadata[at]
-    return torch.zeros(like.shape, dtype=like.dtype, device=like.device)
-
-
-def returns_as_captured(cls: Any, count: int) -> bool:
-    """Whether its `count` results are the captured graph's, one for one: no inputs written to, no views among them."""
-    meta = cls.metadata
-    return (
-        count == len(meta.output_info)
-        and not meta.num_mutated_inp_runtime_indices
-        and not meta.num_outputs_aliased
-        and not meta.num_intermediate_bases
-    )

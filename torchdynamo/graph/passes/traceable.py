@@ -16,7 +16,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils import _pytree as pytree
 
 from torchdynamo.capture.policy import CHECKPOINT
-from torchdynamo.graph import of_numbers, torch_compat
+from torchdynamo.graph import of_numbers, shape_env, torch_compat
 from torchdynamo.graph.corrected import CORRECTED
 from torchdynamo.graph.recurrent import RECURRENT
 
@@ -38,7 +38,7 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        symbolic = torch_compat.is_symbolic(torch.fx.node.map_arg(node.args, lambda arg: arg.meta.get("example_value")))
+        symbolic = shape_env.is_symbolic(torch.fx.node.map_arg(node.args, lambda arg: arg.meta.get("example_value")))
         if symbolic:
             node.target = torch_compat.takes_symbols(node.target)
         if node.target in AGAIN:
@@ -60,7 +60,7 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
 def is_fixed(node: torch.fx.Node) -> bool:
     """Whether nothing is unknown of the sizes of a value. Where something is, an operator's parts ask for less."""
     leaves = pytree.tree_leaves(node.meta.get("example_value"))
-    return not any(torch_compat.is_symbolic(tuple(each.shape)) for each in leaves if isinstance(each, torch.Tensor))
+    return not any(shape_env.is_symbolic(tuple(each.shape)) for each in leaves if isinstance(each, torch.Tensor))
 
 
 def is_operator(fn: Any) -> bool:

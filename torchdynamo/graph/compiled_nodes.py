@@ -1,0 +1,96 @@
+"""Nodes of autograd's history that run backwards compiled by AOTAutograd, as versions of torch have them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch._guards
+import torch.fx
+
+if TYPE_CHECKING:
+    pass
+
+
+def compiled_node(outputs: Any) -> Any:
+    """The node of autograd's history that stands for a graph compiled by AOTAutograd; None if there is none."""
+    for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+        node = getattr(output, "grad_fn", None) if isinstance(output, torch.Tensor) else None
+        if hasattr(getattr(node, "_forward_cls", None), "_double_backward"):
+            return node
+    return None
+
+
+def compiled_class(node: Any) -> Any:
+    """The autograd function of such a node."""
+    return node._forward_cls
+
+
+def writes_to_what_is_saved(cls: Any) -> bool:
+    """Whether the backward that runs now is to be kept, and has kernels that use up what it has saved."""
+    given_away: Any = getattr(getattr(cls, "metadata", None), "bw_donated_idxs", None)
+    return bool(given_away) and torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+@contextlib.contextmanager
+def nothing_given_away(cls: Any) -> Iterator[None]:
+    """As if that backward had no such kernels: it refuses to be kept."""
+    known, cls.metadata.bw_donated_idxs = cls.metadata.bw_donated_idxs, []
+    try:
+        yield
+    finally:
+        cls.metadata.bw_donated_idxs = known
+
+
+def given_gradients(cls: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
+    """What autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
+    return grads[0] if _takes_a_list(cls, grads) else grads
+
+
+def as_given(cls: Any, grads: tuple[Any, ...], other: list[Any]) -> tuple[Any, ...]:
+    """Other gradients, handed over as these were."""
+    return (other,) if _takes_a_list(cls, grads) else tuple(other)
+
+
+def _takes_a_list(cls: Any, grads: tuple[Any, ...]) -> bool:
+    return getattr(cls, "boxed_grads_call", False) and len(grads) == 1 and isinstance(grads[0], list)
+
+
+def first_result(cls: Any, inputs: int) -> int | None:
+    """Where the captured graph's results begin among its own, after inputs that were written to. None, if it has views
+    among them, or inputs that it has merged, or has written to one that has a gradient."""
+    meta = cls.metadata
+    written = [meta.input_info[at] for at in meta.mutated_inp_runtime_indices]
+    if meta.num_outputs_aliased or meta.num_intermediate_bases or len(meta.input_info) != inputs:
+        return None
+    return None if any(each.requires_grad for each in written) else len(written)
+
+
+def hooked_leaves(node: Any, count: int) -> set[int]:
+    """By place, inputs with hooks of their own. Autograd calls these whether or not there is a gradient."""
+    leaves = [getattr(step, "variable", None) for step, _ in node.next_functions]
+    found = {at for at, leaf in enumerate(leaves) if getattr(leaf, "_backward_hooks", 0) or _after_gradients(leaf)}
+    return found if len(leaves) == count or not found else set(range(count))  # numbers among the inputs have no step
+
+
+def _after_gradients(leaf: Any) -> Any:
+    return getattr(leaf, "_post_accumulate_grad_hooks", None)
+
+
+def zeros_for(node: Any, at: int) -> torch.Tensor:
+    """What autograd hands over where a result has no gradient."""
+    like = node._input_metadata[at]
+    return torch.zeros(like.shape, dtype=like.dtype, device=like.device)
+
+
+def returns_as_captured(cls: Any, count: int) -> bool:
+    """Whether its `count` results are the captured graph's, one for one: no inputs written to, no views among them."""
+    meta = cls.metadata
+    return (
+        count == len(meta.output_info)
+        and not meta.num_mutated_inp_runtime_indices
+        and not meta.num_outputs_aliased
+        and not meta.num_intermediate_bases
+    )
