@@ -47,13 +47,11 @@ LEFT_OUT = {
     "test_iter.TestCase.test_reduce_mutating_builtins_iter": "puts keys into `builtins` that do things when compared",
 }
 
-# What a break or a constant shows, and which tests look at it.
-LIFETIME = "an object lives longer: with the function that made it"
+# What compiling shows, and which tests look at it.
 SIZES = "counts all objects of the process, or asks how much memory one takes, which its history decides"
 KNOWN = {
     "test_descr.ClassPropertiesAndMethods.test_slots": SIZES,
     "test_dict.DictTest.test_splittable_popitem": SIZES,
-    "test_exceptions.ExceptionTests.testExceptionCleanupState": LIFETIME,
 }
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECONDS = int(os.environ.get("CPYTHON_SECONDS", "600"))  # for each module

@@ -160,6 +160,21 @@ def written_over(x):
     return compiled({"q": Loud(1), "r": Loud(5)}, [Loud(2), Loud(4)], plain)
 
 
+def carried_out(x):
+    def raises(y):
+        print(y.shape, end="")
+        raise ValueError(q)
+
+    q = Loud(6)
+    try:
+        torchdynamo.compile(raises, backend="eager")(x)
+    except ValueError:
+        pass
+    q = None
+    LOG.append("after")
+    return x + 1, q
+
+
 def outcome(fn: Any) -> tuple[str, list[Any]]:
     """What it gives, and what was logged until all of that is gone."""
     LOG.clear()

@@ -111,7 +111,11 @@ class Exit:
         handler = Label()
         start = RegionStart(handler, region.lasti, 0) if region is not None else None
         for depth, value in enumerate(exit.stack[len(self.below) :], len(self.below)):
-            emit.op(*(("NULL",) if value is ABSENT else ("LOAD_FAST", f"__stack{depth}")))
+            if value is ABSENT:
+                emit.op("NULL")
+                continue
+            emit.op("LOAD_FAST", f"__stack{depth}")
+            emit.op("DELETE_FAST", f"__stack{depth}")  # an exception that is raised leads to this frame
         if start is not None:
             emit.items.append(start)
         if self.inner is not None:
