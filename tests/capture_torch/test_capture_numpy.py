@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -69,3 +71,37 @@ def test_views_stay_views() -> None:
         _, a, b = compiled(X)
         b[0] = 5
         assert a[0] == 5
+
+
+CALLS = []
+
+
+@functools.wraps(np.sum)
+def counted(number):
+    CALLS.append(number)
+    return len(CALLS) + number
+
+
+class Scaled:
+    def __init__(self, scale):
+        functools.update_wrapper(self, np.mean)
+        self.scale = scale
+
+    def __call__(self, number):
+        return self.scale * number
+
+
+SCALED = Scaled(2)
+
+
+def test_what_wraps_a_function_of_numpy_is_followed():
+    def wrapped(x):
+        return x * counted(1) + SCALED(2)
+
+    compiled, x = torchdynamo.compile(wrapped, backend="eager", fullgraph=True), torch.ones(2)
+    for calls, scale in ((0, 2), (5, 3), (1, 4)):
+        CALLS[:], SCALED.scale = [None] * calls, scale
+        wanted, done = wrapped(x), list(CALLS)
+        CALLS[:] = [None] * calls
+        assert torch.equal(compiled(x), wanted)
+        assert done == CALLS

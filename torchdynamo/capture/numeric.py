@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import operator
 import sys
+import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -44,9 +45,16 @@ def is_function(obj: Any) -> bool:
     if issubclass(type(obj), type):
         return issubclass(obj, (np.generic, np.dtype)) and obj.__module__ == "numpy"
     module = getattr(obj, "__module__", None)
-    if not isinstance(module, str) or not module.startswith("numpy"):
+    if not isinstance(module, str) or not module.startswith("numpy") or not is_numpys_own(obj):
         return False
     return module.startswith(SPACES) and callable(obj) and getattr(obj, "__name__", "") not in EFFECTS
+
+
+def is_numpys_own(obj: Any) -> bool:
+    """Whether it is what it says: a wrapper round a function of NumPy has its module and name."""
+    if type(obj) is types.FunctionType:
+        return str(obj.__globals__.get("__name__")).startswith("numpy")
+    return type(obj) is types.BuiltinFunctionType or type(obj).__module__.startswith("numpy")
 
 
 class Flowing(NamedTuple):
