@@ -49,10 +49,7 @@ LEFT_OUT = {
 
 # What compiling shows, and which tests look at it.
 SIZES = "counts all objects of the process, or asks how much memory one takes, which its history decides"
-ANEW = "looks whether a tuple of constants is made anew in each call"
 KNOWN = {
-    "test_dataclasses.TestCase.test_helper_astuple": ANEW,
-    "test_dataclasses.TestCase.test_helper_astuple_nested": ANEW,
     "test_descr.ClassPropertiesAndMethods.test_slots": SIZES,
     "test_dict.DictTest.test_splittable_popitem": SIZES,
 }

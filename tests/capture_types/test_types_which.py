@@ -120,3 +120,14 @@ def test_a_variable_that_is_emptied_through_its_cell() -> None:
     wanted, got = fn(torch.ones(2)), torchdynamo.optimize("eager")(fn)(torch.ones(2))
     assert got[1] == wanted[1]
     assert torch.equal(got[0], wanted[0])
+
+
+def test_a_tuple_that_is_made_is_one_and_another_in_each_call() -> None:
+    def fn(x: torch.Tensor, n: int) -> Any:
+        pair = n, (n, "text")
+        return x + 1, pair, [pair]
+
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    results = [compiled(torch.ones(2), 5) for _ in range(2)]
+    assert all(pair is inside and pair == (5, (5, "text")) for _, pair, (inside,) in results)
+    assert results[0][1] is not results[1][1]

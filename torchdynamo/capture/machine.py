@@ -105,6 +105,7 @@ class Machine(Trace):
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made
+        self.made_tuples: dict[int, tuple[Any, ...]] = {}  # of constants, by id: each call makes its own
         self.made_classes: dict[type, int] = {}  # by the frame: the step of each
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
         self.inside: dict[int, int] = {}  # what stays in the capture, by id: such classes and what was made for them
@@ -259,7 +260,9 @@ class Machine(Trace):
         """A tuple; one of constants is a constant. Functions keep their places: what they rest on is read there."""
         known = [item.obj for item in items if item.__class__ is Known and not wrapping.is_found(item)]
         if len(known) == len(items):
-            return Known(tuple(known))
+            made = tuple(known)
+            self.made_tuples[id(made)] = made
+            return Known(made)
         return self.new(tuple, items)
 
     def make_dict(self, items: Iterable[tuple[Value, Value]]) -> Object:

@@ -111,8 +111,21 @@ class Emitter:
             raise Restart(-1)  # a code object makes one of its own, of interned strings, in another order
         elif type(obj) is str and LIKE_A_NAME.fullmatch(obj) and sys.intern(obj) is not obj:
             self.text(obj)
+        elif type(obj) is tuple and obj and id(obj) in self.capture.machine.made_tuples:
+            self.row(obj)
         else:
             self.const(obj)
+
+    def row(self, items: tuple[Any, ...]) -> None:
+        """A tuple of constants that the frame made."""
+        name = self.made.get(("tuple", id(items)))
+        if name is not None:
+            self.op("LOAD_FAST", name)
+            return
+        for item in items:
+            self.known(Known(item))
+        self.op("BUILD", ("tuple", len(items)))
+        self.keep_as(("tuple", id(items)), f"__tuple{len(self.made)}")
 
     def text(self, text: str) -> None:
         """A string that the frame made. As a constant of a code object it would become one with all that equal it,
