@@ -210,6 +210,20 @@ def test_unknown_sizes_that_differ(backend: str) -> None:
             assert torch.equal(compiled(X, mask), fn(X, mask))
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_unknown_size_that_is_not_the_known_one(backend: str) -> None:
+    def fn(x: Any) -> Any:
+        found = x[x > 0]
+        return found + torch.ones(18), found.shape[0]
+
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    for positive in (18, 1, 18):
+        x = torch.arange(18.0) + positive - 17.5
+        torch.testing.assert_close(compiled(x), fn(x), rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="must match"):
+        compiled(torch.arange(18.0) - 12.5)
+
+
 def test_a_number_as_an_index_ends_no_graph() -> None:
     """Nobody asks what it is, so no setting is needed."""
     n, counting = torch.tensor(2), Counting()
