@@ -264,13 +264,22 @@ static PyObject **member_place(PyObject *obj, PyObject *descriptor, int *optiona
     return (PyObject **)((char *)obj + member->offset);
 }
 
+/* Some of a function's raise an audit event, and whoever listens for these is no part of the program. */
 static PyObject *call_getter(PyObject *obj, PyObject *descriptor, PyObject **temp)
 {
+    TdThread *thread = td_thread;
+    TdSetting ours, stray;
+    if (thread != NULL)
+        ours = td_thread_swap(thread, TD_OFF);
     int was_on = td_gc_pause();
     PyObject *value = Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj));
     if (value == NULL)
         PyErr_Clear();
     td_gc_resume(was_on);
+    if (thread != NULL) {
+        stray = td_thread_swap(thread, ours);
+        Py_XDECREF(stray.callback);
+    }
     return *temp = value;
 }
 
