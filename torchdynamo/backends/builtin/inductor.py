@@ -13,6 +13,7 @@ from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.strides import quickly
 
 
 @register_backend
@@ -26,14 +27,18 @@ def inductor(
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any] | None:
     """Compile with Inductor. `mode` and `options` as torch.compile takes them. Declines what `is_for_eager`."""
-    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     patches = settings(mode, options)
     if is_for_eager(gm, example_inputs):
         return None
     with handoff(gm, example_inputs) as ready:
         compiled: Any = compile_fx(
-            ready.module, ready.inputs, config_patches=patches, decompositions=decompositions(patches)
+            ready.module,
+            ready.inputs,
+            inner_compile=quickly(compile_fx_inner),
+            config_patches=patches,
+            decompositions=decompositions(patches),
         )
     return ready.as_captured(compiled)
 

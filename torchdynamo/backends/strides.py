@@ -1,0 +1,48 @@
+"""By how much an index grows with a variable of its loop, which Inductor asks of sympy to choose loops to vectorize.
+
+For divisions in divisions (relative shifts of attention) sympy takes from a second to minutes over each, and finds no
+number. There the answer is at once what sympy would give in the end: an expression that the variable is in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def quickly(compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiler of Inductor's, forward or backward, to which it is told so."""
+
+    @functools.wraps(compiler)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with told_at_once():
+            return compiler(*args, **kwargs)
+
+    return run
+
+
+@contextlib.contextmanager
+def told_at_once() -> Iterator[None]:
+    """While this is open."""
+    where: Any = importlib.import_module("torch._inductor.codegen.cpp")
+    asked = where.stride_at_vec_range
+
+    def told(index: Any, var: Any, vec_length: int | None = None) -> Any:
+        return var if nested(index, var) else asked(index, var, vec_length)
+
+    where.stride_at_vec_range = told
+    try:
+        yield
+    finally:
+        where.stride_at_vec_range = asked
+
+
+def nested(index: Any, var: Any) -> bool:
+    """Whether the variable is in a division in a division."""
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    divisions = [each for each in index.atoms(FloorDiv, ModularIndexing) if each.has(var)]
+    return any(inner is not each and each.has(inner) for each in divisions for inner in divisions)
