@@ -61,18 +61,6 @@ def given() -> Made:
     return Box, ask, (Box(),)
 
 
-def ask_by_class(x: torch.Tensor, table: dict[type, Any]) -> Any:
-    return [x + n for n in table.values()], x * 2
-
-
-@made
-def key() -> Made:
-    class Box:
-        k = 3
-
-    return Box, ask_by_class, ({Box: 1},)
-
-
 @made
 def class_itself() -> Made:
     class Box:

@@ -32,7 +32,6 @@ from torchdynamo.capture import wrap as wrapping
 from torchdynamo.capture.deaths import Mortal
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Roots, Source, instance_attr
 from torchdynamo.capture.trace import GraphBuilder, Trace
@@ -314,8 +313,6 @@ class Machine(Trace):
             if lookup.speaks(value):
                 for name in ("__hash__", "__eq__"):
                     lookup.guarded_lookup(self, value.pytype, name)
-            if issubclass(value.pytype, type) and value.obj not in self.made_classes and is_mortal(value.obj):
-                raise Break("unsupported key", type=value.pytype.__name__)  # what knows of such a key would keep it
             try:
                 hash(value.obj)
             except TypeError as error:

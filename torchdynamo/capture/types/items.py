@@ -13,7 +13,6 @@ from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
 from torchdynamo.capture.machine import Keyed, Ref
 from torchdynamo.capture.model import MODELS, Emitter
-from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.spaces import OfInstance, writing_items
@@ -76,8 +75,6 @@ def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
         if hkey is not None:
             return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
     elif sourceable(key):
-        if issubclass(type(key), type) and is_mortal(key):  # a path to what lies there would keep it
-            raise Break("unsupported key", type=type(key).__name__)
         if identity.may_be_id(key):
             identity.seen_address(vm)
         return key, Known(key)
