@@ -35,6 +35,14 @@ def written_copies(x):
     return a, b is a, torch.from_numpy(a).add_(1)
 
 
+def written_in_place(x):
+    a = np.zeros(3, dtype=np.float32)
+    b = c = a
+    b *= 2
+    c = np.asarray(c)
+    return b is a, c is a, np.add(a, 0, out=a) is a, a * 2 is a, x + torch.from_numpy(a)
+
+
 def rows_and_constants(x):
     a = x.numpy()
     return [row.sum() for row in a], np.stack([a, a * 2]), np.concatenate([a, W[None]]), W @ a.T, a / W.max()
@@ -96,7 +104,16 @@ def same(a: Any, b: Any) -> bool:
 
 
 ROWS = [
-    *(there_and_back, views_of_a_tensor, written_copies, rows_and_constants, numbers, functions, more_functions),
+    *(
+        there_and_back,
+        views_of_a_tensor,
+        written_copies,
+        written_in_place,
+        rows_and_constants,
+        numbers,
+        functions,
+        more_functions,
+    ),
     *(types, by_force, written_after, with_gradients),
 ]
 
