@@ -9,33 +9,14 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.utils import parametrize
-from training import Feature, Net, as_it_is, assert_same, batches, compiled, loop, state
+from training import Feature, Net, as_it_is, assert_same, batches, compiled, loop, named, sgd, state, stepping
 
 import torchdynamo
 from torchdynamo.report.explain import collecting
 
 F = torch.nn.functional
 PROGRAMS: dict[str, Feature] = {}
-
-
-def program(fn: Feature) -> Feature:
-    PROGRAMS[fn.__name__] = fn
-    return fn
-
-
-def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-
-def stepping(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[torch.Tensor], Any]:
-    def step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+program = named(PROGRAMS)
 
 
 def changing(change: Callable[[int, Any, Any], None]) -> Feature:
@@ -44,7 +25,7 @@ def changing(change: Callable[[int, Any, Any], None]) -> Feature:
     def run(compile: Any) -> Any:
         model = Net()
         optimizer = sgd(model)
-        step, found = compile(stepping(model, optimizer)), []
+        step, found = compile(stepping(optimizer, lambda x: model(x).pow(2).mean())), []
         for at, x in enumerate(batches()):
             change(at, model, optimizer)
             found.append(step(x))
@@ -98,7 +79,7 @@ for _change in (replaced, assigned, written, hooked, by_hand):
 def written_inside(compile: Any) -> Any:
     model = Net()
     optimizer = sgd(model)
-    update = stepping(model, optimizer)
+    update = stepping(optimizer, lambda x: model(x).pow(2).mean())
 
     def step(x: torch.Tensor) -> Any:
         loss = update(x)
@@ -113,7 +94,7 @@ def written_inside(compile: Any) -> Any:
 def turned_on_and_off(compile: Any) -> Any:
     model, calls = Net(), 0
     optimizer = sgd(model)
-    update = stepping(model, optimizer)
+    update = stepping(optimizer, lambda x: model(x).pow(2).mean())
 
     def step(x: torch.Tensor) -> Any:
         nonlocal calls
@@ -136,7 +117,7 @@ def parametrized(compile: Any) -> Any:
     parametrize.register_parametrization(model[0], "weight", Symmetric())
     torch.nn.utils.parametrizations.orthogonal(model[2])
     optimizer = sgd(model)
-    return loop(compile(stepping(model, optimizer)), model, optimizer)
+    return loop(compile(stepping(optimizer, lambda x: model(x).pow(2).mean())), model, optimizer)
 
 
 @program

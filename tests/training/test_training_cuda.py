@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
-from training import as_it_is, assert_same, compiled
+from training import as_it_is, assert_same, compiled, named
 
 import torchdynamo
 from torchdynamo.errors import FallbackWarning
@@ -20,11 +20,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 F = torch.nn.functional
 Program = Callable[[Any], Any]
 PROGRAMS: dict[str, Program] = {}
-
-
-def program(fn: Program) -> Program:
-    PROGRAMS[fn.__name__] = fn
-    return fn
+program = named(PROGRAMS)
 
 
 class Net(torch.nn.Module):

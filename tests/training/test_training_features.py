@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
-from training import BACKENDS, Feature, Net, assert_feature, batches, compiled, loop, low_precision, state
+from training import BACKENDS, Feature, Net, assert_feature, batches, compiled, loop, low_precision, named, state
 
 import torchdynamo
 from torchdynamo.backends import aot_autograd
 
 F = torch.nn.functional
 FEATURES: dict[str, Feature] = {}
-
-
-def feature(fn: Feature) -> Feature:
-    FEATURES[fn.__name__] = fn
-    return fn
+feature = named(FEATURES)
 
 
 def training(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Callable[..., Any]:

@@ -10,30 +10,11 @@ import pytest
 import torch
 import torch.utils.checkpoint
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
-from training import BACKENDS, Feature, Net, assert_feature, batches, loop, low_precision, state
+from training import BACKENDS, Feature, Net, assert_feature, batches, loop, low_precision, named, sgd, state, stepping
 
 F = torch.nn.functional
 FEATURES: dict[str, Feature] = {}
-
-
-def feature(fn: Feature) -> Feature:
-    FEATURES[fn.__name__] = fn
-    return fn
-
-
-def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-
-def stepping(optimizer: torch.optim.Optimizer, loss_of: Any) -> Any:
-    def train_step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss: torch.Tensor = loss_of(x)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return train_step
+feature = named(FEATURES)
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from training import Feature, Net, as_it_is, assert_same, compiled, loop
+from training import Feature, Net, as_it_is, assert_same, compiled, loop, named
 
 import torchdynamo
 from torchdynamo.errors import TorchDynamoWarning
@@ -17,11 +17,7 @@ from torchdynamo.report.explain import collecting
 
 F = torch.nn.functional
 FEATURES: dict[str, Feature] = {}
-
-
-def feature(fn: Feature) -> Feature:
-    FEATURES[fn.__name__] = fn
-    return fn
+feature = named(FEATURES)
 
 
 def training(model: torch.nn.Module, then: Any) -> Any:

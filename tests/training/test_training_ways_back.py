@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from training import BACKENDS, Feature, assert_feature, assert_same, batches, compiled, loop, low_precision, state
+from training import (
+    BACKENDS,
+    Feature,
+    assert_feature,
+    assert_same,
+    batches,
+    compiled,
+    loop,
+    low_precision,
+    named,
+    state,
+)
 
 import torchdynamo
 from torchdynamo.errors import FallbackWarning
@@ -16,11 +27,7 @@ from torchdynamo.report.explain import collecting
 
 F = torch.nn.functional
 FEATURES: dict[str, Feature] = {}
-
-
-def feature(fn: Feature) -> Feature:
-    FEATURES[fn.__name__] = fn
-    return fn
+feature = named(FEATURES)
 
 
 RECURRENT: list[Any] = [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.fx
-from training import Feature, as_it_is, assert_close, assert_same, batches, compiled, loop
+from training import Feature, as_it_is, assert_close, assert_same, batches, compiled, loop, stepping
 
 import torchdynamo
 from torchdynamo.backends import aot_autograd
@@ -37,15 +37,7 @@ def spectral_norm(compile: Any) -> Any:
     """Goes a step further with the vectors that it keeps."""
     model = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(3, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-
-    def train_step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return loop(compile(train_step), model, count=5)
+    return loop(compile(stepping(optimizer, lambda x: model(x).pow(2).mean())), model, count=5)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition", "inductor"])

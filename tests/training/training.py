@@ -9,7 +9,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -20,6 +20,19 @@ Step = Callable[[torch.Tensor], Any]
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 Feature = Callable[[Any], Any]
 """A program that is given `compile`, and returns all that must be the same."""
+
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def named(table: dict[str, Made]) -> Callable[[Made], Made]:
+    """A decorator that puts programs into a table, by name."""
+
+    def put(fn: Made) -> Made:
+        table[fn.__name__] = fn
+        return fn
+
+    return put
 
 
 def as_it_is(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,6 +79,23 @@ class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.second(torch.tanh(self.first(x)))
         return result
+
+
+def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def stepping(optimizer: torch.optim.Optimizer, loss_of: Step) -> Step:
+    """A step of a training, which `loss_of` begins."""
+
+    def train_step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = loss_of(x)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return train_step
 
 
 def batches(count: int = 20) -> Iterator[torch.Tensor]:

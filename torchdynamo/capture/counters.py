@@ -39,7 +39,8 @@ OPERATIONS: dict[Any, tuple[Callable[..., Any], Program]] = {
     operator.ne: (operator.ne, [("ne", None)]),
 }
 COMPARISONS = frozenset({operator.gt, operator.lt, operator.ge, operator.le, operator.eq, operator.ne})
-READERS = frozenset({torch.Tensor.item, "item", *OPERATIONS})
+ITEM = frozenset({torch.Tensor.item, "item"})
+READERS = ITEM | OPERATIONS.keys()
 
 
 class NoFormula(Exception):
@@ -61,7 +62,7 @@ class Formula:
             return what
         if not isinstance(what, Node) or what.kwargs:
             raise NoFormula
-        if what.target in (torch.Tensor.item, "item"):
+        if what.target in ITEM:
             return self.counter(what.all_input_nodes[0], what)
         if what.target not in OPERATIONS:
             raise NoFormula
