@@ -242,10 +242,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         try:
             with contextlib.nullcontext() if manner.by_value else shape_env.treating_sizes_alike():
                 captured = capture(code, roots, builder, stops, checking)
-            checks = captured.machine.checks
-            if (checks or captured.machine.may_raise) and not (
-                is_level(captured.machine) and can_begin_again(builder, checks)
-            ):
+            if not rests_rightly(captured, builder, compiler.fullgraph):
                 captured.machine.heap.let_go()
                 stops, why, checking = (), None, False
                 continue
@@ -282,6 +279,14 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         if not earlier:
             return why
         stops = earlier
+
+
+def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
+    """Whether a frame whose graph raises, or says that a check fails, can run from its start as it was written."""
+    vm = captured.machine
+    if not vm.checks and not vm.may_raise:
+        return True
+    return is_level(vm) and can_begin_again(builder, vm.checks, vm.input_objects, whole)
 
 
 def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:

@@ -94,6 +94,21 @@ def test_inputs_that_share_memory(order: tuple[bool, ...]) -> None:
         assert compiled(*args(shared)).tolist() == fn(*args(shared)).tolist()
 
 
+def test_what_the_frame_made_lies_across_no_input() -> None:
+    """Inputs that share memory are none of the business of a write to what is new."""
+
+    def fn(x: torch.Tensor, part: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        try:
+            return torch.zeros(6).scatter_add_(0, i, x).add_(part.sum())
+        except RuntimeError:
+            return x
+
+    x = torch.arange(4.0)
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for i in (torch.tensor([0, 5, 1, 1]), torch.tensor([0, 6, 1, 1]), torch.tensor([3, 3, 3, 3])):
+        assert torch.equal(compiled(x, x[1:], i), fn(x, x[1:], i))
+
+
 def test_nobody_hears() -> None:
     """Without a handler the error is the same one."""
 

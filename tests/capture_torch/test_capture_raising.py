@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import torch.distributions as dist
 from torch_alike import Alike
 
 import torchdynamo
-from torchdynamo.errors import FallbackWarning, Unsupported
+from torchdynamo.errors import FallbackWarning
 
 X = torch.arange(1.0, 7.0).reshape(2, 3)
 NAN = X * float("nan")
@@ -201,15 +202,49 @@ def counted(x: Any, seen: Any) -> Any:
     return x + 1
 
 
-def test_not_after_a_write_that_cannot_be_taken_back() -> None:
-    with pytest.raises(Unsupported) as caught:
-        torchdynamo.compile(counted, backend="eager", fullgraph=True)(X, torch.zeros(1))
-    assert caught.value.reason == "data-dependent branch"
-    compiled, seen = torchdynamo.compile(counted, backend="eager"), torch.zeros(1)
-    compiled(X, seen)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("part", [slice(None), slice(1, None, 2)], ids=["whole", "view"])
+def test_what_was_written_over_is_put_back(backend: str, part: slice) -> None:
+    """The frame runs from its start, and finds what it found: contents, and how often they were written to."""
+    compiled = torchdynamo.compile(counted, backend=backend, fullgraph=True)
+    state, eagers = torch.zeros(4), torch.zeros(4)
+    for x in (X, -X, X):
+        for fn, seen in ((compiled, state), (counted, eagers)):
+            with contextlib.suppress(ValueError):
+                fn(x, seen[part])
+    assert torch.equal(state, eagers)
+    assert state._version == eagers._version == 3
+
+
+def updated(x: Any, seen: Any) -> Any:
+    seen.mul_(x)
+    if (x < 0).any():
+        raise ValueError("negative")
+    return x + 1
+
+
+def turned(x: Any, seen: Any) -> Any:
+    seen.add_(1).t_()
+    if (x < 0).any():
+        raise ValueError("negative")
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "seen", "wants_gradients"),
+    [(updated, torch.ones(3), True), (turned, torch.ones(2, 2), False), (counted, torch.zeros(1 << 19), False)],
+    ids=["history", "layout", "much"],
+)
+def test_not_after_a_write_that_cannot_be_taken_back(fn: Any, seen: Any, wants_gradients: bool) -> None:
+    x = torch.arange(3.0, requires_grad=wants_gradients)
+    compiled, mine, eagers = torchdynamo.compile(fn, backend="eager"), seen.clone(), seen.clone()
+    assert torch.equal(compiled(x, mine), fn(x, eagers))
+    assert [each.reason for each in torchdynamo.explain(fn)(x, seen.clone()).breaks] == ["data-dependent branch"]
     with pytest.raises(ValueError, match="negative"):
-        compiled(-X, seen)
-    assert seen.item() == 2
+        compiled(x - 1, mine)
+    with pytest.raises(ValueError, match="negative"):
+        fn(x - 1, eagers)
+    assert torch.equal(mine, eagers) and mine.shape == eagers.shape
 
 
 def caught_inside(x: Any) -> Any:

@@ -58,7 +58,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
     if catching.may_raise(node):
         catching.be_careful(vm, catching.name_of(target))
     if catching.writes(node):
-        catching.be_apart(vm, catching.name_of(target))
+        catching.be_apart(vm, node)
     if symbols.is_of_unknown_size(vm, example):
         known = with_known(vm, readings.as_numbers, args, kwargs)
         if known is not None:  # what is read need not be unknown

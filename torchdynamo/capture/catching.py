@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import operator
 import types
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -90,12 +91,34 @@ def writes(node: torch.fx.Node) -> bool:
     return name.endswith("_") or name in IN_PLACE or "out" in node.kwargs
 
 
-def be_apart(vm: Machine, name: str) -> None:
-    """A write that somebody in the frame hears the error of: it raises where inputs lie across each other."""
-    tensors = tuple(each for each in vm.input_objects.values() if isinstance(each, torch.Tensor))
-    heard = len(tensors) > 1 and any(hears(vm, frame, frame.pc) for frame in vm.frames)
-    if heard and not _native.tensors_apart(tensors, ()):
-        raise Break("error that is caught", name=name)
+def be_apart(vm: Machine, node: torch.fx.Node) -> None:
+    """A write that somebody in the frame hears the error of: it raises where inputs lie across each other.
+
+    What the frame made itself has stand-ins that tell (graph/overlap.py).
+    """
+    if len(vm.input_objects) < 2 or not any(hears(vm, frame, frame.pc) for frame in vm.frames):
+        return
+    touched = set(memory_of(each.meta["example_value"] for each in node.all_input_nodes))
+    inputs = {
+        id(real): real
+        for each, real in vm.input_objects.items()
+        if isinstance(real, torch.Tensor)
+        and (0 in touched or not touched.isdisjoint(memory_of([each.meta["example_value"]])))
+    }
+    if len(inputs) > 1 and not _native.tensors_apart(tuple(inputs.values()), ()):
+        raise Break("error that is caught", name=name_of(node.target))
+
+
+def memory_of(examples: Iterable[Any]) -> Iterator[int]:
+    """The memory of these stand-ins; 0 for what has none to show (sparse ones, those in layers of torch.func)."""
+    for each in examples:
+        if isinstance(each, torch.Tensor):
+            try:
+                yield each.untyped_storage()._cdata
+            except (NotImplementedError, RuntimeError):
+                yield 0
+        elif isinstance(each, (tuple, list)):
+            yield from memory_of(each)
 
 
 # Errors that operators raise by values, and the names of Python's own that are none of these: who waits for such,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch.fx
 
 from torchdynamo import _native
-from torchdynamo.backends.preserve import RandomState
+from torchdynamo.backends.preserve import Contents, RandomState, mutated_positions, tensors_at
 from torchdynamo.backends.run import Failure
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import argument_names
@@ -180,12 +180,13 @@ class Attempt(Rerun):
         return [(node, truth) for node, truth in self.checks if node.name in stage.results]
 
     def undone(self, run: Run, gm: torch.fx.GraphModule) -> Run:
-        """What gives None leaves no trace: random numbers and modes are put back."""
-        random, switches = effects_of(gm).random, changes_modes(gm)
+        """What gives None leaves no trace: random numbers, modes and what was written over are put back."""
+        random, switches, written = effects_of(gm).random, changes_modes(gm), mutated_positions(gm)
 
         def attempt(*args: Any) -> Any:
             state = RandomState() if random else None
             modes = Modes.now() if switches else None
+            contents = Contents(tensors_at(written, args)) if written else None
             try:
                 results = run(*args)
             except (TorchDynamoError, STOP_RECOMPUTING):
@@ -198,6 +199,8 @@ class Attempt(Rerun):
                     state.restore()
                 if modes is not None:
                     modes.restore()
+                if contents is not None:
+                    contents.restore()
             return results
 
         return attempt

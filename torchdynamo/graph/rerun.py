@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.fx
@@ -12,19 +13,31 @@ from torchdynamo.capture.raising import Check
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.passes.dead_code import picks_a_result
 from torchdynamo.graph.passes.stages import can_be_cut
-from torchdynamo.graph.torch_compat import LEAF_MAKERS
+from torchdynamo.graph.torch_compat import LEAF_MAKERS, is_layered
 
 Node = torch.fx.Node
+# As much of what is written to is copied before each run, to be put back: state and statistics, not caches of keys.
+MOST_COPIED, MOST_COPIES = 1 << 20, 64
+# What would have to be put back besides contents.
+RESHAPING = frozenset(
+    "resize_ resize_as_ set_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ as_strided".split()
+)
 
 
-def can_begin_again(builder: GraphBuilder, checks: Sequence[Check]) -> bool:
+def can_begin_again(
+    builder: GraphBuilder, checks: Sequence[Check], inputs: Mapping[Node, Any] | None = None, whole: bool = False
+) -> bool:
     """Whether a run of the graph leaves no trace: no input is written to, nothing unknown is called.
 
-    Random numbers may be drawn: torch's own generators can be put back. Layers of torch.func would stay open where one
-    raises.
+    Random numbers may be drawn: torch's own generators can be put back. So can contents of small `inputs`, or of any
+    where it has to be one graph. Layers of torch.func would stay open where one raises.
     """
-    nodes = list(builder.graph.nodes)
-    if builder.mutated() or builder.record.unknown_effects or any(map(is_generator, nodes)):
+    nodes, written = list(builder.graph.nodes), builder.mutated()
+    if written and not (
+        inputs is not None and can_be_put_back(builder, [(node, inputs[node]) for node in written], whole)
+    ):
+        return False
+    if builder.record.unknown_effects or any(map(is_generator, nodes)):
         return False
     if any(node.target in LEAF_MAKERS or opens_layer(node) for node in nodes):
         return False
@@ -32,6 +45,24 @@ def can_begin_again(builder: GraphBuilder, checks: Sequence[Check]) -> bool:
     if not cuts:
         return True
     return not builder.is_enclosing() and can_be_cut(builder.graph, cuts) and all(check.level for check in checks)
+
+
+def can_be_put_back(builder: GraphBuilder, written: Sequence[tuple[Node, Any]], whole: bool) -> bool:
+    """Whether contents are all that the graph changes of these inputs, and are copied in no time."""
+    if builder.record.everything_written or any(name_of(node.target) in RESHAPING for node in builder.graph.nodes):
+        return False
+    if not all(is_only_contents(node.meta["example_value"], real) for node, real in written):
+        return False
+    copied = sum(real.numel() * real.element_size() for _, real in written)
+    return whole or (len(written) <= MOST_COPIES and copied <= MOST_COPIED)
+
+
+def is_only_contents(example: Any, real: Any) -> bool:
+    """Whether a tensor that was written to is no part of autograd's history, then or now, and not expanded."""
+    if type(real) not in (torch.Tensor, torch.nn.Parameter) or real.layout is not torch.strided or is_layered(real):
+        return False
+    alone = example.requires_grad == real.requires_grad and example.grad_fn is None and real.grad_fn is None
+    return alone and torch._debug_has_internal_overlap(real) != 1
 
 
 def is_generator(node: Node) -> bool:
