@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import types
 import typing
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from following import check
 
 import torchdynamo
+from torchdynamo import _native
 
 X = torch.arange(4.0)
 
@@ -284,12 +286,6 @@ def ordered(x):
     return x + (Rank(1) <= Rank(2)), Rank(3) >= Rank(4), max(Rank(1), Rank(5)).at
 
 
-WHOLE = [
-    *(plain, closures, descriptors, class_state, special_methods, exceptions, dataclass, refused, enumeration),
-    *(named_tuple, abstract, generic, module, made_by_type, body_runs, in_a_loop, ordered),
-]
-
-
 # -- what gets out, and what runs code of the user's where the class is made ------------------------------------------
 class Registered:
     names: typing.ClassVar[list[str]] = []
@@ -373,6 +369,112 @@ def holds_a_tensor(x):
     return Thing.value * 2, Thing().method()
 
 
+class Registry(type):
+    made: typing.ClassVar[dict[str, type]] = {}
+
+    def __init__(cls, name, bases, space, **named):
+        super().__init__(name, bases, space)
+        Registry.made[name] = cls
+        cls.named = named
+
+    def __new__(meta, name, bases, space, **named):
+        return super().__new__(meta, name, bases, space)
+
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.by = "Registry"
+        return made
+
+
+class Listed(metaclass=Registry):
+    def __init__(self, factor):
+        self.factor = factor
+
+
+def registered(x):
+    class Thing(Listed, scale=3):
+        def run(self):
+            return x * self.factor * self.named["scale"]
+
+    thing = Thing(2)
+    return thing.run(), thing.by, Registry.made["Thing"] is Thing, type(Thing) is Registry
+
+
+class Interface(abc.ABCMeta):
+    def __new__(meta, name, bases, space):
+        made = super().__new__(meta, name, bases, space)
+        made.abstract = sorted(made.__abstractmethods__)
+        return made
+
+
+def by_abstract_metaclass(x):
+    class Base(metaclass=Interface):
+        @abc.abstractmethod
+        def area(self):
+            """Say how large."""
+
+    class Square(Base):
+        def area(self):
+            return x * x
+
+    return Square().area(), Base.abstract, Square.abstract, Square
+
+
+def made_by_type_returned(x):
+    made = type("Made", (), {"k": 2})
+    thing = made()
+    thing.v = x * made.k
+    return thing.v, made.__module__, made, thing
+
+
+def named_tuple_returned(x):
+    pair = collections.namedtuple("Pair", "a b", defaults=(1,))
+    return pair(x), pair._fields, pair
+
+
+def data_returned(x):
+    @dataclasses.dataclass
+    class Config:
+        width: Any
+        names: list = dataclasses.field(default_factory=list)
+
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Slotted:
+        side: float = 1.0
+
+    config = Config(x + 1)
+    return config.width, Config, config.names, Slotted, Slotted(2.0)
+
+
+def methods_returned(x):
+    class Thing:
+        def method(self, by=2):
+            return x * by, __class__
+
+        @property
+        def twice(self):
+            return x * 2
+
+        @staticmethod
+        def static(y):
+            return y
+
+        @classmethod
+        def of(cls, y):
+            return cls, y
+
+    return Thing, Thing().twice, Thing.of(1)[1]
+
+
+def holds_itself(x):
+    class Node:
+        instances = []
+
+    Node.first = Node()
+    Node.instances.append(Node.first)
+    return x + len(Node.instances), Node
+
+
 def wrong_layout(x):
     try:
 
@@ -403,13 +505,19 @@ def method_of_c_passed(x):
     return x + 1, caught(Stops.fromkeys, Stopped)
 
 
-IN_PARTS = [
-    *(instance_returned, class_returned, method_returned, member_returned, stored, hooked, by_metaclass),
-    *(holds_a_tensor, wrong_layout, method_of_c_passed),
+IN_PARTS = [method_of_c_passed, holds_itself, hooked]
+INSIDE = [
+    *(plain, closures, descriptors, class_state, special_methods, exceptions, dataclass, refused, enumeration),
+    *(named_tuple, abstract, generic, module, made_by_type, body_runs, in_a_loop, ordered),
+    *(stored, by_metaclass, registered, holds_a_tensor, wrong_layout),
+]
+LEAVING = [
+    *(instance_returned, class_returned, method_returned, member_returned, by_abstract_metaclass),
+    *(made_by_type_returned, named_tuple_returned, data_returned, methods_returned),
 ]
 
 
-@pytest.mark.parametrize("fn", WHOLE, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", INSIDE, ids=lambda fn: fn.__name__)
 def test_in_one_graph(fn: Any) -> None:
     torchdynamo.reset()
     check(fn, (X,))
@@ -419,17 +527,37 @@ def test_in_one_graph(fn: Any) -> None:
 def test_as_eager(fn: Any) -> None:
     torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager")
-    results = []
     for _ in range(3):
-        wanted, got = fn(X), compiled(X)
-        assert torch.equal(wanted[0], got[0])
-        if len(wanted) == 2:
-            assert str(wanted[1]) == str(got[1])
-        results.append(got[-1])
-    if isinstance(results[0], type):
-        assert len({*results}) == 3 and all(each.count == 1 for each in results)
-    elif fn is instance_returned:
-        assert len({type(each) for each in results}) == 3
+        assert torch.equal(fn(X)[0], compiled(X)[0])
+
+
+def shape(obj: Any) -> Any:
+    """What can be seen of a class, an instance of one, or a method."""
+    if isinstance(obj, type) and obj.__module__ == __name__:
+        kinds = {name: type(each) for name, each in vars(obj).items()}
+        plain = [str(each) for each in vars(obj).values() if isinstance(each, (str, int, dict, list))]
+        return obj.__name__, obj.__qualname__, [base.__name__ for base in obj.__mro__], kinds, plain
+    if isinstance(obj, (tuple, list)):
+        return type(obj).__name__, [shape(each) for each in obj]
+    if isinstance(obj, (types.FunctionType, types.MethodType)):
+        return obj.__qualname__, obj.__defaults__, shape(getattr(obj, "__self__", None))
+    return str(obj) if isinstance(obj, torch.Tensor) else (type(obj).__name__, list(getattr(obj, "__dict__", ())))
+
+
+def classes(result: Any) -> set[type]:
+    kinds = [each if isinstance(each, type) else type(getattr(each, "__self__", each)) for each in result]
+    return {kind for kind in kinds if kind.__module__ == __name__ and "<locals>" in kind.__qualname__}
+
+
+@pytest.mark.parametrize("fn", LEAVING, ids=lambda fn: fn.__name__)
+def test_classes_that_leave(fn: Any) -> None:
+    """They are made by each call, and are what the statement makes."""
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    wanted, first, second = fn(X), compiled(X), compiled(X)
+    assert len(_native.cache_entries(fn.__code__)) == 1
+    assert shape(wanted) == shape(first) == shape(second)
+    assert not classes(first) & classes(second)
 
 
 class Changing:

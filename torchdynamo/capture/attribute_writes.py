@@ -13,7 +13,7 @@ from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
-from torchdynamo.capture.wrap import class_source, wrap
+from torchdynamo.capture.wrap import class_attribute, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -38,7 +38,7 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
     if own[0] == "model":
         own[1](vm, obj, Known(name), value)
     elif own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        vm.call(Known(own[1][1], Source("class_attr", class_source(cls), "__setattr__")), [obj, Known(name), value], {})
+        vm.call(Known(own[1][1], class_attribute(vm, cls, "__setattr__")), [obj, Known(name), value], {})
     elif is_plain(own, "__setattr__"):
         generic_setattr(vm, obj, name, value)
     else:
@@ -88,7 +88,7 @@ def is_told(kind: type) -> bool:
 def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) -> None:
     """A property or another descriptor is told of a write; of a delete, without a value."""
     cls, kind = obj.pytype, type(found)
-    where = Source("class_attr", class_source(cls), name)
+    where = class_attribute(vm, cls, name)
     if kind is property:
         part, called = ("fset", "setter") if value else ("fdel", "deleter")
         fn = getattr(found, part)
@@ -100,7 +100,7 @@ def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) ->
     method = guarded_lookup(vm, kind, slot)
     if type(method) is not types.FunctionType:
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
-    vm.call(Known(method, Source("class_attr", class_source(kind), slot)), [wrap(vm, found, where), obj, *value], {})
+    vm.call(Known(method, class_attribute(vm, kind, slot)), [wrap(vm, found, where), obj, *value], {})
 
 
 # Classes of C whose fields can be written, but those: of others it cannot be told.
@@ -143,7 +143,7 @@ def delattr_(vm: Machine, obj: Value, name: str) -> None:
     if own[0] == "model":
         own[1](vm, obj, Known(name))
     elif own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        vm.call(Known(own[1][1], Source("class_attr", class_source(obj.pytype), "__delattr__")), [obj, Known(name)], {})
+        vm.call(Known(own[1][1], class_attribute(vm, obj.pytype, "__delattr__")), [obj, Known(name)], {})
     elif is_plain(own, "__delattr__") or own[1][1] is object.__delattr__:
         generic_setattr(vm, obj, name, ABSENT)
     else:

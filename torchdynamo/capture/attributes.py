@@ -28,7 +28,7 @@ from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.symbols import settled
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value
-from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, wrap
+from torchdynamo.capture.wrap import CONSTANTS, class_attribute, class_source, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -54,9 +54,7 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     if own[0] == "model":
         return own[1](vm, obj, name)
     if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        return vm.call(
-            Known(own[1][1], Source("class_attr", class_source(cls), "__getattribute__")), [obj, Known(name)], {}
-        )
+        return vm.call(Known(own[1][1], class_attribute(vm, cls, "__getattribute__")), [obj, Known(name)], {})
     value = generic_getattr(vm, obj, name)
     if value is not None:
         return value
@@ -64,9 +62,7 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     if fallback[0] == "model":
         return fallback[1](vm, obj, name)
     if fallback[0] == "python":
-        return vm.call(
-            Known(fallback[1][1], Source("class_attr", class_source(cls), "__getattr__")), [obj, Known(name)], {}
-        )
+        return vm.call(Known(fallback[1][1], class_attribute(vm, cls, "__getattr__")), [obj, Known(name)], {})
     raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
 
 
@@ -177,7 +173,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
     if type(written) in PLAIN_METHODS and name not in getattr(real, "__dict__", ()):
         return vm.bound_method(obj, Known(written), name)
     if type(written) is property and written.fget is not None:
-        return vm.call(Known(written.fget, property_source(cls, name)), [obj], {})
+        return vm.call(Known(written.fget, property_source(vm, cls, name)), [obj], {})
     try:
         found = getattr(real, name)
     except AttributeError as error:
@@ -249,7 +245,7 @@ def class_fact(vm: Machine, cls: type, name: str) -> Value:
             for index, item in enumerate(fact):
                 vm.guard(Source("item", source, index), "FUNCTION_MATCH", item)
         elif type(fact) is dict and cls.__dict__.get(name) is fact:  # annotations
-            return wrap(vm, fact, Source("class_attr", class_source(cls), name))
+            return wrap(vm, fact, class_attribute(vm, cls, name))
     return constant(vm, fact)
 
 
@@ -263,7 +259,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
     rest_on_metaclass(vm, cls)
     asked = guarded_lookup(vm, meta, "__getattribute__")
     if type(asked) is types.FunctionType:
-        getter = Source("class_attr", class_source(meta), "__getattribute__")
+        getter = class_attribute(vm, meta, "__getattribute__")
         return vm.call(Known(asked, getter), [Known(cls), Known(name)], {})
     above = guarded_lookup(vm, meta, name)
     if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
@@ -271,7 +267,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
             own: Value = model.MODELS[type, "<own>"](vm, cls)
             return own
         if type(above) is property:
-            return vm.call(Known(above.fget, property_source(meta, name)), [Known(cls)], {})
+            return vm.call(Known(above.fget, property_source(vm, meta, name)), [Known(cls)], {})
         return class_fact(vm, cls, name)
     if vm.class_written:
         written = class_writes.written(vm, cls, name)
@@ -283,7 +279,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
             return describe(vm, Known(cls), meta, name, above)
         hook = guarded_lookup(vm, meta, "__getattr__")
         if hook is not MISSING and type(hook) is types.FunctionType:
-            getter = Source("class_attr", class_source(meta), "__getattr__")
+            getter = class_attribute(vm, meta, "__getattr__")
             return vm.call(Known(hook, getter), [Known(cls), Known(name)], {})
         raise vm.error(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
     return describe_on_class(vm, cls, cls, name, found)

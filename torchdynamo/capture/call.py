@@ -21,7 +21,7 @@ from torchdynamo.capture.scalars import plainly, seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Known, Object, Value
-from torchdynamo.capture.wrap import class_source, constant, wrap
+from torchdynamo.capture.wrap import class_attribute, constant, wrap
 from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Va
         return apply(vm, slot[1], cls, [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
         vm.direct = direct
-        return call(vm, Known(found, Source("class_attr", class_source(cls), "__call__")), [fn, *args], kwargs)
+        return call(vm, Known(found, class_attribute(vm, cls, "__call__")), [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.MemberDescriptorType:
         return call(vm, vm.getattr(fn, "__call__"), args, kwargs)  # a slot: each instance holds its own callable
     raise Break("unknown call", name=cls.__name__)
@@ -262,9 +262,7 @@ def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Val
         row = model.FUNCTIONS.get(id(meta_call))
         if row is not None:
             return row(vm, Known(cls), *args, **kwargs)
-        return call(
-            vm, Known(meta_call, Source("class_attr", class_source(type(cls)), "__call__")), [Known(cls), *args], kwargs
-        )
+        return call(vm, Known(meta_call, class_attribute(vm, type(cls), "__call__")), [Known(cls), *args], kwargs)
     if type(meta_call) is not types.WrapperDescriptorType:
         return call(vm, describe(vm, Known(cls), type(cls), "__call__", meta_call), args, kwargs)
     return construct(vm, cls, args, kwargs)
@@ -289,10 +287,10 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         new = maker[1][1]
         if type(new) is not staticmethod:
             raise Break("unsupported type", type=cls.__name__)
-        source = Source("attr", Source("class_attr", class_source(cls), "__new__"), "__func__")
+        source = Source("attr", class_attribute(vm, cls, "__new__"), "__func__")
         obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
     deaths.note(vm, obj)
-    if (obj.__class__ is Object or vm.watching) and derives(obj.pytype, cls):
+    if (obj.__class__ is Object or vm.watching or derives(cls, type)) and derives(obj.pytype, cls):
         cls = obj.pytype
         found = guarded_lookup(vm, cls, "__init__")
         init = model.find_slot(cls, "__init__")
@@ -304,7 +302,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
                     return obj
                 raise Break("unsupported type", type=cls.__name__)
             if type(found) is types.FunctionType:
-                own = Known(found, Source("class_attr", class_source(cls), "__init__"))
+                own = Known(found, class_attribute(vm, cls, "__init__"))
                 result = call(vm, own, [obj, *args], kwargs)
             else:
                 result = call(vm, describe(vm, obj, cls, "__init__", found), args, kwargs)

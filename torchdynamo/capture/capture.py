@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.bytecode.flow import loops
@@ -17,6 +18,7 @@ from torchdynamo.capture.signals import Break, Raised, Restart, Steps, Stop
 from torchdynamo.capture.source import Guard, Roots, Source, local
 from torchdynamo.capture.trace import GraphBuilder
 from torchdynamo.capture.value import Opaque, Value
+from torchdynamo.capture.wrap import made_in_frame
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -43,7 +45,10 @@ class Capture(NamedTuple):
         if vm.inputs_apart:
             groups.append([tensor.source for tensor in vm.inputs if tensor.source is not None])
         apart = [Guard(sources[0], "DISTINCT", tuple(sources)) for sources in groups if len(sources) > 1]
-        return [*vm.guards.values(), *apart]
+        guards: Collection[Guard] = vm.guards.values()
+        if vm.made_classes:  # of which each call makes its own
+            guards = [guard for guard in guards if not made_in_frame(vm, guard.source)]
+        return [*guards, *apart]
 
     @property
     def changed(self) -> list[Entity]:

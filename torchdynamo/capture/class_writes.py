@@ -22,7 +22,7 @@ def write(vm: Machine, cls: type, name: str, value: Value) -> None:
     above = guarded_lookup(vm, meta, name)
     told = class_lookup(meta, "__setattr__") is not type.__setattr__ or hasattr(type(above), "__set__")
     data = value.__class__ is not Known or isinstance(value.obj, PLAIN)
-    described = value.__class__ is Object and hasattr(value.pytype, "__get__")
+    described = value.__class__ is Object and any(hasattr(value.pytype, name) for name in DESCRIPTOR)
     if told or described or not data or value is ABSENT or not is_open(cls) or name.startswith("__"):
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
     if (cls, name) not in vm.class_written and cls not in vm.made_classes:
@@ -32,6 +32,7 @@ def write(vm: Machine, cls: type, name: str, value: Value) -> None:
     vm.class_written[cls, name] = value
 
 
+DESCRIPTOR = ("__get__", "__set__", "__delete__")
 PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None), type, types.ModuleType)
 
 

@@ -11,7 +11,7 @@ from torchdynamo.capture.lookup import INSTANCE_METHOD, PLAIN_METHODS, guarded_l
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Known, Object, Value
-from torchdynamo.capture.wrap import class_source, constant, wrap
+from torchdynamo.capture.wrap import class_attribute, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -23,7 +23,7 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
     if is_property(vm, found):
         if found.fget is None:
             raise vm.error(AttributeError, f"unreadable attribute {name}")
-        return vm.call(Known(found.fget, property_source(cls, name)), [obj], {})
+        return vm.call(Known(found.fget, property_source(vm, cls, name)), [obj], {})
     if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
         entity = vm.entity(obj)
         if name == "__dict__":
@@ -45,10 +45,10 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
         except Exception:  # what a getter in C raises, Python raises again
             raise Break("unsupported attribute", name=name, type=cls.__name__) from None
         return wrap(vm, real, Source("attr", entity.source, name))
-    getter = Source("class_attr", class_source(kind), "__get__")
+    getter = class_attribute(vm, kind, "__get__")
     method = guarded_lookup(vm, kind, "__get__")
     if type(method) is types.FunctionType:
-        descriptor = wrap(vm, found, Source("class_attr", class_source(cls), name))
+        descriptor = wrap(vm, found, class_attribute(vm, cls, name))
         return vm.call(Known(method, getter), [descriptor, obj, Known(cls)], {})
     raise Break("unsupported attribute", name=name, type=cls.__name__)
 
@@ -70,7 +70,7 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: t
     """An attribute of `cls` as seen through an instance of `owner`: functions bind, descriptors are asked."""
     owner = owner or cls
     kind = type(found)
-    source = Source("class_attr", class_source(cls), name)
+    source = class_attribute(vm, cls, name)
     if kind in PLAIN_METHODS:
         return vm.bound_method(obj, Known(found, source), name)
     if kind is INSTANCE_METHOD:
@@ -84,7 +84,7 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: t
     if kind is types.ClassMethodDescriptorType:
         return Known(found.__get__(None, owner))
     if is_property(vm, found) and found.fget is not None:
-        return vm.call(Known(found.fget, property_source(cls, name)), [obj], {})
+        return vm.call(Known(found.fget, property_source(vm, cls, name)), [obj], {})
     method = guarded_lookup(vm, kind, "__get__")
     if method is MISSING or kind in (type,) or issubclass(kind, type):
         return wrap(vm, found, source)
@@ -92,14 +92,14 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: t
     if row is not None:
         return row(vm, wrap(vm, found, source), obj, Known(owner))
     if type(method) is types.FunctionType:
-        get = Source("class_attr", class_source(kind), "__get__")
+        get = class_attribute(vm, kind, "__get__")
         return vm.call(Known(method, get), [wrap(vm, found, source), obj, Known(owner)], {})
     raise Break("unsupported attribute", name=name, type=cls.__name__)
 
 
 def describe_on_class(vm: Machine, owner: type, cls: type, name: str, found: Any) -> Value:
     """An attribute of `cls` as seen on the class `owner`, which has it from there."""
-    source = Source("class_attr", class_source(cls), name)
+    source = class_attribute(vm, cls, name)
     kind = type(found)
     if kind is types.FunctionType:
         return Known(found, source)
@@ -117,6 +117,6 @@ def describe_on_class(vm: Machine, owner: type, cls: type, name: str, found: Any
     if method is MISSING or issubclass(kind, type) or is_property(vm, found):
         return wrap(vm, found, source)
     if type(method) is types.FunctionType:
-        get = Source("class_attr", class_source(kind), "__get__")
+        get = class_attribute(vm, kind, "__get__")
         return vm.call(Known(method, get), [wrap(vm, found, source), Known(None), Known(owner)], {})
     raise Break("unsupported attribute", name=name, type=cls.__name__)

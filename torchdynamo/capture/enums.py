@@ -12,7 +12,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import PLAIN_METHODS, guarded_lookup
 from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.value import Known, Value
-from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, wrap
+from torchdynamo.capture.wrap import CONSTANTS, class_attribute, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -25,8 +25,7 @@ def rest_on_members(vm: Machine, cls: Any) -> None:
     if not isinstance(cls, enum.EnumMeta) or not cls.__members__:
         return
     names, by_name, by_value = (
-        Source("class_attr", class_source(cls), name)
-        for name in ("_member_names_", "_member_map_", "_value2member_map_")
+        class_attribute(vm, cls, name) for name in ("_member_names_", "_member_map_", "_value2member_map_")
     )
     vm.guard(names, "LENGTH", len(cls._member_names_))
     for index, name in enumerate(cls._member_names_):

@@ -16,7 +16,7 @@ from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Known
-from torchdynamo.capture.wrap import CONSTANTS, class_source
+from torchdynamo.capture.wrap import CONSTANTS, class_attribute, class_source
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -48,9 +48,20 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
             if id(base) not in vm.with_names and is_open(base):
                 rest_on_names(vm, base, base.__dict__)
         found = vm.class_attrs[key] = class_lookup(cls, name)
-        if cls not in CONSTANTS and is_open(cls):
+        if cls in vm.made_classes:
+            rest_on_inherited(vm, cls, name)
+        elif cls not in CONSTANTS and is_open(cls):
             rest_on_attribute(vm, cls, name, found)
     return found
+
+
+def rest_on_inherited(vm: Machine, cls: type, name: str) -> None:
+    """Of a class that the frame made, only what it inherits from others can change."""
+    for base in cls.__mro__:
+        if base not in vm.made_classes:
+            guarded_own(vm, base, name)
+        if name in base.__dict__:
+            return
 
 
 # Descriptors that nobody can refer to weakly, and what of them counts.
@@ -67,7 +78,7 @@ def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
     """What the class has under the name stays so. A guard that held a class's own descriptor would hold the class."""
     parts = PARTS.get(type(found), ())
     if parts and any(name in base.__dict__ and is_mortal(base) for base in cls.__mro__):
-        place = Source("class_attr", class_source(cls), name)
+        place = class_attribute(vm, cls, name)
         vm.guard(place, "TYPE_MATCH", type(found))
         for part in parts:
             value = getattr(found, part)
@@ -187,9 +198,9 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
     return own if type(own) is dict else None
 
 
-def property_source(cls: type, name: str) -> Source:
+def property_source(vm: Machine, cls: type, name: str) -> Source:
     """The getter of a property."""
-    return Source("attr", Source("class_attr", class_source(cls), name), "fget")
+    return Source("attr", class_attribute(vm, cls, name), "fget")
 
 
 def class_lies(vm: Machine, cls: type) -> bool:

@@ -29,6 +29,7 @@ from torchdynamo.capture import (
 )
 from torchdynamo.capture import call as calls
 from torchdynamo.capture import wrap as wrapping
+from torchdynamo.capture.class_again import MadeClass
 from torchdynamo.capture.deaths import Mortal
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
 from torchdynamo.capture.heap import MISSING, Entity
@@ -105,9 +106,9 @@ class Machine(Trace):
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made
         self.made_tuples: dict[int, tuple[Any, ...]] = {}  # of constants, by id: each call makes its own
-        self.made_classes: dict[type, int] = {}  # by the frame: the step of each
+        self.made_classes: dict[type, MadeClass] = {}  # by the frame
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
-        self.inside: dict[int, int] = {}  # what stays in the capture, by id: such classes and what was made for them
+        self.inside: dict[int, int] = {}  # such classes and what was made for them, by id: the step of each
         self.realized: dict[int, Any] = {}  # what lies in such a class, by reference into the heap
         self.class_written: dict[tuple[type, str], Value] = {}
         self.with_names: set[int] = set()  # classes and objects whose own dictionaries have no keys but strings
@@ -203,7 +204,7 @@ class Machine(Trace):
             lookup.guarded_lookup(self, cls, name)
             if attributes.read_instance(self, self.entity(obj), name) is not None:
                 return None
-            return Known(found, Source("class_attr", wrapping.class_source(cls), name))
+            return Known(found, wrapping.class_attribute(self, cls, name))
         if obj.__class__ is Graphed or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
             if self.watching and overrides.is_written(cls, name):
                 return None
@@ -211,7 +212,7 @@ class Machine(Trace):
             if type(found) not in lookup.PLAIN_METHODS:
                 return None
             lies = tensor_methods.is_foreign(found)
-            return Known(found, Source("class_attr", wrapping.class_source(cls), name) if lies else None)
+            return Known(found, wrapping.class_attribute(self, cls, name) if lies else None)
         return None
 
     def call_method(self, obj: Value, name: str, *args: Value) -> Value:

@@ -65,6 +65,9 @@ class Emitter(Protocol):
     def fields(self, attrs: Mapping[str, Value]) -> None:
         """Set these attributes of what is on top."""
 
+    def waits(self, cell: Entity, contents: Value | None) -> bool:
+        """Whether that cell gets its contents when the class that they are is made."""
+
     def keep(self, entity: Entity) -> None:
         """What is on top is the entity: whoever refers to it from now on gets this."""
 

@@ -24,7 +24,14 @@ from torchdynamo.capture.scalars import seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
-from torchdynamo.capture.wrap import CONSTANTS, class_source, constant, same_constant, same_function, wrap
+from torchdynamo.capture.wrap import (
+    CONSTANTS,
+    class_attribute,
+    constant,
+    same_constant,
+    same_function,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -99,7 +106,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
         if obj.__class__ is Known and found.__module__ in LIBRARIES:
             enums.rest_on_members(vm, obj.obj)
             return vm.run_pure(found, [obj, *args], {})
-        return vm.call(Known(found, Source("class_attr", class_source(cls), name)), [obj, *args], {})
+        return vm.call(Known(found, class_attribute(vm, cls, name)), [obj, *args], {})
     if slot[1][0] is object and name == "__ne__":
         return opposite(vm, special(vm, obj, "__eq__", *args))
     if slot[1][0] is object and (obj.__class__ is not Known or name == "__eq__"):
@@ -350,7 +357,7 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
             answer: Value = vm.special(Known(cls), "__getitem__", key)
             return answer
     elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in LIBRARIES:
-        source = Source("attr", Source("class_attr", class_source(cls), "__class_getitem__"), "__func__")
+        source = Source("attr", class_attribute(vm, cls, "__class_getitem__"), "__func__")
         return vm.call(wrap(vm, own.__func__, source), [Known(cls), key], {})
     enums.rest_on_members(vm, cls)
     given = vm.concretely(key)

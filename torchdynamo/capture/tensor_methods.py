@@ -6,9 +6,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.lookup import guarded_lookup
-from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Value
-from torchdynamo.capture.wrap import class_source
+from torchdynamo.capture.wrap import class_attribute
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -24,7 +23,7 @@ def put_on(vm: Machine, tensor: Graphed, name: str) -> Known | None:
     found = guarded_lookup(vm, tensor.pytype, name)
     if not is_foreign(found):
         return None
-    return Known(found, Source("class_attr", class_source(tensor.pytype), name))
+    return Known(found, class_attribute(vm, tensor.pytype, name))
 
 
 def answered(vm: Machine, tensor: Value, name: str, *args: Value) -> Value | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture import model, numeric, sizes, varying
+from torchdynamo.capture.class_again import StandIn
 from torchdynamo.capture.naming import class_name, is_mortal
 from torchdynamo.capture.signals import Break, NotYet
 from torchdynamo.capture.source import Pinned, Source
@@ -48,6 +49,9 @@ def made_in_frame(vm: Machine, source: Source) -> bool:
 
 def lying_in_class(vm: Machine, obj: Any) -> Value:
     """What a class that the frame made holds: nobody else can change it."""
+    if obj.__class__ is StandIn:
+        value: Value = obj.value
+        return value
     return vm.heap.by_id.get(id(obj)) or constant(vm, obj)
 
 
@@ -85,7 +89,10 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
 
 def told_apart(cls: type) -> bool:
     """Whether classes of this class's kind are told apart by identity, and not by what a metaclass says they equal."""
-    meta: Any = type(cls)
+    return by_identity(type(cls))
+
+
+def by_identity(meta: Any) -> bool:
     return meta is type or (meta.__eq__ is type.__eq__ and meta.__hash__ is type.__hash__)
 
 
@@ -297,6 +304,14 @@ def class_source(cls: type) -> Source:
         if not is_mortal(cls):
             _classes[cls] = source
     return source
+
+
+def class_attribute(vm: Machine, cls: type, name: str) -> Source:
+    """Where a class has an attribute. One that the frame made has what it inherits where it inherits that from."""
+    if cls in vm.made_classes:
+        owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
+        cls = cls if owner in vm.made_classes else owner
+    return Source("class_attr", class_source(cls), name)
 
 
 def is_tensor(value: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import re
 import sys
@@ -25,8 +26,8 @@ from torchdynamo.capture.signals import CACHES, Attentive, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
-from torchdynamo.capture.wrap import class_source
-from torchdynamo.codegen import rebuild
+from torchdynamo.capture.wrap import class_source, made_in_frame
+from torchdynamo.codegen import made_classes, rebuild
 
 BOUND = "__bound"
 LIKE_A_NAME = re.compile("[a-zA-Z0-9_]+")
@@ -48,7 +49,8 @@ class Emitter:
         self.outputs: dict[torch.fx.Node, int] = {}
         self.bound: dict[Source, int] = {}
         self.made: dict[Any, str] = {}  # ref, or a string by its id -> the local that holds it
-        self.making: set[int] = set()
+        self.making: set[Any] = set()
+        self.waiting: dict[Any, list[Entity]] = {}  # by a class that is being made: cells that are to hold it
         self.position: Any = None
         self.cellvars = frozenset(capture.code.co_cellvars)
 
@@ -57,12 +59,27 @@ class Emitter:
         self.items.append(Instruction(op, arg, self.position))
 
     def const(self, obj: Any) -> None:
-        if self.capture.machine.inside:
+        vm = self.capture.machine
+        if vm.inside:
+            if isinstance(obj, type) and obj in vm.made_classes:
+                made_classes.push(self, obj)
+                return
+            if isinstance(obj, enum.Enum) and type(obj) in vm.made_classes and obj.name in type(obj).__members__:
+                made_classes.push(self, type(obj))
+                self.op("LOAD_ATTR", obj.name)
+                return
             self.stays_inside(obj)
         if issubclass(type(obj), type) and is_mortal(obj):
             self.source(class_source(obj))  # as a constant of the code it would stay
         else:
             self.op("LOAD_CONST", obj)
+
+    def waits(self, cell: Entity, contents: Value | None) -> bool:
+        """Whether the cell gets its contents later: a class that is being made, and has it in a method."""
+        key = ("class", id(contents.obj)) if contents.__class__ is Known else None
+        if key in self.making:
+            self.waiting.setdefault(key, []).append(cell)
+        return key in self.making
 
     def stays_inside(self, obj: Any) -> None:
         """A class that the frame made is one of the capture's: what leads to it (a method of C's) is left to Python."""
@@ -160,6 +177,9 @@ class Emitter:
             return
         root = source.root()
         if root.how == "pinned":
+            if self.capture.machine.made_classes and made_in_frame(self.capture.machine, source):
+                made_classes.push_part(self, source)
+                return
             self.stays_inside(root.arg.object)
         index = self.bound.setdefault(source, len(self.bound))
         self.op("LOAD_FAST", BOUND)

@@ -294,13 +294,14 @@ def held(emit: Emitter, exit: BreakExit) -> Iterator[str]:
 
     Where it is there already: it came with the frame, or the instruction is given it. Tensors need not live on.
     """
-    operands = {value.ref for value in exit.stack if value.__class__ is Object}
+    operands, made = {value.ref for value in exit.stack if value.__class__ is Object}, emit.capture.machine.made_classes
     for name, value in exit.locals.items():
         entity = emit.heap[value] if isinstance(value, Object) else None
         source = entity.source if entity is not None else getattr(value, "source", None)
         came = source is not None and source.how == "local" and not issubclass(value.pytype, torch.Tensor)
         exports = value.pytype is memoryview  # while it is there, what it shows does not change its size
-        if came or exports or (entity is not None and entity.ref in operands):
+        known = value.__class__ is Known and isinstance(value.obj, type) and value.obj in made  # to its bases
+        if came or exports or known or (entity is not None and entity.ref in operands):
             yield name
 
 

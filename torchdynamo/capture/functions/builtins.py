@@ -13,11 +13,10 @@ import torch
 
 from torchdynamo.capture import lookup, raising, symbols
 from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import function, run_for_real
+from torchdynamo.capture.model import MODELS, function, run_for_real
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.types.classes import make_class
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Symbol, Value, boolean
@@ -39,8 +38,8 @@ def len_(vm: Machine, obj: Value) -> Value:
 @function(type)
 def type_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 3 and not kwargs:
-        names = {vm.known(key, "name"): value for key, value in vm.dict_items(args[2])}
-        return make_class(vm, args[0], tuple(vm.iterate(args[1])), names, {})
+        made: Value = MODELS[type, "__new__"](vm, Known(type), *args)
+        return made
     if len(args) != 1 or kwargs:
         raise Break("unknown call", name="type")
     return constant(vm, args[0].pytype)

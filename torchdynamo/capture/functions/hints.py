@@ -16,7 +16,7 @@ from torchdynamo.capture.model import function
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import FALSE, Known, Value
-from torchdynamo.capture.wrap import class_source, constant, wrap
+from torchdynamo.capture.wrap import class_attribute, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -50,7 +50,7 @@ def written(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, Globals
     for base in real.__mro__:
         notes = guarded_own(vm, base, "__annotations__")
         if type(notes) is dict:
-            source = Source("class_attr", class_source(base), "__annotations__")
+            source = class_attribute(vm, base, "__annotations__")
             yield wrap(vm, notes, source), names_of_module(vm, base.__module__)
         elif notes is not MISSING:
             raise Break("unknown call", name="typing.get_type_hints")

@@ -16,7 +16,7 @@ from torchdynamo.capture.model import function, is_open
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
-from torchdynamo.capture.wrap import class_source
+from torchdynamo.capture.wrap import class_attribute
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -82,7 +82,7 @@ def answering(vm: Machine, wanted: Any, name: str) -> Known | None:
     check = lookup.guarded_lookup(vm, meta, name)
     if type(check) is not types.FunctionType or check.__module__.startswith(LIBRARIES):
         return None
-    return Known(check, Source("class_attr", class_source(meta), name))
+    return Known(check, class_attribute(vm, meta, name))
 
 
 def subclass_of(vm: Machine, cls: Any, wanted: Any, depth: int = 0) -> bool:

@@ -8,11 +8,11 @@ import pickle
 import sys
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture.class_again import MadeClass, called
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.scalars import plain_value
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.value import NONE, Known, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -39,12 +39,15 @@ def dumps(vm: Machine, obj: Value, protocol: Value = NONE) -> Value:
 @function(collections.namedtuple)
 def namedtuple(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     """A class of constants; it belongs to the module whose code asks for it."""
-    named = {name: vm.concretely(arg) for name, arg in kwargs.items()}
-    named.setdefault("module", vm.frames[-1].globals.real.get("__name__"))
+    named = {"module": Known(vm.frames[-1].globals.real.get("__name__")), **kwargs}
+    given = {name: vm.concretely(arg) for name, arg in named.items()}
     try:
-        return constant(vm, collections.namedtuple(*map(vm.concretely, args), **named))
+        made: type = collections.namedtuple(*map(vm.concretely, args), **given)  # type: ignore[misc]
     except (ValueError, TypeError) as error:
         raise vm.error(type(error), *error.args) from None
+    vm.made_classes[made] = MadeClass(vm.step, called(collections.namedtuple, list(args), named))
+    vm.inside[id(made)] = vm.step
+    return Known(made)
 
 
 @function(os.fspath)

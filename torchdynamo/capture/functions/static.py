@@ -13,7 +13,7 @@ from torchdynamo.capture.model import function, is_open
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
-from torchdynamo.capture.wrap import class_source, constant, wrap
+from torchdynamo.capture.wrap import class_attribute, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -73,5 +73,5 @@ def held(vm: Machine, obj: Value, name: str) -> Value | None:
 def value_of(vm: Machine, cls: type, name: str, found: Any) -> Value:
     """The attribute of a class as it lies there."""
     if is_open(cls):
-        return wrap(vm, found, Source("class_attr", class_source(cls), name))
+        return wrap(vm, found, class_attribute(vm, cls, name))
     return constant(vm, found)

@@ -151,7 +151,8 @@ def rebuild_cell(emit: Emitter, entity: Entity) -> None:
     emit.function(types.CellType)
     emit.op("CALL", (0, ()))
     emit.keep(entity)  # before its contents, which may lead back to it
-    emit.fields(entity.attrs)
+    if not emit.waits(entity, entity.attrs.get("cell_contents")):
+        emit.fields(entity.attrs)
 
 
 @models(types.MethodType, "__call__")

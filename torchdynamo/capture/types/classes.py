@@ -1,32 +1,31 @@
 """Classes that the frame makes. The body is followed; a real class is made of what it left, for as long as the capture.
 
-Such a class stays inside: replacement code that needs it, or something of it, is not written, and the graph ends before
-the class statement instead. So nobody sees that calls of the frame share it. What a real class must not hold (a cell,
-an object of the user) is stood for by an object that the heap knows.
+Such a class stays inside: replacement code that needs it makes it again (class_again.py), and where it needs something
+that leads to it (a method in C), the graph ends before the class statement. So nobody sees that calls share it.
 """
 
 from __future__ import annotations
 
+import abc
 import builtins
 import dataclasses
-import enum
 import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.bytecode.qualnames import qualname_of
+from torchdynamo.capture.class_again import MadeClass, called, new_class, pushes
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.heap import MISSING, Missing
-from torchdynamo.capture.lookup import class_lookup
+from torchdynamo.capture.heap import Missing
+from torchdynamo.capture.lookup import class_lookup, derives, rest_on_metaclass
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.types.class_contents import ATTRIBUTES, PYTHONS, is_stood_for, real_of
 from torchdynamo.capture.value import NONE, Known, Object, Value
-from torchdynamo.capture.wrap import class_source
+from torchdynamo.capture.wrap import by_identity, class_source
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-PYTHONS = ("builtins", "abc", "enum", "typing")  # whose metaclasses and `__init_subclass__` only make the class
 RUN_BY_ENUM = ("__new__", "__init__", "_generate_next_value_", "_missing_")
 
 
@@ -37,48 +36,80 @@ def build_class(vm: Machine, body: Value, name: Value, *bases: Value, **kwargs: 
     frame = Frame(parts.code, parts.globals, {}, parts.closure)
     frame.namespace = {}
     vm.run(frame)
-    return make_class(vm, name, bases, frame.namespace, kwargs, again=frame.again)
+    meta, resolved, prepared = prepare(vm, name, bases, kwargs)
+    if meta.__module__ in PYTHONS:
+        if frame.again and type(prepared) is not dict:  # names bound twice, or deleted: it may have something to say
+            raise Break("unsupported instruction", name="class statement")
+        return make_class(vm, None, name, bases, frame.namespace, kwargs)
+    if resolved != [vm.known(base, "class") for base in bases]:
+        raise Break("unsupported instruction", name="class statement")
+    for base in resolved:
+        rest_on_metaclass(vm, base)
+    space = vm.make_dict((Known(key), value) for key, value in frame.namespace.items())
+    told = {key: value for key, value in kwargs.items() if key != "metaclass"}
+    made = vm.call(Known(meta), [name, vm.new(tuple, list(bases)), space], told)
+    cell = frame.namespace.get("__classcell__")
+    held = vm.entity(vm.as_object(cell)).attrs.get("cell_contents") if cell is not None else made
+    if not (made.__class__ is held.__class__ is Known and held.obj is made.obj):
+        raise Break("unsupported instruction", name="class statement")  # it was not passed on to `type.__new__`
+    return made
+
+
+def prepare(
+    vm: Machine, name: Value, bases: tuple[Value, ...], kwargs: dict[str, Value]
+) -> tuple[type, list[Any], Any]:
+    """The metaclass of a class statement, the bases as that is given them, and the namespace that it prepares."""
+    above = [vm.known(base, "class") for base in bases]
+    given = {key: vm.concretely(value) for key, value in kwargs.items()}
+    for meta in (given.get("metaclass"), *(type(base) for base in above)):
+        asked = getattr(class_lookup(meta, "__prepare__"), "__func__", type) if isinstance(meta, type) else type
+        if (meta is not None and not isinstance(meta, type)) or asked.__module__ not in PYTHONS:
+            raise Break("unsupported instruction", name="class statement")  # `__prepare__` is code of the user's
+    try:
+        resolved = types.resolve_bases(above)
+        meta, prepared, _ = types.prepare_class(vm.known(name, "name"), resolved, given)
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+    return meta, list(resolved), prepared
 
 
 def make_class(
     vm: Machine,
+    by: tuple[type, type] | None,
     name: Value,
     bases: tuple[Value, ...],
     names: dict[str, Value],
     kwargs: dict[str, Value],
-    *,
-    again: bool = False,
 ) -> Value:
-    """The class of these names, made for real. Some may have been bound more than once, or deleted (`again`)."""
+    """The class of these names, made for real: by a class statement, or by the `__new__` of the first for the second,
+    its metaclass."""
+    if by is None:
+        meta, resolved, prepared = prepare(vm, name, bases, kwargs)
+    else:
+        resolved, prepared = [vm.known(base, "class") for base in bases], {}
+        meta = winner(by[1], resolved)
+    heard = check(meta, resolved, prepared, names, followed=by is not None and meta is by[1])
     above = tuple(vm.known(base, "class") for base in bases)
-    given = {key: vm.concretely(value) for key, value in kwargs.items()}
-    for meta in (given.get("metaclass"), *(type(base) for base in above)):
-        prepare = getattr(class_lookup(meta, "__prepare__"), "__func__", type) if isinstance(meta, type) else type
-        if (meta is not None and not isinstance(meta, type)) or prepare.__module__ not in PYTHONS:
-            raise Break("unsupported instruction", name="class statement")  # `__prepare__` is code of the user's
-    try:
-        resolved = types.resolve_bases(above)
-        meta, prepared, _ = types.prepare_class(vm.known(name, "name"), resolved, dict(given))
-    except TypeError as error:
-        raise vm.error(TypeError, *error.args) from None
-    heard = check(meta, resolved, prepared, names)
-    if heard and resolved is not above:
+    if heard and tuple(resolved) != above:
         raise Break("unsupported instruction", name="class statement")
-    if again and type(prepared) is not dict:  # which may have something to say to that
-        raise Break("unsupported instruction", name="class statement")
-    cell = names.pop("__classcell__", None)
+    if "__classcell__" in names and not is_empty(vm, names["__classcell__"]):
+        raise Break("unsupported instruction", name="class statement")  # somebody's who has put it into two classes
     real = {key: real_of(vm, value) for key, value in names.items()}
-    if cell is not None:
-        real["__classcell__"] = real_of(vm, cell)
+    if type(prepared) is not dict and any(map(is_stood_for, real.values())):
+        raise Break("unsupported instruction", name="class statement")  # members are looked at when they are made
+    given = {key: vm.concretely(value) for key, value in kwargs.items()}
     try:
-        made = new_class(vm.known(name, "name"), above, given, real, heard)
+        made = new_class(by, vm.known(name, "name"), above, given, real, heard)
     except Break:
         raise
     except Exception as error:  # what the statement itself raises
+        if heard and type(error) is TypeError:  # perhaps for the base that was put in front of them
+            raise Break("unsupported instruction", name="class statement") from None
         raise vm.error(type(error), *error.args) from None
-    if cell is not None:
-        vm.cell_set(vm.as_object(cell), Known(made))
-    vm.made_classes[made] = vm.inside[id(made)] = vm.step
+    if "__classcell__" in names:
+        vm.cell_set(vm.as_object(names["__classcell__"]), Known(made))
+    vm.made_classes[made] = MadeClass(vm.step, pushes(by, name, bases, kwargs, names, heard))
+    vm.inside[id(made)] = vm.step
     if heard:
         told = {key: value for key, value in kwargs.items() if key != "metaclass"}
         above_it = vm.new(super, cls=Known(made), obj=Known(made))
@@ -86,38 +117,62 @@ def make_class(
     return Known(made)
 
 
-class Unheard:
-    """In front of the bases while a class is made: their `__init_subclass__` is followed afterwards."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        pass
-
-
-def new_class(name: str, bases: tuple[Any, ...], given: dict[str, Any], names: dict[str, Any], heard: bool) -> type:
-    """The class, without what its bases would do to it if they hear of it."""
-    if not heard:
-        return types.new_class(name, bases, given, lambda space: fill(space, names))
-    made = types.new_class(name, (Unheard, *bases), given, lambda space: fill(space, names))
-    try:
-        made.__bases__ = bases
-    except TypeError:  # they lie in memory in another way
-        raise Break("unsupported instruction", name="class statement") from None
-    return made
+def is_empty(vm: Machine, cell: Value) -> bool:
+    """Whether it is a cell that the frame made, for no class as yet."""
+    entity = vm.entity(cell) if cell.__class__ is Object else None
+    return entity is not None and entity.fresh and cell.pytype is types.CellType and not entity.attrs
 
 
-def fill(space: Any, names: dict[str, Any]) -> None:
-    for name, obj in names.items():
-        space[name] = obj
+def winner(meta: type, bases: list[Any]) -> type:
+    """The most derived of the metaclasses; where there is none, Python says so."""
+    for base in bases:
+        if derives(type(base), meta):
+            meta = type(base)
+    return meta
 
 
-def check(meta: type, bases: tuple[Any, ...], prepared: Any, names: dict[str, Value]) -> bool:
-    """Nothing of the user's runs where the class is made, but for what bases say to it, if they do."""
+def named(vm: Machine, space: Value) -> dict[str, Value]:
+    """The names of a namespace; the class belongs to the module whose code asks for it, unless they say another."""
+    names = {vm.known(key, "name"): value for key, value in vm.dict_items(space)}
+    module = vm.frames[-1].globals.real.get("__name__")
+    return names if module is None else {**names, "__module__": names.get("__module__", Known(module))}
+
+
+def maker(cls: Any) -> None:
+    """`__new__` of Python's own metaclasses, which a program's go on to."""
+
+    def row(vm: Machine, meta: Value, /, *args: Value, **kwargs: Value) -> Value:
+        if len(args) != 3:
+            raise Break("unknown call", name=f"{cls.__name__}.__new__")
+        name, bases, space = args
+        return make_class(vm, (cls, vm.known(meta, "class")), name, tuple(vm.iterate(bases)), named(vm, space), kwargs)
+
+    models(cls, "__new__")(row) if cls is type else function(cls.__new__)(row)
+
+
+maker(type)
+maker(abc.ABCMeta)
+
+
+@models(type, "__init__")
+def init_type(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """`type.__new__` has done everything."""
+    return NONE
+
+
+def check(meta: type, bases: list[Any], prepared: Any, names: dict[str, Value], followed: bool) -> bool:
+    """Nothing of the user's runs where the class is made, but for what bases say to it, if they do.
+
+    `followed`: what the metaclass does when it is called is followed.
+    """
     told = [class_lookup(base, "__init_subclass__") for base in bases if isinstance(base, type)]
     heard = any(getattr(each, "__func__", type).__module__ not in PYTHONS for each in told)
     by_enum = type(prepared) is not dict and any(name in names or written(bases, name) for name in RUN_BY_ENUM)
     kinds = {value.pytype for value in names.values()}.difference(ATTRIBUTES)
     named = any(is_told(kind, "__set_name__") for kind in kinds)
-    if meta.__module__ not in PYTHONS or by_enum or named or (heard and type(prepared) is not dict):
+    plain = followed and by_identity(meta) and class_lookup(meta, "mro") is type.__dict__["mro"]
+    own = meta.__module__ not in PYTHONS and not plain
+    if own or by_enum or named or (heard and type(prepared) is not dict):
         raise Break("unsupported instruction", name="class statement")
     return heard
 
@@ -127,131 +182,10 @@ def is_told(cls: type, name: str) -> bool:
     return type(class_lookup(cls, name)) not in (Missing, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
-def written(bases: tuple[Any, ...], name: str) -> bool:
+def written(bases: list[Any], name: str) -> bool:
     """Whether some base says this itself, Python's own aside."""
     owners = [base for cls in bases if isinstance(cls, type) for base in cls.__mro__ if name in base.__dict__]
     return any(owner.__module__ not in PYTHONS for owner in owners)
-
-
-# -- what a real class holds ------------------------------------------------------------------------------------------
-WRAPPERS: dict[type, tuple[str, ...]] = {  # of functions, in C: what each is made with
-    property: ("fget", "fset", "fdel", "__doc__"),
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
-}
-ATTRIBUTES = (functools.cached_property, dataclasses.Field, dataclasses.InitVar, enum.auto)  # made by attributes alone
-
-
-MARKERS = ("dataclasses", "enum")  # whose own objects say that something is missing
-
-
-DESCRIPTOR = ("__get__", "__set__", "__delete__", "__set_name__")  # what classes ask of what lies in them
-
-
-class StandIn:
-    """For something that a real class must not hold."""
-
-    def __bool__(self) -> bool:
-        raise Break("unsupported instruction", name="class statement")  # as of a method's `__isabstractmethod__`
-
-
-def real_of(vm: Machine, value: Value) -> Any:
-    """What lies in the class for a value. Read from there, it is the value again."""
-    if value.__class__ is Known:
-        return value.obj
-    if value.__class__ is not Object:
-        raise Break("unsupported instruction", name="class statement")
-    made = vm.realized.get(value.ref)
-    if made is None:
-        made = vm.realized[value.ref] = make_real(vm, value)
-        if value.pytype not in ATTRIBUTES:  # which learn their names when the class is made
-            vm.heap.by_id[id(made)] = value
-        if vm.entity(value).fresh:
-            vm.inside[id(made)] = vm.step
-    return made
-
-
-def make_real(vm: Machine, value: Object) -> Any:
-    entity, cls = vm.entity(value), value.pytype
-    if not entity.fresh and (cls.__module__ in MARKERS or cls is types.MappingProxyType):
-        return entity.real
-    if cls is types.CellType:
-        return types.CellType()
-    if cls is types.FunctionType and entity.fresh:
-        return real_function(vm, value)
-    if entity.fresh and cls in WRAPPERS:
-        return cls(*(real_of(vm, entity.attrs[name]) for name in WRAPPERS[cls] if name in entity.attrs))
-    if entity.fresh and cls in ATTRIBUTES:
-        plain = object.__new__(cls)
-        for name, item in entity.attrs.items():
-            object.__setattr__(plain, name, real_of(vm, item))
-        return plain
-    if entity.fresh and cls in (list, tuple, set):
-        return cls(real_of(vm, item) for item in vm.iterate(value))
-    if entity.fresh and cls is dict:
-        return {real_of(vm, key): real_of(vm, item) for key, item in vm.dict_items(value)}
-    looked_at = any(class_lookup(cls, name) is not MISSING for name in DESCRIPTOR)
-    if looked_at or cls.__hash__ is None or (cls.__module__ in (*PYTHONS, *MARKERS) and cls is not object):
-        raise Break("unsupported instruction", name="class statement")
-    return StandIn()
-
-
-def real_function(vm: Machine, value: Object) -> types.FunctionType:
-    """Its code, with cells that stand for the frame's."""
-    entity = vm.entity(value)
-    code, space, given = entity.note.parts.code, entity.note.parts.globals, entity.note.given
-    parts = {name: real_of(vm, part) for name, part in given.items() if name != "annotations"}
-    fn = types.FunctionType(code, space.real, code.co_name, parts.get("defaults"), parts.get("closure"))
-    fn.__qualname__ = qualname_of(code)
-    if "kwdefaults" in parts:
-        fn.__kwdefaults__ = parts["kwdefaults"]
-    fn.__annotations__ = real_of(vm, vm.getattr(value, "__annotations__"))
-    for name, item in entity.attrs.items():
-        if name != "__annotations__":
-            setattr(fn, name, real_of(vm, item))
-    return fn
-
-
-def wrapper(cls: type) -> None:
-    """property, staticmethod, classmethod: what they are made with is what they show."""
-    fields = WRAPPERS[cls]
-
-    def new(vm: Machine, made: Known, /, *args: Value, **kwargs: Value) -> Value:
-        if made.obj is not cls or kwargs or len(args) > len(fields):
-            raise Break("unsupported type", type=made.obj.__name__)
-        return vm.new(cls, **dict(zip(fields, args)))
-
-    models(cls, "__new__")(new)
-
-    def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-        if not vm.entity(self).fresh or self.pytype is not cls:
-            raise Break("unsupported method", name="__init__", type=cls.__name__)
-        return NONE
-
-    def is_abstract(vm: Machine, self: Value) -> Value:  # asks for the truth of what may be anything
-        raise Break("unsupported attribute", name="__isabstractmethod__", type=cls.__name__)
-
-    models(cls, "__init__")(init)
-    models(cls, ".__isabstractmethod__")(is_abstract)
-
-
-for _wrapper in WRAPPERS:
-    wrapper(_wrapper)
-
-
-def changer(method: str, field: str) -> None:
-    """`@p.setter`: a property like this one with another function."""
-
-    def row(vm: Machine, self: Value, fn: Value) -> Value:
-        if self.__class__ is not Object or not vm.entity(self).fresh:
-            raise Break("unsupported method", name=method, type="property")
-        return vm.new(property, **{**vm.entity(self).attrs, field: fn})
-
-    models(property, method)(row)
-
-
-for _method, _field in (("getter", "fget"), ("setter", "fset"), ("deleter", "fdel")):
-    changer(_method, _field)
 
 
 # -- decorators -------------------------------------------------------------------------------------------------------
@@ -268,7 +202,12 @@ def decorator(fn: Any) -> None:
         except (TypeError, ValueError) as error:
             raise vm.error(type(error), *error.args) from None
         forget(vm, real)
-        vm.made_classes[made] = vm.inside[id(made)] = vm.made_classes[real]
+        again = called(fn, [cls, *args], kwargs)
+        if made is real:
+            vm.made_classes[made].changes.append(again)
+        else:
+            vm.made_classes[made] = MadeClass(vm.made_classes[real].step, again)
+        vm.inside[id(made)] = vm.made_classes[real].step
         return Known(made)
 
     function(fn)(row)
@@ -284,7 +223,5 @@ def forget(vm: Machine, cls: type) -> None:
         for key in [key for key in table if key[0] is cls]:
             del table[key]
     source = class_source(cls)
-    for fact in [fact for fact, guard in vm.guards.items() if guard.source is source]:
-        del vm.guards[fact]
     for path in [path for path in vm.by_source if path.root() is source]:
         del vm.by_source[path]

@@ -14,7 +14,7 @@ from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.types import mapping
 from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.value import Known, Object, Value
-from torchdynamo.capture.wrap import class_source
+from torchdynamo.capture.wrap import class_attribute
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -64,7 +64,7 @@ def goes_to_forward(vm: Machine, inner: Value) -> bool:
     for name, (function, code) in CALLS.items():
         if function.__code__ is not code:
             return False
-        where = Source("class_attr", class_source(torch.nn.Module), name)
+        where = class_attribute(vm, torch.nn.Module, name)
         if vars(torch.nn.Module).get(name) is not function:
             where = Source("pinned", None, Pinned(function))  # a wrapper of somebody's is there, and calls it
         vm.guard(where, "FUNCTION_MATCH", function)

@@ -13,7 +13,7 @@ from torchdynamo.capture.model import Emitter, Model, enters, iterates, models, 
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
-from torchdynamo.capture.wrap import class_source, wrap
+from torchdynamo.capture.wrap import class_attribute, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -78,7 +78,7 @@ def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Valu
     if asked == "__contains__":
         return boolean(found is not MISSING)
     if found is not MISSING:
-        return wrap(vm, found, Source("class_attr", class_source(cls), name))
+        return wrap(vm, found, class_attribute(vm, cls, name))
     if asked == "__getitem__":
         raise vm.error(KeyError, name)
     return default[0] if default else NONE

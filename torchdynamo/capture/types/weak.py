@@ -44,12 +44,15 @@ def existed(vm: Machine, obj: Value) -> bool:
     if obj.__class__ is Object:
         return vm.entity(obj).real is not MISSING
     if obj.__class__ is Known:
-        return isinstance(obj.obj, (type, types.FunctionType, types.ModuleType))
+        own = isinstance(obj.obj, type) and obj.obj in vm.made_classes
+        return isinstance(obj.obj, (type, types.FunctionType, types.ModuleType)) and not own
     return obj.__class__ is Graphed and obj.source is not None
 
 
 def takes_references(obj: Value) -> bool:
-    """An instance of a class that says it does, by its layout."""
+    """An instance of a class that says it does, by its layout; a class of the frame's."""
+    if obj.__class__ is Known:
+        return isinstance(obj.obj, type)
     return obj.__class__ is Object and obj.pytype.__weakrefoffset__ != 0 and is_plain(obj.pytype)
 
 

@@ -1,0 +1,74 @@
+"""property, staticmethod, classmethod: what they are made with is what they show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.model import Emitter, models, rebuilds
+from torchdynamo.capture.signals import Break
+from torchdynamo.capture.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.machine import Machine
+
+WRAPPERS: dict[type, dict[str, str]] = {  # of functions, in C: by argument, the attribute that shows it
+    property: {"fget": "fget", "fset": "fset", "fdel": "fdel", "doc": "__doc__"},
+    staticmethod: {"function": "__func__"},
+    classmethod: {"function": "__func__"},
+}
+
+
+def given(cls: type, entity: Entity) -> list[Value]:
+    """What one was made with, in the order of its arguments."""
+    return [entity.attrs[name] for name in WRAPPERS[cls].values() if name in entity.attrs]
+
+
+def wrapper(cls: type) -> None:
+    fields = WRAPPERS[cls]
+
+    def new(vm: Machine, made: Known, /, *args: Value, **kwargs: Value) -> Value:
+        named = dict(zip(fields, args)) | kwargs
+        wrong = len(args) > len(fields) or not named.keys() <= fields.keys() or (cls is not property and not named)
+        if made.obj is not cls or wrong:
+            raise Break("unsupported type", type=made.obj.__name__)
+        return vm.new(cls, **{fields[name]: named.get(name, NONE) for name in fields if name in named or name != "doc"})
+
+    def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+        if not vm.entity(self).fresh or self.pytype is not cls:
+            raise Break("unsupported method", name="__init__", type=cls.__name__)
+        return NONE
+
+    def is_abstract(vm: Machine, self: Value) -> Value:  # asks for the truth of what may be anything
+        raise Break("unsupported attribute", name="__isabstractmethod__", type=cls.__name__)
+
+    def rebuild(emit: Emitter, entity: Entity) -> None:
+        values = given(cls, entity)
+        emit.function(cls)
+        for value in values:
+            emit.value(value)
+        emit.op("CALL", (len(values), ()))
+
+    models(cls, "__new__")(new)
+    models(cls, "__init__")(init)
+    models(cls, ".__isabstractmethod__")(is_abstract)
+    rebuilds(cls)(rebuild)
+
+
+for _wrapper in WRAPPERS:
+    wrapper(_wrapper)
+
+
+def changer(method: str, field: str) -> None:
+    """`@p.setter`: a property like this one with another function."""
+
+    def row(vm: Machine, self: Value, fn: Value) -> Value:
+        if self.__class__ is not Object or not vm.entity(self).fresh:
+            raise Break("unsupported method", name=method, type="property")
+        return vm.new(property, **{**vm.entity(self).attrs, field: fn})
+
+    models(property, method)(row)
+
+
+for _method, _field in (("getter", "fget"), ("setter", "fset"), ("deleter", "fdel")):
+    changer(_method, _field)

@@ -1,0 +1,52 @@
+"""Classes that the frame made, pushed by the replacement code: made again, once a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.lookup import class_lookup
+from torchdynamo.capture.signals import Restart
+from torchdynamo.capture.source import Source
+
+if TYPE_CHECKING:
+    from torchdynamo.codegen.emit import Emitter
+
+
+def push(emit: Emitter, cls: type) -> None:
+    """Push a class that the frame made: made again, once."""
+    vm, key = emit.capture.machine, ("class", id(cls))
+    if key in emit.made:
+        emit.op("LOAD_FAST", emit.made[key])
+        return
+    made = vm.made_classes[cls]
+    if key in emit.making:
+        raise Restart(made.step - 1)  # it contains itself
+    emit.making.add(key)
+    made.push(emit)
+    emit.keep_as(key, f"__class{len(emit.made)}")
+    emit.making.discard(key)
+    for change in made.changes:
+        change(emit)
+        emit.op("POP")
+    emit.fields({name: value for (owner, name), value in vm.class_written.items() if owner is cls})
+    for cell in emit.waiting.pop(key, ()):
+        emit.const(cls)
+        emit.local(cell)
+        emit.op("STORE_ATTR", "cell_contents")
+
+
+def push_part(emit: Emitter, source: Source) -> None:
+    """Push what lies in a class that the frame made, out of the one that is made again."""
+    base = source.base
+    if base is None:
+        push(emit, source.arg.object)
+    elif source.how == "class_attr":
+        emit.function(class_lookup)
+        push_part(emit, base)
+        emit.op("LOAD_CONST", source.arg)
+        emit.op("CALL", (2, ()))
+    elif source.how == "attr":
+        push_part(emit, base)
+        emit.op("LOAD_ATTR", source.arg)
+    else:
+        emit.stays_inside(source.root().arg.object)
