@@ -202,7 +202,6 @@ case(
         return x, list(Reg.subs), A
     """,
     lambda: [tensor()],
-    whole=False,
 )
 
 case(
