@@ -220,3 +220,30 @@ def test_images_whose_width_varies(name: str) -> None:
     for width in (8, 10, 12):
         for x in (images(3, 4, 6, width), torch.rand(3, 4, 6, width)):
             assert compiled(x)[1:] == fn(x)[1:]
+
+
+def one(number: float) -> torch.Tensor:
+    return torch.tensor([[number]])
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        lambda: F.batch_norm(one(3.0), torch.ones(1), torch.ones(1)).to(torch.int64),
+        lambda: F.max_pool1d(one(3.0)[None], 1).to(torch.int64),
+        lambda: torch.div(7, 2, rounding_mode="floor"),
+        lambda: torch.pow(2, torch.tensor(2)),
+        lambda: torch.floor_divide(torch.tensor(9), torch.tensor(2)),
+    ],
+    ids=["batch_norm", "max_pool1d", "div", "pow", "floor_divide"],
+)
+def test_what_is_made_of_constants_holds_what_it_holds(known: Callable[[], torch.Tensor]) -> None:
+    """A stand-in whose contents torch knows is not replaced by one that lies as it should and holds anything."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        n = known()
+        return x.view(n, -1), x * n.item()  # type: ignore[call-overload]
+
+    made, scaled = torchdynamo.compile(fn, backend="eager", fullgraph=True)(torch.ones(12))
+    assert torch.equal(made, fn(torch.ones(12))[0])
+    assert torch.equal(scaled, fn(torch.ones(12))[1])

@@ -46,7 +46,9 @@ def mode_type() -> type[FakeTensorMode]:
         ) -> Any:
             given = self.told(func, types, args, kwargs or {})
             laid_out = rules.LAYOUTS.get(func)
-            return given if laid_out is None or given is NotImplemented else laid_out(given, *args, **kwargs or {})
+            if laid_out is None or given is NotImplemented or rules.is_known(given):
+                return given
+            return laid_out(given, *args, **kwargs or {})
 
         def told(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             """What the operator gives, as rules of ours or torch's have it."""

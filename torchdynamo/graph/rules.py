@@ -42,6 +42,13 @@ def layout(*operators: Any) -> Callable[[Rule], Rule]:
     return register
 
 
+def is_known(given: Any) -> bool:
+    """Whether torch knows what a stand-in holds, being made of constants: another like it would hold anything."""
+    if isinstance(given, (tuple, list)):
+        return any(map(is_known, given))
+    return getattr(given, "constant", None) is not None
+
+
 @rule(aten.native_batch_norm.default)
 def batch_norm(
     x: torch.Tensor,
@@ -57,7 +64,7 @@ def batch_norm(
     for channels in (weight, bias, mean, var):
         if channels is not None and (channels.dtype != x.dtype or channels.shape != x.shape[1:2]):
             return None
-    if x.device.type != "cpu" or x.dim() < 2 or not (training or (mean is not None and var is not None)):
+    if is_known(x) or x.device.type != "cpu" or x.dim() < 2 or not (training or (mean is not None and var is not None)):
         return None
     kept = x.shape[1] if training else 0
     dense = torch.empty_like(x, memory_format=suggest_memory_format(x))
@@ -191,7 +198,8 @@ def max_pool1d(
     found = torch.max_pool1d_with_indices(x, kernel_size, steps, padding, dilation, ceil_mode)
     if return_indices:
         return found
-    return x.new_empty(found[0].shape) if fast and x.device.type == "cpu" else found[0]
+    laid_out = fast and x.device.type == "cpu" and not is_known(x)
+    return x.new_empty(found[0].shape) if laid_out else found[0]
 
 
 # Functions that decide in C++ by what a stand-in is not, or what its sizes are: by what is asked instead.
