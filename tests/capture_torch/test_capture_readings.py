@@ -116,3 +116,16 @@ def test_what_is_passed_is_not_taken_for_a_constant() -> None:
     assert torch.equal(compiled(X, torch.tensor(3), {"n": torch.tensor(4)}), X * 3 + 4)
     explained = torchdynamo.explain(passed)(X, torch.tensor(2), {"n": torch.tensor(3)})
     assert len(explained.break_reasons) > 0 and graphs > 0
+
+
+def test_a_method_is_that_of_a_tensor() -> None:
+    """The tensor whose method takes a number that nobody knows is not taken for the number it holds."""
+
+    def fn(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        most = int(counts.max())
+        return torch.as_tensor(0.5).repeat([2 * most, 1]) + x
+
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for most in (3, 5):
+        given = torch.ones(1), torch.tensor([1, most])
+        assert torch.equal(compiled(*given), fn(*given))

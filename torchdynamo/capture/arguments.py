@@ -51,7 +51,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
         if read is not None:
             return emit(vm, op, target, *read)
         for known_by in (readings.as_numbers, symbols.at_entry)[not asks :]:  # last of all: it takes none that vary
-            known = with_known(vm, known_by, args, kwargs)
+            known = with_known(vm, known_by, args, kwargs, op == "call_method")
             if known is not None:
                 return emit(vm, op, target, *known)
         raise
@@ -60,7 +60,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
     if catching.writes(node):
         catching.be_apart(vm, node)
     if symbols.is_of_unknown_size(vm, example):
-        known = with_known(vm, readings.as_numbers, args, kwargs)
+        known = with_known(vm, readings.as_numbers, args, kwargs, op == "call_method")
         if known is not None:  # what is read need not be unknown
             vm.builder.erase(node)
             return emit(vm, op, target, *known)
@@ -74,10 +74,12 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
 
 
 def with_known(
-    vm: Machine, known_by: Callable[[Machine, Value], Value], args: list[Value], kwargs: dict[str, Value]
+    vm: Machine, known_by: Callable[[Machine, Value], Value], args: list[Value], kwargs: dict[str, Value], method: bool
 ) -> tuple[list[Value], dict[str, Value]] | None:
-    """The arguments with what is known of them in their place; None if that changes nothing."""
-    known, named = [known_by(vm, arg) for arg in args], {name: known_by(vm, arg) for name, arg in kwargs.items()}
+    """The arguments with what is known of them in their place; None if that changes nothing. The tensor whose method
+    this is stays one."""
+    known = [*args[:method], *(known_by(vm, arg) for arg in args[method:])]
+    named = {name: known_by(vm, arg) for name, arg in kwargs.items()}
     return (known, named) if known != args or named != kwargs else None
 
 
