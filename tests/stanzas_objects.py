@@ -21,6 +21,44 @@ v = Vec(T)
 k = int(v == Vec(v.t)) + int(v != Vec(T + 1)) + len({v, Vec(T)}) + len(v)
 z = v[I]
 ---
+class Kept(Box):
+    made = []
+    by = T
+    def __init__(self, a, n):
+        super().__init__(a, n)
+        Kept.made.append(n)
+    def grow(self, by=I):
+        return super().grow(by) + self.by
+o = Kept(T, I)
+z = o.grow() * len(Kept.made)
+---
+class Tagged(type):
+    def __new__(meta, name, bases, space, **named):
+        space["tag"] = name.lower() + str(len(named))
+        return super().__new__(meta, name, bases, space)
+    def __init__(cls, name, bases, space, **named):
+        super().__init__(name, bases, space)
+        cls.count = 0
+    def __call__(cls, *args):
+        cls.count += 1
+        return super().__call__(*args)
+class Tag(Box, metaclass=Tagged, by=I):
+    def __init__(self, t):
+        super().__init__(t, Tag.count)
+o = Tag(T)
+LOG.append(Tag.tag)
+z = o.a * Tag.count
+---
+made = type("Made", (Box,), {"extra": T, "kind": "made"})
+o = made(T, I)
+z = o.extra + o.grow()
+---
+from collections import namedtuple
+Pair = namedtuple("Pair", "t n", defaults=(I,))
+p = Pair(T)
+d["pair"] = p
+z = p.t * p.n
+---
 class Table:
     def __init__(self):
         self.rows = {}
