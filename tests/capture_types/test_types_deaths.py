@@ -175,6 +175,71 @@ def carried_out(x):
     return x + 1, q
 
 
+class Later:
+    """Gets its `__del__` when what lets go of it is compiled."""
+
+
+class Place:
+    pass
+
+
+def in_an_attribute(place, items, table):
+    place.other = 1
+    LOG.append("before")
+    place.q = None
+    return X + 1
+
+
+def in_a_list(place, items, table):
+    items.append(1)
+    LOG.append("before")
+    items[0] = None
+    return X + 1
+
+
+def in_a_cleared_list(place, items, table):
+    items.append(1)
+    LOG.append("before")
+    items.clear()
+    return X + 1
+
+
+def in_a_dict(place, items, table):
+    table["other"] = 1
+    LOG.append("before")
+    table["q"] = None
+    return X + 1
+
+
+def in_a_cleared_dict(place, items, table):
+    table["other"] = 1
+    LOG.append("before")
+    table.clear()
+    return X + 1
+
+
+def given_some(fn: Any) -> list[Any]:
+    place = Place()
+    place.q = Later()
+    LOG.clear()
+    fn(place, [Later()], {"q": Later()})
+    return LOG[:2]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [in_an_attribute, in_a_list, in_a_cleared_list, in_a_dict, in_a_cleared_dict],
+)
+def test_classes_that_get_a_finalizer(fn: Any, monkeypatch: Any) -> None:
+    torchdynamo.reset()
+    for finalizer in (None, lambda self: LOG.append("gone")):
+        if finalizer is not None:
+            monkeypatch.setattr(Later, "__del__", finalizer, raising=False)
+        wanted = given_some(fn)
+        with torchdynamo.optimize("eager"):
+            assert given_some(fn) == wanted
+
+
 def outcome(fn: Any) -> tuple[str, list[Any]]:
     """What it gives, and what was logged until all of that is gone."""
     LOG.clear()

@@ -57,6 +57,17 @@ def reachable(
     return seen
 
 
+def rebound(code: Code) -> frozenset[str]:
+    """Local variables that the code stores or deletes."""
+    if "rebound" not in code.analyses:
+        code.analyses["rebound"] = frozenset(each.arg for each in code.instructions if each.op in REBINDING)
+    found: frozenset[str] = code.analyses["rebound"]
+    return found
+
+
+REBINDING = ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
+
+
 def loops(code: Code) -> list[Loop]:
     """Outermost first, by where they start."""
     if "loops" not in code.analyses:

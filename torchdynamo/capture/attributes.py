@@ -134,7 +134,7 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
         if name in (own or ()):
             vm.set_again.setdefault(entity.ref, set()).add(name)
     if own is not None and name in own and name not in entity.attrs:
-        deaths.may_die(type(own[name]))
+        deaths.may_die(vm, type(own[name]))
     if value is ABSENT and name not in (own or ()):
         entity.attrs.pop(name, None)
         return

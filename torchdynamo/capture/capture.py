@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchdynamo.bytecode.flow import loops
+from torchdynamo.bytecode.flow import loops, rebound
 from torchdynamo.capture import functions, ops, spaces, types
 from torchdynamo.capture.deaths import holding, noticed
 from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
@@ -106,8 +106,8 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
     spaces.rest_on(vm, space.real, space.source)
     closure = {name: vm.wrap_cell(cell, Source("closure", None, name)) for name, cell in vm.roots.closure.items()}
-    own = [name for name in code.co_varnames if name not in code.co_cellvars]
-    frame = Frame(code, space, holding(vm.roots.locals, arguments, own), closure)
+    frame = Frame(code, space, arguments, closure)
+    frame.locals = holding(vm, vm.roots.locals, arguments, rebound(frame.code))
     frame.root = True
     return frame
 

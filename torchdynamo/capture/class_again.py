@@ -11,6 +11,7 @@ from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import Known, Value
 
 if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
     from torchdynamo.capture.model import Emitter
 
 Push = Callable[["Emitter"], None]
@@ -23,6 +24,13 @@ class MadeClass:
     step: int
     push: Push
     changes: list[Push] = field(default_factory=list)
+    cls: Any = None
+
+    def known_to(self, vm: Machine, cls: type) -> None:
+        """From now on that class is this one's, for as long as the capture."""
+        self.cls = cls
+        vm.made_classes[id(cls)] = self
+        vm.inside[id(cls)] = self.step
 
 
 class StandIn:

@@ -25,9 +25,9 @@ def write(vm: Machine, cls: type, name: str, value: Value) -> None:
     described = value.__class__ is Object and any(hasattr(value.pytype, name) for name in DESCRIPTOR)
     if told or described or not data or value is ABSENT or not is_open(cls) or name.startswith("__"):
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
-    if (cls, name) not in vm.class_written and cls not in vm.made_classes:
+    if (cls, name) not in vm.class_written and id(cls) not in vm.made_classes:
         guarded_own(vm, cls, name)  # what is written over was there
-    if cls not in vm.made_classes:
+    if id(cls) not in vm.made_classes:
         spaces.write(spaces.rest_on(vm, spaces.of_class(cls), None))
     vm.class_written[cls, name] = value
 

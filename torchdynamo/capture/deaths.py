@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup
+from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.naming import class_name
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Position
 from torchdynamo.capture.value import Object, Opaque, Value
+from torchdynamo.capture.wrap import told_apart
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -34,7 +35,7 @@ class Mortal(NamedTuple):
 
 def note(vm: Machine, made: Value) -> None:
     """The frame has made this: remembered if its death may be noticed."""
-    if type(guarded_lookup(vm, made.pytype, "__del__")) in BY_NOBODY:
+    if not is_heard(vm, made.pytype):
         return
     if made.__class__ is not Object or not vm.entity(made).fresh:
         raise Break("unsupported type", type=f"{made.pytype.__name__} (with __del__)")
@@ -46,13 +47,18 @@ def let_go(vm: Machine, *values: Value) -> None:
     """The frame takes these out of where they lay: what was there before may die at once, and be heard."""
     for value in values:
         if value.__class__ is Opaque or (value.__class__ is Object and not vm.entity(value).fresh):
-            may_die(value.pytype)
+            may_die(vm, value.pytype)
 
 
-def may_die(cls: type) -> None:
-    """It is Python's to let go of one."""
-    if type(class_lookup(cls, "__del__")) not in BY_NOBODY:
+def may_die(vm: Machine, cls: type) -> None:
+    """It is Python's to let go of one that is heard."""
+    if is_heard(vm, cls):
         raise Break("unsupported type", type=f"{class_name(cls)} (with __del__)")
+
+
+def is_heard(vm: Machine, cls: type) -> bool:
+    """Whether somebody hears of the death of its instances, or whoever asks would be."""
+    return not told_apart(cls) or type(guarded_lookup(vm, cls, "__del__")) not in BY_NOBODY
 
 
 def noticed(vm: Machine) -> Mortal | None:
@@ -117,10 +123,12 @@ class Holding(dict[str, Value]):
         return super().pop(name, *default)
 
     def let_go(self, name: str) -> None:
-        may_die(self.mortal[name])
+        raise Break("unsupported type", type=f"{class_name(self.mortal[name])} (with __del__)")
 
 
-def holding(real: Mapping[str, Any], values: dict[str, Value], own: Collection[str]) -> dict[str, Value]:
-    """The locals of the outermost frame; `own`: the names that are no cells."""
-    mortal = {name: type(obj) for name, obj in real.items() if hasattr(type(obj), "__del__") and name in own}
+def holding(
+    vm: Machine, real: Mapping[str, Any], values: dict[str, Value], rebound: Collection[str]
+) -> dict[str, Value]:
+    """The locals of the outermost frame; `rebound`: the names that its code stores or deletes."""
+    mortal = {name: type(obj) for name, obj in real.items() if name in rebound and is_heard(vm, type(obj))}
     return Holding(values, mortal) if mortal else values

@@ -48,7 +48,7 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
             if id(base) not in vm.with_names and is_open(base):
                 rest_on_names(vm, base, base.__dict__)
         found = vm.class_attrs[key] = class_lookup(cls, name)
-        if cls in vm.made_classes:
+        if id(cls) in vm.made_classes:
             rest_on_inherited(vm, cls, name)
         elif cls not in CONSTANTS and is_open(cls):
             rest_on_attribute(vm, cls, name, found)
@@ -58,7 +58,7 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
 def rest_on_inherited(vm: Machine, cls: type, name: str) -> None:
     """Of a class that the frame made, only what it inherits from others can change."""
     for base in cls.__mro__:
-        if base not in vm.made_classes:
+        if id(base) not in vm.made_classes:
             guarded_own(vm, base, name)
         if name in base.__dict__:
             return

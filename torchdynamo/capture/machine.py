@@ -106,7 +106,7 @@ class Machine(Trace):
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made
         self.made_tuples: dict[int, tuple[Any, ...]] = {}  # of constants, by id: each call makes its own
-        self.made_classes: dict[type, MadeClass] = {}  # by the frame
+        self.made_classes: dict[int, MadeClass] = {}  # by the frame, by their ids
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
         self.inside: dict[int, int] = {}  # such classes and what was made for them, by id: the step of each
         self.realized: dict[int, Any] = {}  # what lies in such a class, by reference into the heap

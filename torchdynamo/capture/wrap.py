@@ -44,7 +44,7 @@ def wrap(vm: Machine, obj: Any, source: Source) -> Value:
 def made_in_frame(vm: Machine, source: Source) -> bool:
     """Whether the path begins at a class that the frame made."""
     root = source.root()
-    return root.how == "pinned" and isinstance(root.arg.object, type) and root.arg.object in vm.made_classes
+    return root.how == "pinned" and id(root.arg.object) in vm.made_classes
 
 
 def lying_in_class(vm: Machine, obj: Any) -> Value:
@@ -308,9 +308,9 @@ def class_source(cls: type) -> Source:
 
 def class_attribute(vm: Machine, cls: type, name: str) -> Source:
     """Where a class has an attribute. One that the frame made has what it inherits where it inherits that from."""
-    if cls in vm.made_classes:
+    if id(cls) in vm.made_classes:
         owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
-        cls = cls if owner in vm.made_classes else owner
+        cls = cls if id(owner) in vm.made_classes else owner
     return Source("class_attr", class_source(cls), name)
 
 

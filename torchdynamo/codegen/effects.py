@@ -61,7 +61,7 @@ def replay(emit: Emitter, capture: Capture, begun: bool) -> None:
             emit.const(name)
             emit.op("SETITEM")
     for (cls, name), value in vm.class_written.items():
-        if cls in vm.made_classes:
+        if id(cls) in vm.made_classes:
             continue
         emit.value(value)
         emit.const(cls)

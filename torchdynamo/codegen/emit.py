@@ -61,10 +61,10 @@ class Emitter:
     def const(self, obj: Any) -> None:
         vm = self.capture.machine
         if vm.inside:
-            if isinstance(obj, type) and obj in vm.made_classes:
+            if id(obj) in vm.made_classes:
                 made_classes.push(self, obj)
                 return
-            if isinstance(obj, enum.Enum) and type(obj) in vm.made_classes and obj.name in type(obj).__members__:
+            if isinstance(obj, enum.Enum) and id(type(obj)) in vm.made_classes and obj.name in type(obj).__members__:
                 made_classes.push(self, type(obj))
                 self.op("LOAD_ATTR", obj.name)
                 return

@@ -18,7 +18,7 @@ def push(emit: Emitter, cls: type) -> None:
     if key in emit.made:
         emit.op("LOAD_FAST", emit.made[key])
         return
-    made = vm.made_classes[cls]
+    made = vm.made_classes[id(cls)]
     if key in emit.making:
         raise Restart(made.step - 1)  # it contains itself
     emit.making.add(key)

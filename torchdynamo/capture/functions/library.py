@@ -45,8 +45,7 @@ def namedtuple(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         made: type = collections.namedtuple(*map(vm.concretely, args), **given)  # type: ignore[misc]
     except (ValueError, TypeError) as error:
         raise vm.error(type(error), *error.args) from None
-    vm.made_classes[made] = MadeClass(vm.step, called(collections.namedtuple, list(args), named))
-    vm.inside[id(made)] = vm.step
+    MadeClass(vm.step, called(collections.namedtuple, list(args), named)).known_to(vm, made)
     return Known(made)
 
 

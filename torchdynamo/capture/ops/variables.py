@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture import deaths
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, Known, Object, Opaque, Value
+from torchdynamo.capture.value import ABSENT, Known, Opaque, Value
 from torchdynamo.capture.wrap import wrap
 
 if TYPE_CHECKING:
@@ -49,19 +49,13 @@ def store_fast(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> No
 def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
     gone = frame.locals.pop(inst.arg, None)
     if frame.root and gone is not None:
-        let_go(vm, gone)
+        deaths.let_go(vm, gone)
     if gone is None:
         raise unbound(vm, inst.arg)
 
 
 def unbound(vm: Machine, name: str) -> Raised:
     return vm.error(UnboundLocalError, unbound_text(name))
-
-
-def let_go(vm: Machine, value: Value) -> None:
-    """What existed at entry dies for real, if this was the last reference; code that runs then must not run later."""
-    if value.__class__ in (Object, Opaque) and guarded_lookup(vm, value.pytype, "__del__") is not MISSING:
-        raise Break("unsupported type", type=f"{value.pytype.__name__} (with __del__)")
 
 
 @op("LOAD_GLOBAL", "-- value")

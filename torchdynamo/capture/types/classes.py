@@ -108,8 +108,7 @@ def make_class(
         raise vm.error(type(error), *error.args) from None
     if "__classcell__" in names:
         vm.cell_set(vm.as_object(names["__classcell__"]), Known(made))
-    vm.made_classes[made] = MadeClass(vm.step, pushes(by, name, bases, kwargs, names, heard))
-    vm.inside[id(made)] = vm.step
+    MadeClass(vm.step, pushes(by, name, bases, kwargs, names, heard)).known_to(vm, made)
     if heard:
         told = {key: value for key, value in kwargs.items() if key != "metaclass"}
         above_it = vm.new(super, cls=Known(made), obj=Known(made))
@@ -194,7 +193,7 @@ def decorator(fn: Any) -> None:
 
     def row(vm: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
         real = vm.known(cls, "class")
-        if real not in vm.made_classes or any(owner is real for owner, _ in vm.class_written):
+        if id(real) not in vm.made_classes or any(owner is real for owner, _ in vm.class_written):
             raise Break("unknown call", name=fn.__name__)
         given = [vm.concretely(arg) for arg in args]
         try:
@@ -204,10 +203,9 @@ def decorator(fn: Any) -> None:
         forget(vm, real)
         again = called(fn, [cls, *args], kwargs)
         if made is real:
-            vm.made_classes[made].changes.append(again)
+            vm.made_classes[id(real)].changes.append(again)
         else:
-            vm.made_classes[made] = MadeClass(vm.made_classes[real].step, again)
-        vm.inside[id(made)] = vm.made_classes[real].step
+            MadeClass(vm.made_classes[id(real)].step, again).known_to(vm, made)
         return Known(made)
 
     function(fn)(row)

@@ -186,6 +186,7 @@ def clear(vm: Machine, self: Object) -> Value:
         for key in list(keys_of(vm, self)):
             remove(vm, self, key)
     elif to_write(vm, self):
+        deaths.let_go(vm, *(item for _, item in entity.items.values()))
         entity.items.clear()
         entity.version += 1
     return NONE

@@ -298,7 +298,9 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
 
 @models(list, "clear")
 def clear(vm: Machine, self: Object) -> Value:
-    write(vm, self).clear()
+    items = write(vm, self)
+    deaths.let_go(vm, *items)
+    items.clear()
     return NONE
 
 

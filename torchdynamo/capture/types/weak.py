@@ -44,8 +44,8 @@ def existed(vm: Machine, obj: Value) -> bool:
     if obj.__class__ is Object:
         return vm.entity(obj).real is not MISSING
     if obj.__class__ is Known:
-        own = isinstance(obj.obj, type) and obj.obj in vm.made_classes
-        return isinstance(obj.obj, (type, types.FunctionType, types.ModuleType)) and not own
+        of_old = isinstance(obj.obj, (type, types.FunctionType, types.ModuleType))
+        return of_old and id(obj.obj) not in vm.made_classes
     return obj.__class__ is Graphed and obj.source is not None
 
 
