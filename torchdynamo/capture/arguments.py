@@ -39,8 +39,15 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
             return answer
     if vm.devices:
         kwargs = on_device(vm, target, kwargs)
-    node_args = tuple([to_node(vm, arg) for arg in args])
-    node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
+    try:
+        node_args = tuple([to_node(vm, arg) for arg in args])
+        node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
+    except Break:
+        run = target if op == "call_function" else overrides.method(target)
+        answer = overrides.of_others(vm, run, args, kwargs)
+        if answer is None:
+            raise
+        return answer
     try:
         node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
     except Break as fault:

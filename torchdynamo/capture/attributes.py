@@ -27,7 +27,7 @@ from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.symbols import settled
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
 from torchdynamo.capture.wrap import CONSTANTS, class_attribute, class_source, constant, wrap
 
 if TYPE_CHECKING:
@@ -35,7 +35,18 @@ if TYPE_CHECKING:
 
 
 def getattr_(vm: Machine, obj: Value, name: str) -> Value:
-    """`obj.name`."""
+    """`obj.name`. An AttributeError of whoever raises it says what was asked for, unless it says so already."""
+    try:
+        return found_attribute(vm, obj, name)
+    except Raised as raised:
+        if issubclass(raised.value.pytype, AttributeError):
+            attrs = vm.entity(raised.value).attrs
+            if is_none(attrs.get("name", ABSENT)) and is_none(attrs.get("obj", ABSENT)):
+                attrs.update(name=Known(name), obj=obj)
+        raise
+
+
+def found_attribute(vm: Machine, obj: Value, name: str) -> Value:
     if obj.__class__ is Object:
         return object_getattr(vm, obj, name)
     if obj.__class__ is Known:

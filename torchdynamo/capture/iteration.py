@@ -23,13 +23,16 @@ TEE: type = type(itertools.tee(())[0])
 class Steps:
     """The state of an iterator made in the frame: how far it is, and over what."""
 
-    __slots__ = ("count", "inner", "over", "version")
+    __slots__ = ("count", "ended", "inner", "over", "version")
 
     def __init__(self, inner: Iterator[Value], over: Value | None, version: int = 0) -> None:
         self.inner = inner
         self.count = 0
         self.over = over
         self.version = version  # of what it is over, when it was made
+        self.ended: Raised | None = (
+            None  # by a StopIteration of a function that it calls
+        )
 
     def __iter__(self) -> Steps:
         return self
@@ -37,12 +40,23 @@ class Steps:
     def __next__(self) -> Value:
         try:
             value = next(self.inner)
+        except Raised as raised:
+            if not issubclass(raised.value.pytype, StopIteration):
+                raise
+            self.inner, self.ended = past_the_end(self.inner), raised
+            raise StopIteration from None
         except (ValueError, RuntimeError):
             if getattr(self.inner, "gi_running", False) or isinstance(self.inner, TEE):  # it asks itself for its next
                 raise Break("unknown iterator", type="generator") from None
             raise
         self.count += 1
         return value
+
+
+def past_the_end(inner: Iterator[Value]) -> Iterator[Value]:
+    """Python's iterators would go on with the next item."""
+    raise Break("unknown iterator", type=type(inner).__name__)
+    yield
 
 
 def iterate(vm: Machine, value: Value) -> Iterator[Value]:

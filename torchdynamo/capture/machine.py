@@ -228,6 +228,12 @@ class Machine(Trace):
         made: Object = model.MODELS[BaseException, "__new__"](self, Known(cls), *(self.constant(arg) for arg in args))
         return Raised(made)
 
+    def name_error(self, name: str, text: str) -> Raised:
+        """NameError, which keeps the name."""
+        raised = self.error(NameError, text)
+        self.entity(raised.value).attrs["name"] = Known(name)
+        return raised
+
     def note_raised(self, exc: Object) -> None:
         """An exception of the frame's has a context and a traceback from now on."""
         entity = self.entity(exc)
@@ -600,13 +606,6 @@ class Machine(Trace):
 
     def instance_dict(self, obj: Object) -> Value:
         return model.MODELS[dict, "<of instance>"](self, obj)
-
-    def merge_kwargs(self, box: Value, items: Value) -> None:
-        """`f(**items)`: every key once."""
-        for key, value in self.dict_items(items):
-            if self.contains(box, key):
-                raise self.error(TypeError, f"got multiple values for keyword argument {self.known(key, 'keyword')!r}")
-            self.setitem(box, key, value)
 
     def first_import(self, name: str) -> types.ModuleType:
         """Import a module for real, once in a process; that one is missing is guarded."""

@@ -139,9 +139,14 @@ def is_foreign(value: Value) -> bool:
     )
 
 
+def is_no_operand(vm: Machine, value: Value) -> bool:
+    """An object that torch's operators know nothing of."""
+    return is_foreign(value) and not numeric.flowing_type(value) and not overrides.is_other(vm, value)
+
+
 def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     """`a op b`, in place or not, comparisons included."""
-    inplace = INPLACE.get(op)
+    inplace, declined = INPLACE.get(op), False  # by torch, which leaves such an operand to its class
     fn = inplace[0] if inplace else BINARY[op][0]
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
         if a.__class__ is not Graphed and b.__class__ is not Graphed:
@@ -155,12 +160,13 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         answer = tensor_methods.of_operator(vm, names, BINARY[op[:-1] if inplace else op][2], a, b)
         if answer is not None:
             return answer
-        if a.__class__ is not Object or not vm.overrides(a, op):
+        declined = any(each.__class__ is Object and is_no_operand(vm, each) for each in (a, b))
+        if not declined and (a.__class__ is not Object or not vm.overrides(a, op)):
             return vm.emit("call_function", fn, [a, b], {})
     if a.__class__ is Known and b.__class__ is Known and says_nothing(a) and says_nothing(b):
         return known_binary(vm, fn, a, b)
     if inplace:
-        result = special(vm, a, inplace[1], b)
+        result = None if declined and a.__class__ is Graphed else special(vm, a, inplace[1], b)
         if result is not None and not is_not_implemented(result):
             return result
         op = op[:-1]
@@ -172,7 +178,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(vm, b.pytype, a.pytype, reflected)):
         first = first[::-1]
     for left, name, right in first:
-        result = special(vm, left, name, right)
+        result = None if declined and left.__class__ is Graphed else special(vm, left, name, right)
         if result is not None and not is_not_implemented(result):
             return result
     if op in ("==", "!="):
@@ -181,8 +187,25 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     names = a.pytype.__name__, b.pytype.__name__
     if comparing:
         raise vm.error(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
+    refused = refused_by_sequence(op, a.pytype, b.pytype)
+    if refused is not None:
+        raise vm.error(TypeError, refused)
     shown = "** or pow()" if op == "**" else f"{op}=" if inplace else op
     raise vm.error(TypeError, f"unsupported operand type(s) for {shown}: {names[0]!r} and {names[1]!r}")
+
+
+SEQUENCES = (list, tuple, str, collections.deque)
+
+
+def refused_by_sequence(op: str, left: type, right: type) -> str | None:
+    """What a sequence says where nobody knew how to add to it or to multiply it."""
+    kinds = [next((base for base in SEQUENCES if issubclass(side, base)), None) for side in (left, right)]
+    if op == "+" and kinds[0] is not None:
+        name = kinds[0].__name__
+        return f'can only concatenate {name} (not "{right.__name__}") to {name}'
+    if op == "*" and (kinds[0] or kinds[1]):
+        return f"can't multiply sequence by non-int of type {(right if kinds[0] else left).__name__!r}"
+    return None
 
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

@@ -17,8 +17,9 @@ from torch.overrides import TorchFunctionMode
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import PLAIN_METHODS, class_lookup, guarded_lookup
+from torchdynamo.capture.model import is_open
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.subclasses import PLAIN, overrides, watch
+from torchdynamo.capture.subclasses import DISABLED, PLAIN, overrides, watch
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Symbol, Value
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class Reporting(torch.Tensor):
         raise Reported(func, types, args, kwargs)
 
 
+class ReportingOther:
+    """The same for an object that is no tensor."""
+
+    __torch_function__ = Reporting.__torch_function__
+
+
 class Number(int):
     """A number of the graph, as it is in this call: who is asked does not depend on it. An object of its own."""
 
@@ -67,7 +74,8 @@ class StandIns:
         """Ours for one of the user's."""
         if cls not in self.classes:
             above = next((base for base in cls.__mro__[1:] if overrides(base) and base is not torch.Tensor), None)
-            base = Reporting if above is None else self.class_for(above)
+            plain = Reporting if issubclass(cls, torch.Tensor) else ReportingOther
+            base = plain if above is None else self.class_for(above)
             self.classes[cls] = type("Reporting", (base,), {})
         return self.classes[cls]
 
@@ -86,6 +94,8 @@ class StandIns:
             made = value.pytype([self.of(item) for item in self.vm.iterate(value)])
         elif isinstance(value, Object) and value.pytype is slice:
             made = slice(*map(self.of, self.vm.entity(value).items))
+        elif is_other(self.vm, value):
+            made = self.class_for(value.pytype)()
         else:
             made = self.vm.concretely(value)
             self.constants.add(id(made))
@@ -119,16 +129,33 @@ class StandIns:
 
 def overriding(vm: Machine, value: Value) -> bool:
     """Whether operators on this value are overridden by its class, as things stand."""
-    return value.__class__ is Graphed and not vm.subclasses_off and overrides(value.pytype)
+    if value.__class__ is Graphed:
+        return not vm.subclasses_off and overrides(value.pytype)
+    return is_other(vm, value)
 
 
-def tensors(vm: Machine, values: list[Value]) -> Iterator[Graphed]:
-    """The tensors among arguments, in lists and tuples too."""
+def is_other(vm: Machine, value: Value) -> bool:
+    """An object that is no tensor, of a class that says what operators of torch make of it."""
+    if value.__class__ is not Object or not is_open(value.pytype):
+        return False
+    return guarded_lookup(vm, value.pytype, "__torch_function__") not in (MISSING, DISABLED)
+
+
+def among(vm: Machine, values: list[Value]) -> Iterator[Value]:
+    """The arguments, and what is in lists and tuples among them."""
     for value in values:
-        if isinstance(value, Graphed):
+        if isinstance(value, Object) and value.pytype in (list, tuple):
+            yield from among(vm, list(vm.iterate(value)))
+        else:
             yield value
-        elif isinstance(value, Object) and value.pytype in (list, tuple):
-            yield from tensors(vm, list(vm.iterate(value)))
+
+
+def of_others(vm: Machine, run: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What a call comes to that was given something that is no tensor, where that has a say; from then on all have."""
+    if vm.watching or not any(is_other(vm, each) for each in among(vm, [*args, *kwargs.values()])):
+        return None
+    vm.watching = True
+    return handled(vm, run, args, kwargs)
 
 
 def handled(
@@ -136,7 +163,7 @@ def handled(
 ) -> Value | None:
     """What a call comes to, if a mode or a class overrides it; None if it is torch's own."""
     kwargs = kwargs or {}
-    theirs = [each for each in tensors(vm, [*args, *kwargs.values()]) if overriding(vm, each)]
+    theirs = any(overriding(vm, each) for each in among(vm, [*args, *kwargs.values()]))
     modes = vm.modes if not vm.modes_off else []
     if (not modes and not theirs) or getattr(run, "__module__", None) == "torch._C._functorch":
         return None
@@ -182,7 +209,9 @@ def declines(answer: Value) -> bool:
 
 def of_class(vm: Machine, value: Value, cls: type) -> Graphed:
     """`value.as_subclass(cls)`: another tensor of the same numbers."""
+    asked, vm.watching = vm.watching, False  # nobody is, of this
     made: Any = vm.emit("call_function", torch.ops.aten.alias.default, [value], {})
+    vm.watching = asked
     typed = Graphed(made.node, made.fake, cls)
     vm.fakes[id(made.fake)] = typed
     if overrides(cls):

@@ -83,7 +83,10 @@ def delattr_(vm: Machine, obj: Value, name: Value) -> Value:
 def vars_(vm: Machine, obj: Value | None = None) -> Value:
     if obj is None:
         raise Break("frame inspects itself", name="vars")
-    return vm.getattr(obj, "__dict__")
+    own = vm.has_attribute(obj, "__dict__")
+    if own is None:
+        raise vm.error(TypeError, "vars() argument must have __dict__ attribute")
+    return own
 
 
 def named_outside(name: str, reason: str) -> Any:
@@ -123,6 +126,8 @@ def hash_(vm: Machine, obj: Value) -> Value:
         if said.__class__ is Known and LEAST_WORD <= said.obj <= sys.maxsize:
             return Known(int(said.obj) if said.obj != -1 else -2)  # as it is; longer ones are hashed
         return vm.run_pure(hash, [said], {})
+    if obj.__class__ is Object and lookup.guarded_lookup(vm, obj.pytype, "__hash__") is None:
+        raise vm.error(TypeError, f"unhashable type: {obj.pytype.__name__!r}")
     raise Break("unknown call", name="hash")
 
 

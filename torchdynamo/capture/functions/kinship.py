@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import lookup
+from torchdynamo.capture import lookup, model
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import function, is_open
 from torchdynamo.capture.signals import Break
@@ -24,8 +24,20 @@ if TYPE_CHECKING:
 
 @function(isinstance)
 def isinstance_(vm: Machine, obj: Value, classes: Value) -> Value:
-    wanted = vm.concretely(classes)
-    return boolean(instance_of(vm, obj, wanted))
+    return boolean(asked(vm, obj, classes, "__instancecheck__", instance_of))
+
+
+def asked(vm: Machine, first: Any, classes: Value, method: str, ask: Callable[[Machine, Any, Any], bool]) -> bool:
+    """One by one, since what stands in the place of a class may be an object that answers (`typing.Sequence`)."""
+    if classes.__class__ is Object:
+        if classes.pytype is tuple:
+            return any(asked(vm, first, each, method, ask) for each in vm.iterate(classes))
+        if type(lookup.guarded_lookup(vm, classes.pytype, method)) is types.FunctionType:
+            return vm.truth(vm.special(classes, method, first))
+        if model.find_slot(classes.pytype, "__iter__")[0] == "model":
+            what = "isinstance() arg 2 must be a type" if ask is instance_of else "issubclass() arg 2 must be a class"
+            raise vm.error(TypeError, f"{what}, a tuple of {'types' if ask is instance_of else 'classes'}, or a union")
+    return ask(vm, first, vm.concretely(classes))
 
 
 def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
@@ -36,7 +48,7 @@ def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
         return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
     if obj.__class__ is Graphed:
         by_class = isinstance(wanted, type) and issubclass(wanted, torch.Tensor) and wanted is not torch.nn.Buffer
-        return issubclass(obj.pytype, wanted) if by_class else isinstance(obj.fake, wanted)
+        return issubclass(obj.pytype, wanted) if by_class else answered(vm, isinstance, obj.fake, wanted)
     if obj.pytype is wanted:
         return True
     check = answering(vm, wanted, "__instancecheck__")
@@ -49,6 +61,8 @@ def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
         return answer
     if is_protocol(wanted):
         return has_members(vm, obj, wanted)
+    if not isinstance(wanted, type):
+        answered(vm, isinstance, None, wanted)  # which refuses it in its own words
     if is_kin(vm, obj.pytype, wanted):
         return True
     if obj.__class__ is Object and lookup.class_lies(vm, obj.pytype):
@@ -139,5 +153,8 @@ def has_members(vm: Machine, obj: Value, protocol: Any) -> bool:
 
 @function(issubclass)
 def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
-    wanted = vm.concretely(classes)
-    return boolean(subclass_of(vm, vm.known(cls, "class"), wanted))
+    return boolean(asked(vm, cls, classes, "__subclasscheck__", subclass_of_value))
+
+
+def subclass_of_value(vm: Machine, cls: Value, wanted: Any) -> bool:
+    return subclass_of(vm, vm.known(cls, "class"), wanted)

@@ -6,6 +6,7 @@ import collections
 import os
 import pickle
 import sys
+import typing
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.class_again import MadeClass, called
@@ -55,6 +56,12 @@ def fspath(vm: Machine, path: Value) -> Value:
     if issubclass(path.pytype, (str, bytes)):
         return path
     return vm.special(path, "__fspath__")
+
+
+@models(typing.NewType, "__call__")
+def new_type(vm: Machine, self: Value, value: Value) -> Value:
+    """A type for checkers alone."""
+    return value
 
 
 def joiner(cls: Any) -> None:

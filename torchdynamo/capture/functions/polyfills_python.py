@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import functools
 import heapq
+import operator
 
 from torchdynamo.capture.model import polyfill
 
@@ -28,6 +29,14 @@ def reduce(function, iterable, initial=_MISSING, /):
     for item in items:
         total = function(total, item)
     return total
+
+
+def call(fn, /, *args, **kwargs):
+    return fn(*args, **kwargs)
+
+
+if hasattr(operator, "call"):
+    polyfill(operator.call)(call)
 
 
 @polyfill(collections._count_elements)  # type: ignore[attr-defined]

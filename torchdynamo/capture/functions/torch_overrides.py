@@ -124,10 +124,12 @@ def has_override(several: bool) -> Callable[..., Value]:
     """Whether a call of torch's would be overridden."""
 
     def row(vm: Machine, *args: Value) -> Value:
+        values = list(vm.iterate(args[0])) if several else args
+        if not vm.watching:
+            vm.watching = any(overrides.is_other(vm, each) for each in values)
         if not vm.watching:
             return FALSE
-        values = list(vm.iterate(args[0])) if several else list(args)
-        found = any(overrides.overriding(vm, each) for each in overrides.tensors(vm, values))
+        found = any(overrides.overriding(vm, each) for each in values)
         return boolean(found or bool(vm.modes and not vm.modes_off))
 
     return row

@@ -48,7 +48,7 @@ def delete_name(vm: Machine, frame: Frame, inst: Instruction) -> None:
     elif frame.namespace.pop(inst.arg, None) is not None:
         frame.again = True
     else:
-        raise vm.error(NameError, f"name {inst.arg!r} is not defined")
+        raise vm.name_error(inst.arg, f"name {inst.arg!r} is not defined")
 
 
 @op("LOAD_CLASSDEREF", "-- value")

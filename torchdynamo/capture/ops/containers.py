@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.value import Value
+from torchdynamo.capture.value import ABSENT, NONE, Known, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -40,9 +40,28 @@ def extend(vm: Machine, frame: Frame, inst: Instruction, items: Value) -> None:
     if kind == "list":
         vm.call_method(box, "extend", items)
     elif kind == "dict_merge":
-        vm.merge_kwargs(box, items)
+        below = [value for value in frame.stack[-depth - 3 : -depth - 1] if value is not ABSENT]
+        merge_keywords(vm, below[-1], box, items)
     else:
         vm.call_method(box, "update", items)
+
+
+def merge_keywords(vm: Machine, fn: Value, box: Value, items: Value) -> None:
+    """`fn(**items)`: every key once."""
+    for key, value in vm.dict_items(items):
+        if vm.contains(box, key):
+            text = f"got multiple values for keyword argument {vm.known(key, 'keyword')!r}"
+            raise vm.error(TypeError, f"{called(vm, fn)} {text}")
+        vm.setitem(box, key, value)
+
+
+def called(vm: Machine, fn: Value) -> str:
+    """What Python calls what is called, when the keywords do not fit."""
+    name = vm.has_attribute(fn, "__qualname__")
+    if name is None:
+        return str(vm.known(vm.call(Known(str), [fn], {}), "name"))
+    module = vm.concrete(vm.has_attribute(fn, "__module__") or NONE)
+    return f"{f'{module}.' if module not in (None, 'builtins') else ''}{vm.known(name, 'name')}()"
 
 
 @op("LIST_TO_TUPLE", "items -- tuple")

@@ -72,7 +72,7 @@ def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
         return wrap(vm, found, Source("key", space.source, name))
     found = space.builtins.get(name, MISSING)
     if found is MISSING:
-        raise vm.error(NameError, f"name {name!r} is not defined")
+        raise vm.name_error(name, f"name {name!r} is not defined")
     if space.source is None:
         return Known(found)
     vm.guard(space.source, "NO_KEY", name)
@@ -118,7 +118,7 @@ def empty(vm: Machine, frame: Frame, name: str) -> Raised:
     if name in frame.raw.co_cellvars:
         return unbound(vm, name)
     text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
-    return vm.error(NameError, text)
+    return vm.name_error(name, text)
 
 
 @op("STORE_DEREF", "value --")

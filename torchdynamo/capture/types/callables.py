@@ -7,12 +7,13 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.capture import lookup
+from torchdynamo.capture import attributes, lookup
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
+from torchdynamo.capture.naming import class_name
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 from torchdynamo.capture.wrap import constant, wrap
 
 if TYPE_CHECKING:
@@ -204,6 +205,30 @@ def method_func(vm: Machine, self: Object) -> Value:
     return parts_of(vm, self)[1]
 
 
+@models(types.BuiltinMethodType, ".__qualname__")
+def builtin_method_qualname(vm: Machine, self: Object) -> Value:
+    owner, fn = parts_of(vm, self)
+    return Known(f"{class_name(owner.pytype)}.{vm.known(fn, 'method').__name__}")
+
+
+NOT_IMPLEMENTED = Known(NotImplemented)
+
+
+@models(types.MethodType, "__eq__")
+def same_method(vm: Machine, self: Object, other: Value) -> Value:
+    """The same function of the same object."""
+    if other.pytype is not types.MethodType:
+        return NOT_IMPLEMENTED
+    (owner, fn), (their_owner, their_fn) = parts_of(vm, self), parts_of(vm, other)
+    return boolean(vm.identical(owner, their_owner) and vm.truth(vm.binary("==", fn, their_fn)))
+
+
+@models(types.MethodType, "__ne__")
+def other_method(vm: Machine, self: Object, other: Value) -> Value:
+    same = same_method(vm, self, other)
+    return same if same is NOT_IMPLEMENTED else vm.unary("not", same)
+
+
 @models(types.MethodType, "__getattr__")
 def method_getattr(vm: Machine, self: Object, name: str) -> Value:
     """A bound method shows its function's attributes."""
@@ -243,9 +268,26 @@ def call_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) ->
 
 @models(functools.partial, "__new__")
 def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
-    made = vm.new(cls.obj, func=fn, args=vm.make_tuple(list(args)))
-    vm.entity(made).attrs["keywords"] = vm.make_dict((Known(name), value) for name, value in kwargs.items())
+    """A partial of a partial that has nothing of its own is one of what that calls."""
+    given, named = list(args), dict(kwargs)
+    if fn.__class__ is Object and issubclass(fn.pytype, functools.partial) and is_bare(vm, fn):
+        fn, inner, known = (vm.getattr(fn, name) for name in PARTS_OF_PARTIAL)
+        given = [*vm.iterate(inner), *given]
+        named = {**{vm.known(key, "keyword"): value for key, value in vm.dict_items(known)}, **named}
+    made = vm.new(cls.obj, func=fn, args=vm.make_tuple(given))
+    vm.entity(made).attrs["keywords"] = vm.make_dict((Known(name), value) for name, value in named.items())
     return made
+
+
+def is_bare(vm: Machine, partial: Object) -> bool:
+    """Whether it has no attributes beside what it is made of."""
+    if lookup.class_lookup(partial.pytype, "__call__") is not functools.partial.__dict__["__call__"]:
+        return False
+    entity = vm.entity(partial)
+    own = attributes.own_attributes(vm, entity)
+    if own is not None and entity.source is not None:
+        vm.guard(Source("dict", entity.source), "LENGTH", len(own))
+    return not own and set(entity.attrs) <= set(PARTS_OF_PARTIAL)
 
 
 @models(functools.partial, "__init__")

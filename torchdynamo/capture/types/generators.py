@@ -31,8 +31,12 @@ def body(steps: Steps) -> Generator[Value, Value, None]:
 
 
 def stop(vm: Machine, self: Value) -> Raised:
-    """StopIteration, with what a generator returned."""
-    result = vm.entity(vm.as_object(self)).attrs.pop("return", NONE)
+    """StopIteration, with what a generator returned; or that by which an iterator ended."""
+    entity = vm.entity(vm.as_object(self))
+    if entity.items.__class__ is Steps and entity.items.ended is not None:
+        ended: Raised = entity.items.ended
+        return ended
+    result = entity.attrs.pop("return", NONE)
     if result.__class__ is Known and result.obj is None:
         return vm.error(StopIteration)
     raised = vm.error(StopIteration)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types import exceptions
-from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
+from torchdynamo.capture.value import NONE, TRUE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -132,9 +132,10 @@ def inherit_from(vm: Machine, made: Object, group: Object) -> Value:
     mine, whole = vm.entity(made), vm.entity(group)
     if not whole.fresh or not mine.fresh:
         raise Break("unsupported method", name="split", type=group.pytype.__name__)
-    for name in ("__cause__", "__context__", "__suppress_context__"):
+    for name in ("__cause__", "__context__"):
         if name in whole.attrs:
             mine.attrs[name] = whole.attrs[name]
+    mine.attrs["__suppress_context__"] = TRUE  # as setting a cause does, be it None
     if "__notes__" in whole.attrs:
         mine.attrs["__notes__"] = vm.new(list, list(vm.iterate(whole.attrs["__notes__"])))
     mine.note = whole.note

@@ -1,0 +1,147 @@
+"""What Python asks of functions, classes and operands behind the program's back, and how it says that it was refused."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import typing
+from typing import Any
+
+import pytest
+import torch
+from following import check
+
+X = torch.arange(4.0)
+CASES: list[Any] = []
+
+
+def case(fn: Any) -> Any:
+    CASES.append(pytest.param(fn, id=fn.__name__))
+    return fn
+
+
+def once(value):
+    if value > 1:
+        raise StopIteration(value)
+    return value
+
+
+@case
+def stopped_by_a_function(x):
+    """A function that raises StopIteration ends the iterator that calls it, and nothing else."""
+    loop = []
+    for each in map(once, [0, 1, 2, 3]):
+        loop.append(each)
+    try:
+        next(filter(once, [5]))
+    except StopIteration as stop:
+        loop.append(stop.value)
+    chained = list(itertools.chain(map(once, [1, 2, 1]), [9]))
+    return x, loop, chained, next(map(once, [2]), "default"), dict(zip("abc", map(once, [0, 1, 2])))
+
+
+@case
+def partial_of_partial(x):
+    inner = functools.partial(dict, 1, a=1)
+    outer = functools.partial(inner, 2, b=x, a=3)
+    inner.tag = 1
+    return outer.func is dict, outer.args, outer.keywords, functools.partial(inner).func is inner
+
+
+class Refusing:
+    @property
+    def inside(self):
+        raise AttributeError("inside")
+
+    __hash__ = None
+
+
+def names_of(fn):
+    try:
+        fn()
+    except (AttributeError, NameError, TypeError) as error:
+        return type(error), str(error), getattr(error, "name", None), type(getattr(error, "obj", None))
+
+
+@case
+def said_of_what(x):
+    def keyed(d):
+        return d
+
+    return x, [
+        names_of(fn)
+        for fn in (
+            lambda: Refusing().inside,
+            lambda: Refusing().nothing,
+            lambda: operator.nothing,
+            lambda: nothing,  # noqa: F821
+            lambda: keyed(d=1, **{"d": 2}),
+            lambda: hash(Refusing()),
+            lambda: vars(3),
+            lambda: isinstance(x, [int]),
+            lambda: isinstance(3, (str, "a")),
+            lambda: issubclass(int, [int]),
+        )
+    ]
+
+
+class Equal:
+    def __init__(self, to):
+        self.to = to
+
+    def __instancecheck__(self, other):
+        return other == self.to
+
+
+@case
+def answering_for_classes(x):
+    asked = (typing.Sequence, typing.Callable, typing.Hashable, (Equal(3), typing.Mapping))
+    return x, [isinstance(each, kinds) for each in ("a", (), 3, {}) for kinds in asked], issubclass(list, typing.Iterable)
+
+
+class Right:
+    def __radd__(self, other):
+        return "radd", other
+
+    def __rmul__(self, other):
+        return NotImplemented
+
+    def __eq__(self, other):
+        return "eq"
+
+    def __gt__(self, other):
+        return "gt"
+
+    __hash__ = object.__hash__
+
+
+@case
+def tensors_beside_others(x):
+    """Torch leaves what it does not know to the other side."""
+    a, b = x, x
+    a += Right()
+    return a, b + Right(), x == Right(), x < Right(), x != [1], [names_of(fn) for fn in (
+        lambda: x * Right(), lambda: Right() - x, lambda: x @ Right(), lambda: x <= [1], lambda: [1] + x,
+    )]  # fmt: skip
+
+
+@case
+def bound_methods(x):
+    one, other = Refusing(), Equal(1)
+    return x, one == other, other.__instancecheck__ == other.__instancecheck__, (
+        Equal(1).__instancecheck__ != other.__instancecheck__
+    )  # fmt: skip
+
+
+Count = typing.NewType("Count", int)
+
+
+@case
+def called_through(x):
+    return x + Count(3), functools.reduce(operator.add, [x, x])
+
+
+@pytest.mark.parametrize("fn", CASES)
+def test_as_eager(fn: Any) -> None:
+    check(fn, (X,))
