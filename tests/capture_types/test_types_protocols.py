@@ -1,16 +1,21 @@
-"""What Python asks of functions, classes and operands behind the program's back, and how it says that it was refused."""
+"""What Python asks of functions, classes and operands by itself, and how it says that it was refused."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import operator
+import types
 import typing
 from typing import Any
 
 import pytest
 import torch
 from following import check
+
+import torchdynamo
+from torchdynamo import _native
 
 X = torch.arange(4.0)
 CASES: list[Any] = []
@@ -76,7 +81,7 @@ def said_of_what(x):
             lambda: Refusing().nothing,
             lambda: operator.nothing,
             lambda: nothing,  # noqa: F821
-            lambda: keyed(d=1, **{"d": 2}),
+            lambda: keyed(d=1, **{"d": 2}),  # noqa: PIE804, PLE1132
             lambda: hash(Refusing()),
             lambda: vars(3),
             lambda: isinstance(x, [int]),
@@ -97,7 +102,11 @@ class Equal:
 @case
 def answering_for_classes(x):
     asked = (typing.Sequence, typing.Callable, typing.Hashable, (Equal(3), typing.Mapping))
-    return x, [isinstance(each, kinds) for each in ("a", (), 3, {}) for kinds in asked], issubclass(list, typing.Iterable)
+    return (
+        x,
+        [isinstance(each, kinds) for each in ("a", (), 3, {}) for kinds in asked],
+        issubclass(list, typing.Iterable),
+    )
 
 
 class Right:
@@ -135,6 +144,107 @@ def bound_methods(x):
 
 
 Count = typing.NewType("Count", int)
+
+
+class Second:
+    def __index__(self):
+        return 1
+
+
+@case
+def indices(x):
+    at, items = Second(), [1, 2, 3, 4]
+    items[at] = 5
+    items.insert(at, 6)
+    return x[at], x[:at], items[at:], (1, 2)[at], "ab"[at], items.pop(at), [0] * at, list(range(at, 3)), items
+
+
+class Written(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+@case
+def attributes_in_the_dict(x):
+    box = Written(a=1)
+    box.b = x
+    del box.a
+    return box, box.b
+
+
+class Entered:
+    def __enter__(self):
+        return self
+
+
+def enter(manager):
+    with manager:
+        pass
+
+
+def stepping():
+    yield 1
+
+
+class Held:
+    @classmethod
+    def of(cls):
+        return cls.__name__
+
+    @staticmethod
+    def plain(value):
+        return value
+
+
+@case
+def what_c_says(x):
+    steps, space, held = stepping(), types.SimpleNamespace(a=1), Held.__dict__
+    states = [inspect.getgeneratorstate(steps), next(steps), inspect.getgeneratorstate(steps), list(steps)]
+    refused = [names_of(lambda: enter(Entered())), names_of(lambda: enter(3))]
+    same = space == types.SimpleNamespace(a=1), space != types.SimpleNamespace(a=2)
+    bound = held["of"].__get__(None, Held)(), held["plain"].__get__(None, Held)(2), held["plain"](3)
+    return x, refused, states, inspect.getgeneratorstate(steps), same, bound
+
+
+def counted(fn):
+    @functools.wraps(fn)
+    def wrapper(*args):
+        wrapper.calls += 1
+        return fn(*args)
+
+    wrapper.calls = 0
+    return wrapper
+
+
+@counted
+def doubled(x):
+    return x * 2
+
+
+def counts(x):
+    return doubled(x) + doubled.calls
+
+
+def test_attributes_of_functions() -> None:
+    """What is kept on a function that was there: a number that changes becomes one of the graph."""
+    compiled = torchdynamo.compile(counts, backend="eager", fullgraph=True)
+    doubled.calls = 0
+    for call in range(1, 8):
+        assert torch.equal(compiled(X), X * 2 + call) and doubled.calls == call
+    assert len(_native.cache_entries(counts.__code__)) <= 3
+
+
+def handled(x, layer):
+    with layer.register_forward_hook(lambda module, args, result: result * 2):
+        hooked = layer(x)
+    return hooked, layer(x), len(layer._forward_hooks)
+
+
+def test_hooks_for_a_while() -> None:
+    layer = torch.nn.Linear(4, 4)
+    got = torchdynamo.compile(handled, backend="eager", fullgraph=True)(X, layer)
+    assert torch.equal(got[0], 2 * got[1]) and got[2] == 0 == len(layer._forward_hooks)
 
 
 @case

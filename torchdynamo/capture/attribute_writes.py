@@ -5,11 +5,11 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import class_writes, model, module_writes
+from torchdynamo.capture import class_writes, function_writes, model, module_writes
 from torchdynamo.capture.attributes import read_instance, write_instance
 from torchdynamo.capture.descriptors import data_descriptor
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import guarded_lookup
+from torchdynamo.capture.lookup import PLAIN_METHODS, guarded_lookup
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
@@ -30,6 +30,9 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
     if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
         module_writes.write(vm, obj, name, value)
         return
+    if obj.__class__ is Known and type(obj.obj) is types.FunctionType:
+        function_writes.write(vm, obj, name, value)
+        return
     if obj.__class__ is not Object:
         raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
     cls = obj.pytype
@@ -37,12 +40,17 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
     own = model.find_slot(cls, "__setattr__")
     if own[0] == "model":
         own[1](vm, obj, Known(name), value)
-    elif own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+    elif own[1][0] is not object and is_method(own[1][1], "__setattr__"):
         vm.call(Known(own[1][1], class_attribute(vm, cls, "__setattr__")), [obj, Known(name), value], {})
     elif is_plain(own, "__setattr__"):
         generic_setattr(vm, obj, name, value)
     else:
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
+
+
+def is_method(found: Any, name: str) -> bool:
+    """Whether it is called for a write: a function of the user's, or another method of C's (`dict.__setitem__`)."""
+    return type(found) is types.FunctionType or (type(found) in PLAIN_METHODS and found.__name__ != name)
 
 
 def is_plain(slot: model.Slot, name: str) -> bool:
@@ -142,7 +150,7 @@ def delattr_(vm: Machine, obj: Value, name: str) -> None:
     own = model.find_slot(obj.pytype, "__delattr__")
     if own[0] == "model":
         own[1](vm, obj, Known(name))
-    elif own[0] == "python" and own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+    elif own[0] == "python" and own[1][0] is not object and is_method(own[1][1], "__delattr__"):
         vm.call(Known(own[1][1], class_attribute(vm, obj.pytype, "__delattr__")), [obj, Known(name)], {})
     elif is_plain(own, "__delattr__") or own[1][1] is object.__delattr__:
         generic_setattr(vm, obj, name, ABSENT)

@@ -7,7 +7,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import class_writes, deaths, model, module_writes, spaces
+from torchdynamo.capture import class_writes, deaths, function_writes, model, module_writes, spaces
 from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.enums import member_getattr
 from torchdynamo.capture.heap import MISSING, Entity
@@ -175,6 +175,10 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
             raise vm.error(AttributeError, *error.args) from None
     if cls is types.FunctionType and name not in FUNCTION_FIELDS:
         own = real.__dict__
+        if vm.functions_written:
+            known = function_writes.written(vm, obj, name)
+            if known is not None:
+                return known
         if source is not None and name not in ("__name__", "__qualname__", "__module__", "__doc__"):
             spaces.rest_on(vm, own, Source("dict", source))
             if name in own:

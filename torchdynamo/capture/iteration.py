@@ -30,9 +30,7 @@ class Steps:
         self.count = 0
         self.over = over
         self.version = version  # of what it is over, when it was made
-        self.ended: Raised | None = (
-            None  # by a StopIteration of a function that it calls
-        )
+        self.ended: Raised | None = None  # by a StopIteration of a function that it calls
 
     def __iter__(self) -> Steps:
         return self

@@ -116,6 +116,7 @@ class Machine(Trace):
         self.spaces: dict[int, spaces.Space] = {}  # by id: dictionaries that are read or written as attributes
         self.globals_written: dict[tuple[int, str], Value] = {}
         self.written_spaces: dict[int, Globals] = {}
+        self.functions_written = False  # attributes of functions that were there
         self.devices: list[torch.device] = []  # `with torch.device(...)` the frame is in
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.unseen: dict[int, Source] = {}  # tensors that are no inputs: where each was found

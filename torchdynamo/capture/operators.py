@@ -6,6 +6,7 @@ import collections
 import operator
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from torchdynamo.capture.lookup import (
     speaks,
 )
 from torchdynamo.capture.policy import PURE_TYPES
-from torchdynamo.capture.scalars import seen_by
+from torchdynamo.capture.scalars import indexed, seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
@@ -245,12 +246,14 @@ def unary(vm: Machine, op: str, a: Value) -> Value:
     return result
 
 
+REFERENCE = weakref.ReferenceType
+
+
 def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
     """All of COMPARE: rich comparison, identity, membership."""
-    if op == "is":
-        return boolean(identical(vm, a, b))
-    if op == "is not":
-        return boolean(not identical(vm, a, b))
+    if op in ("is", "is not"):
+        same = identical if not a.pytype is b.pytype is REFERENCE else model.MODELS[REFERENCE, "<is>"]
+        return boolean(same(vm, a, b) == (op == "is"))
     if op == "in":
         return boolean(contains(vm, b, a))
     if op == "not in":
@@ -357,7 +360,7 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
         answer = answer or tensor_methods.answered(vm, box, "__getitem__", key)
         if answer is not None:
             return answer
-        view, rest = picking.picked(vm, box, key)
+        view, rest = picking.picked(vm, box, indexed(vm, key))
         return view if rest is None else vm.emit("call_function", operator.getitem, [view, rest], {})
     if key.__class__ is Graphed and box.__class__ is not Object:
         return vm.emit("call_function", operator.getitem, [box, key], {})
@@ -365,11 +368,14 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
         obj = box.obj
         if isinstance(obj, type):
             return class_getitem(vm, obj, key)
-        return vm.run_pure(operator.getitem, [box, key], {})
+        return vm.run_pure(operator.getitem, [box, indexed(vm, key) if type(obj) in INDEXED else key], {})
     answer = special(vm, box, "__getitem__", key)
     if answer is None:
         raise vm.error(TypeError, f"{box.pytype.__name__!r} object is not subscriptable")
     return answer
+
+
+INDEXED = (tuple, str, bytes, range)
 
 
 def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:

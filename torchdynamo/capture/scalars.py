@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.capture.heap import MISSING
@@ -63,6 +64,19 @@ def held_by(vm: Machine, entity: Entity) -> Known | None:
         return None
     vm.guard(entity.source, "ID_MATCH", entity.real)
     return Known(read(entity.real))
+
+
+def indexed(vm: Machine, value: Value) -> Value:
+    """What an object of the user's says it is, where an index or a count is wanted; a slice of such as well."""
+    if value.__class__ is not Object:
+        return value
+    if value.pytype is slice:
+        parts: list[Value] = vm.entity(value).items
+        asked = [indexed(vm, part) for part in parts]
+        return value if all(new is old for new, old in zip(asked, parts)) else vm.make_slice(*asked)
+    if type(guarded_lookup(vm, value.pytype, "__index__")) is not types.FunctionType:
+        return value
+    return vm.special(value, "__index__")
 
 
 def seen_by(vm: Machine, method: str, value: Value) -> Known | None:

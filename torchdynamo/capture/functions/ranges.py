@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.model import function, passes_on
+from torchdynamo.capture.scalars import indexed
 from torchdynamo.capture.symbols import is_symbol, unknown
 from torchdynamo.capture.value import Known, Symbol, Value
 
@@ -29,7 +30,7 @@ def range_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         found = None if by_ones else turns(vm, start, stop, step)
         if found is not None:
             return found
-    return vm.run_pure(range, list(args), dict(kwargs))
+    return vm.run_pure(range, [indexed(vm, arg) for arg in args], dict(kwargs))
 
 
 def in_a_loop(vm: Machine) -> bool:

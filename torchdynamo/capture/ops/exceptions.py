@@ -6,7 +6,9 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.capture import lookup
 from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.types import exceptions, groups
@@ -51,11 +53,28 @@ def raise_(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -> None:
 
 @op("WITH_ENTER", "manager -- exit result")
 def with_enter(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -> Any:
+    for name, refusal in REFUSALS.items():
+        if lookup.guarded_lookup(vm, manager.pytype, name) is MISSING:
+            said = str(refusal).replace("Refused", manager.pytype.__name__)
+            raise vm.error(type(refusal), said)
     exit_ = vm.bound_special(manager, "__exit__")
     result = vm.special(manager, "__enter__")
     if exit_ is None or result is None:
         raise Break("unknown context manager", type=manager.pytype.__name__)
     return exit_, result
+
+
+def refusal_without(**methods: Any) -> Exception:
+    """What this Python says of a manager that has only these methods."""
+    refused: Any = type("Refused", (), methods)
+    try:
+        with refused():
+            raise AssertionError("entered")
+    except (TypeError, AttributeError) as error:
+        return error.with_traceback(None)
+
+
+REFUSALS = {"__enter__": refusal_without(), "__exit__": refusal_without(__enter__=id)}
 
 
 @op("WITH_EXIT", "-- answer")

@@ -219,12 +219,12 @@ def same_method(vm: Machine, self: Object, other: Value) -> Value:
     """The same function of the same object."""
     if other.pytype is not types.MethodType:
         return NOT_IMPLEMENTED
-    (owner, fn), (their_owner, their_fn) = parts_of(vm, self), parts_of(vm, other)
+    (owner, fn), (their_owner, their_fn) = parts_of(vm, self), parts_of(vm, vm.as_object(other))
     return boolean(vm.identical(owner, their_owner) and vm.truth(vm.binary("==", fn, their_fn)))
 
 
 @models(types.MethodType, "__ne__")
-def other_method(vm: Machine, self: Object, other: Value) -> Value:
+def different_method(vm: Machine, self: Object, other: Value) -> Value:
     same = same_method(vm, self, other)
     return same if same is NOT_IMPLEMENTED else vm.unary("not", same)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.iteration import Steps
-from torchdynamo.capture.model import models
+from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -43,6 +44,18 @@ def stop(vm: Machine, self: Value) -> Raised:
     entity = vm.entity(raised.value)
     entity.items, entity.attrs["value"] = [result], result
     return raised
+
+
+@function(inspect.getgeneratorstate)
+def state(vm: Machine, self: Object) -> Value:
+    steps = steps_of(vm, self)
+    now = inspect.getgeneratorstate(body(steps))
+    return Known(now if steps.count or now != inspect.GEN_SUSPENDED else inspect.GEN_CREATED)
+
+
+@models(GENERATOR, ".gi_running")
+def running(vm: Machine, self: Object) -> Value:
+    return boolean(inspect.getgeneratorstate(body(steps_of(vm, self))) == inspect.GEN_RUNNING)
 
 
 @models(GENERATOR, "__next__")

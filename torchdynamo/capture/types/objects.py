@@ -95,6 +95,20 @@ def namespace_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) 
     return NONE
 
 
+@models(types.SimpleNamespace, "__eq__")
+def same_namespace(vm: Machine, self: Object, other: Value) -> Value:
+    """The same attributes with equal values."""
+    if not issubclass(other.pytype, types.SimpleNamespace):
+        return Known(NotImplemented)
+    return vm.binary("==", vm.getattr(self, "__dict__"), vm.getattr(other, "__dict__"))
+
+
+@models(types.SimpleNamespace, "__ne__")
+def different_namespace(vm: Machine, self: Object, other: Value) -> Value:
+    same = same_namespace(vm, self, other)
+    return same if same.__class__ is Known and same.obj is NotImplemented else vm.unary("not", same)
+
+
 @rebuilds(types.SimpleNamespace)
 def rebuild_namespace(emit: Emitter, entity: Entity) -> None:
     """Empty, then filled. A subclass may have a `__setattr__`, which has run: codegen fills it past that."""

@@ -12,9 +12,9 @@ import torch
 
 from torchdynamo.capture import deaths
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, plain_new, rebuilds, replays
+from torchdynamo.capture.model import MODELS, Emitter, iterates, models, plain_new, rebuilds, replays
 from torchdynamo.capture.operators import same_or_equal
-from torchdynamo.capture.scalars import plainly
+from torchdynamo.capture.scalars import indexed, plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.types.tails import Tail, tail
@@ -79,9 +79,7 @@ MODELS[tuple, "<items>"] = iterate
 
 def index_of(vm: Machine, key: Value) -> Any:
     """An index or slice as Python has it."""
-    if key.__class__ is Object and find_slot(key.pytype, "__index__")[0] == "python":
-        key = vm.special(key, "__index__")
-    return vm.concretely(key)
+    return vm.concretely(indexed(vm, key))
 
 
 @models(list, "__getitem__")
@@ -143,7 +141,7 @@ def concatenate(vm: Machine, self: Value, other: Value) -> Value:
 @models(list, "__mul__", "__rmul__")
 @models(tuple, "__mul__", "__rmul__")
 def repeat(vm: Machine, self: Value, count: Value) -> Value:
-    times = vm.known(plainly(vm, count), "count")
+    times = vm.concrete(indexed(vm, plainly(vm, count)))
     if not isinstance(times, int):
         return Known(NotImplemented)
     if times == 1 and self.pytype is tuple:
@@ -253,9 +251,9 @@ def iadd(vm: Machine, self: Object, items: Value) -> Value:
 
 @models(list, "__imul__")
 def imul(vm: Machine, self: Object, count: Value) -> Value:
-    times = vm.known(plainly(vm, count), "count")
+    times = vm.concrete(indexed(vm, plainly(vm, count)))
     if not isinstance(times, int):
-        raise vm.error(TypeError, f"can't multiply sequence by non-int of type {type(times).__name__!r}")
+        raise vm.error(TypeError, f"can't multiply sequence by non-int of type {count.pytype.__name__!r}")
     write(vm, self)[:] = times_over(list(iterate(vm, self)), times)
     return self
 
@@ -271,7 +269,7 @@ MOST = 1_000_000
 
 @models(list, "insert")
 def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
-    write(vm, self).insert(vm.known(at, "index"), item)
+    write(vm, self).insert(vm.known(indexed(vm, at), "index"), item)
     return NONE
 
 
@@ -279,7 +277,7 @@ def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
 def pop(vm: Machine, self: Object, at: Value = LAST) -> Value:
     items = write(vm, self)
     try:
-        position = range(len(items))[vm.known(at, "index")]
+        position = range(len(items))[vm.known(indexed(vm, at), "index")]
     except IndexError:
         raise vm.error(IndexError, "pop index out of range" if items else "pop from empty list") from None
     item = read(vm, items, position)

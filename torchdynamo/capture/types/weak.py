@@ -5,6 +5,7 @@ What the frame made lives as long as something refers to it: one is followed whe
 
 from __future__ import annotations
 
+import collections
 import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -92,6 +93,19 @@ def lives(vm: Machine, obj: Value) -> bool:
     return not existed(vm, obj) or not has_let_go(vm)
 
 
+@models(weakref.ReferenceType, "<is>")
+def is_same(vm: Machine, one: Object, other: Object) -> bool:
+    """Of references without a callback there is one to an object; which of those that were there it is, nobody sees."""
+    first, second = vm.entity(one), vm.entity(other)
+    if one.ref == other.ref or (first.real is not MISSING and second.real is not MISSING):
+        return operators.identical(vm, one, other)
+    if first.real is not MISSING or second.real is not MISSING:
+        raise Break("unknown call", name="weakref.ref")
+    if first.attrs["<callback>"] is not NONE or second.attrs["<callback>"] is not NONE:
+        return False
+    return operators.identical(vm, first.attrs["<referent>"], second.attrs["<referent>"])
+
+
 @models(weakref.ReferenceType, "__init__")
 def init(vm: Machine, self: Value, *args: Value) -> Value:
     return NONE
@@ -136,11 +150,11 @@ def keeps_arguments(vm: Machine) -> bool:
 
 def still_holds(vm: Machine, entity: Entity) -> bool:
     """Whether all that the container held is in it."""
-    if type(entity.real) not in (list, dict, set):
+    if type(entity.real) not in (list, dict, set, collections.OrderedDict):
         return False
-    now = entity.items.values() if type(entity.items) is dict else entity.items
+    now = entity.items.values() if isinstance(entity.items, dict) else entity.items
     held = {id(real_of(vm, part)) for each in now for part in (each if type(each) is list else (each,))}
-    before = [*entity.real, *(entity.real.values() if type(entity.real) is dict else ())]
+    before = [*entity.real, *(entity.real.values() if isinstance(entity.real, dict) else ())]
     return all(id(obj) in held or type(obj) in HOLD_NOTHING for obj in before)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.model import Emitter, models, rebuilds
+from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value, is_none
+from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
     from torchdynamo.capture.heap import Entity
@@ -57,6 +59,26 @@ def wrapper(cls: type) -> None:
 
 for _wrapper in WRAPPERS:
     wrapper(_wrapper)
+
+
+@models(classmethod, "__get__")
+def bind_to_class(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
+    owner = constant(vm, obj.pytype) if is_none(cls) else cls
+    return vm.call(Known(types.MethodType), [vm.getattr(self, "__func__"), owner], {})
+
+
+@models(staticmethod, "__get__")
+def unwrap_static(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
+    return vm.getattr(self, "__func__")
+
+
+@models(staticmethod, "__call__")
+@passes_on
+def call_static(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
+    direct, vm.direct = vm.direct, False
+    fn = vm.getattr(self, "__func__")
+    vm.direct = direct
+    return vm.call(fn, list(args), dict(kwargs))
 
 
 def changer(method: str, field: str) -> None:
