@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.capture.heap import MISSING
@@ -74,7 +73,7 @@ def indexed(vm: Machine, value: Value) -> Value:
         parts: list[Value] = vm.entity(value).items
         asked = [indexed(vm, part) for part in parts]
         return value if all(new is old for new, old in zip(asked, parts)) else vm.make_slice(*asked)
-    if type(guarded_lookup(vm, value.pytype, "__index__")) is not types.FunctionType:
+    if guarded_lookup(vm, value.pytype, "__index__") is MISSING:
         return value
     return vm.special(value, "__index__")
 
