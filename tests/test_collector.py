@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torchdynamo
+from torchdynamo.capture.machine import Machine
 from torchdynamo.hook.collector import awake, resting
 
 
@@ -76,3 +77,24 @@ def test_backends_have_it(fails: bool) -> None:
         torchdynamo.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
     assert seen == [True]
     assert gc.isenabled()
+
+
+class Asked:
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+ASKED = Asked()
+
+
+def swallows(x: torch.Tensor) -> torch.Tensor:
+    return x + hasattr(ASKED, "missing")
+
+
+def test_captures_leave_it_nothing() -> None:
+    """What a capture was made of goes with it, also where the program raised and caught."""
+    torchdynamo.reset()
+    gc.collect()
+    gc.disable()
+    torchdynamo.compile(swallows, backend="eager", fullgraph=True)(torch.ones(3))
+    assert not [each for each in gc.get_objects() if type(each) is Machine]

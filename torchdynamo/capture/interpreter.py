@@ -73,7 +73,8 @@ def run(vm: Machine, frame: Frame) -> Value:
             try:
                 return run_until_raise(vm, frame)
             except Raised as raised:
-                unwind(vm, frame, raised)
+                if not unwind(vm, frame, raised):
+                    raise
     except Break as why:
         if why.where is None:
             why.where = frame.position()
@@ -153,12 +154,12 @@ def run_until_raise(vm: Machine, frame: Frame) -> Value:
             pc += 1
 
 
-def unwind(vm: Machine, frame: Frame, raised: Raised) -> None:
-    """Go to the handler of the current instruction, or let the exception out."""
+def unwind(vm: Machine, frame: Frame, raised: Raised) -> bool:
+    """Go to the handler of the current instruction, if there is one."""
     vm.note_raised(raised.value)
     region = frame.code.lookup(frame.pc)
     if region is None:
-        raise raised
+        return False
     came: Value = Known(frame.pc)
     if region.lasti:
         inst = frame.code.instructions[frame.pc]
@@ -169,3 +170,4 @@ def unwind(vm: Machine, frame: Frame, raised: Raised) -> None:
         frame.stack.append(came)
     frame.stack.append(raised.value)
     frame.pc = region.handler
+    return True

@@ -520,7 +520,8 @@ class Machine(Trace):
                         item = self.throw_inside(frame, thrown)
                     except Raised as through:
                         frame.stack.append(NONE)  # in the place of what would have been sent
-                        interpreter.unwind(self, frame, through)
+                        if not interpreter.unwind(self, frame, through):
+                            raise
                     else:
                         waiting = item is not None
                         result = result if item is None else item

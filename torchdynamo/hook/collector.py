@@ -39,12 +39,20 @@ def resting() -> Iterator[None]:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Inside of `resting`, for what is not ours and may take long: a backend."""
+    """Inside of `resting`, for what is not ours and may take long: a backend.
+
+    What was made so far is no reason to collect: the capture lives on, and most of it goes when the frame is compiled.
+    """
     if not _resting:
         yield
         return
+    before = gc.get_threshold()
+    after = (before[0] and before[0] + gc.get_count()[0], *before[1:])
+    gc.set_threshold(*after)
     _count(-1)
     try:
         yield
     finally:
         _count(1)
+        if gc.get_threshold() == after:
+            gc.set_threshold(*before)
