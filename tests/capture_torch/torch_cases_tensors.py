@@ -444,3 +444,10 @@ def masks_of_bytes(x, mask):
 @case(B)
 def splits_by_keyword(x):
     return x.tensor_split(sections=2, dim=1), torch.tensor_split(x, indices=(-1,), dim=-2), x.tensor_split(indices=[1])
+
+
+@case(X)
+def powers_of_negative_numbers(x):
+    """Written out without brackets, `-1 ** n` is another number."""
+    n = x.long().abs()
+    return (-1) ** n, (-0.5) ** n, (-0.0) ** n, (-2) ** -n.float(), 2**n, (-2j) ** n, -(2**n)

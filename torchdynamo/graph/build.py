@@ -155,6 +155,8 @@ class GraphBuilder:
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, place: str
     ) -> Node:
         """A node. It gets its arguments when it is there: made with them, they would be searched for what is none."""
+        if target is operator.pow and torch_compat.is_misprinted(args[0]):
+            target = pow
         hint = self._hints.get(target)
         if hint is None:
             hint = self._hints[target] = torch_compat.name_hint(self.graph, target)

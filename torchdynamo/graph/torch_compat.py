@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -78,6 +79,11 @@ def forget_contents(fakes: Iterable[Any]) -> None:
     for fake in fakes:
         if getattr(fake, "constant", None) is not None:
             fake.constant = None
+
+
+def is_misprinted(base: Any) -> bool:
+    """Whether torch.fx would write `-1 ** x` for a power of this number, which Python reads as `-(1 ** x)`."""
+    return type(base) in (int, float) and math.copysign(1, base) < 0
 
 
 @cache
