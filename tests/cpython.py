@@ -49,12 +49,9 @@ LEFT_OUT = {
 
 # What compiling shows, and which tests look at it.
 SIZES = "counts all objects of the process, or asks how much memory one takes, which its history decides"
-KEY = "a class that is the key of a dict lives as long as what is compiled for it (docs/limits.md)"
 KNOWN = {
     "test_descr.ClassPropertiesAndMethods.test_slots": SIZES,
     "test_dict.DictTest.test_splittable_popitem": SIZES,
-    "test_ordered_dict.CPythonOrderedDictSubclassTests.test_reference_loop": KEY,
-    "test_ordered_dict.CPythonOrderedDictTests.test_reference_loop": KEY,
 }
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECONDS = int(os.environ.get("CPYTHON_SECONDS", "600"))  # for each module

@@ -61,6 +61,32 @@ def given() -> Made:
     return Box, ask, (Box(),)
 
 
+def ask_by_class(x: torch.Tensor, table: dict[type, Any], kind: type) -> Any:
+    return [x + n for n in table.values()], x * table[kind], kind in table, len(table)
+
+
+@made
+def key() -> Made:
+    class Box:
+        k = 3
+
+    return Box, ask_by_class, ({Box: 1, int: 2}, Box)
+
+
+def miss_by_class(x: torch.Tensor, table: dict[type, Any], kind: type) -> Any:
+    if kind not in table:
+        table[kind] = 2
+    return x * table[kind]
+
+
+@made
+def new_key() -> Made:
+    class Box:
+        k = 3
+
+    return Box, miss_by_class, ({int: 2}, Box)
+
+
 @made
 def class_itself() -> Made:
     class Box:

@@ -19,6 +19,7 @@ from torchdynamo.capture.lasting import lasts
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.source import Guard, Source, instance_attr
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value
+from torchdynamo.capture.wrap import item_source
 
 
 class Write(NamedTuple):
@@ -95,7 +96,8 @@ def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator
         if entity.touched and isinstance(entity.items, dict):
             for item in entity.items.values():
                 if isinstance(item, list) and item[0].__class__ is Known:
-                    yield Write(owner, item[0].obj, Source("key", entity.source, item[0].obj), item[1])
+                    place = item_source(entity.source, item[0].obj)
+                    yield Write(owner, place.arg, place, item[1])
         elif entity.touched and isinstance(entity.items, list):
             for index, item in enumerate(entity.items):
                 yield Write(owner, index, Source("item", entity.source, index), item)

@@ -306,6 +306,13 @@ def class_source(cls: type) -> Source:
     return source
 
 
+def item_source(base: Source, key: Any) -> Source:
+    """Where a dict has an item. A class that may go is found by where it is: as a part of the path it would stay."""
+    if issubclass(type(key), type) and is_mortal(key):
+        return Source("keyed", base, class_source(key))
+    return Source("key", base, key)
+
+
 def class_attribute(vm: Machine, cls: type, name: str) -> Source:
     """Where a class has an attribute. One that the frame made has what it inherits where it inherits that from."""
     if id(cls) in vm.made_classes:

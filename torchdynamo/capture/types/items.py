@@ -13,6 +13,7 @@ from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
 from torchdynamo.capture.machine import Keyed, Ref
 from torchdynamo.capture.model import MODELS, Emitter
+from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.spaces import OfInstance, writing_items
@@ -20,7 +21,7 @@ from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.watched import Ordered, Watched
 from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
 from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Symbol, Value
-from torchdynamo.capture.wrap import CONSTANTS, told_apart
+from torchdynamo.capture.wrap import CONSTANTS, class_source, item_source, told_apart
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -62,7 +63,7 @@ def items_of(vm: Machine, value: Object) -> Items:
             for key in ordered_keys(entity.real):
                 item = held[id(key)]
                 hkey, known = entry_key(vm, key)
-                opaque = ABSENT if known is None else Opaque(type(item), Source("key", entity.source, key))
+                opaque = ABSENT if known is None else Opaque(type(item), item_source(entity.source, key))
                 entity.items[hkey] = [known, opaque]
     items: Items = entity.items
     return items
@@ -170,6 +171,10 @@ def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
     if entity.source is None or (hkey.__class__ is not Keyed and was_there(entity.real, hkey)):
         return
     where = source_of_tensor(key)
+    if where is None and issubclass(type(hkey), type):
+        if id(hkey) in vm.made_classes:
+            return
+        where = class_source(hkey) if is_mortal(hkey) else None
     if where is not None:
         vm.guard(entity.source, "NOT_KEYED", where)
     elif hkey.__class__ is Weakly:
