@@ -34,14 +34,15 @@ def plain() -> Plain:
 MODULES = (types.ModuleType("here"), types.ModuleType("there"))
 CLASSES = (type("Here", (), {}), type("There", (), {}))
 SHOWN = {kind: vars(kind) for kind in CLASSES}  # a proxy, which goes by what it is as well
-MADE: dict[str, Callable[[], tuple[Any, Any]]] = {  # modules and classes go by what they are, so those stay
+FUNCTIONS = (lambda: None, lambda: None)  # that are written to
+MADE: dict[str, Callable[[], tuple[Any, Any]]] = {  # modules, classes and these go by what they are, so those stay
     "object": lambda: (plain(), plain()),
     "namespace": lambda: (types.SimpleNamespace(k=x()), types.SimpleNamespace(k=x())),
     "module": lambda: MODULES,
     "layer": lambda: (nn.LayerNorm(2), nn.LayerNorm(2)),
     "dict": lambda: (Table(k=1), Table(k=1)),
     "error": lambda: (ValueError(), ValueError()),
-    "function": lambda: (lambda: None, lambda: None),
+    "function": lambda: FUNCTIONS,
     "class": lambda: CLASSES,
     "tensor": lambda: (torch.ones(2), torch.ones(2)),
     "thread": lambda: (threading.local(), threading.local()),
