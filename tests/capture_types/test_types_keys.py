@@ -83,3 +83,38 @@ def test_ids_that_are_put_beside_addresses() -> None:
     counts = [compiled(torch.zeros(1), owners[at]).item() for at in (0, 1, 0, 2, 1, 0)]
     assert counts == [1, 1, 2, 1, 2, 3]
     assert made == {id(owner): count for owner, count in zip(owners, (3, 2, 1), strict=True)}
+
+
+class Named:
+    """Hashed by what identifies it, together with something else."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __hash__(self) -> int:
+        return hash((self.name, id(self), hash(id(self.__dict__.get("missing")))))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_hashes_of_ids() -> None:
+    known = Named("a")
+
+    def fn(x: torch.Tensor) -> Any:
+        first, second = Named("a"), Named("a")
+        numbers = {first: 1, second: 2, known: 3}
+        numbers[second] += 2
+        both = {hash((1, id(x))), hash((1, id(x))), hash((2, id(x)))}
+        return x + numbers[second], len(numbers), known in numbers, Named("a") in numbers, len(both)
+
+    compiled = torchdynamo.optimize("eager", nopython=True)(fn)
+    assert str(compiled(X)) == str(fn(X))
+
+
+def test_what_is_asked_of_such_a_hash() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        mine = object()
+        return x + 1, hash((1, mine)) == hash((1, mine)), isinstance(hash(id(mine)), int), hash((x,)) == hash((x,))
+
+    assert str(torchdynamo.optimize("eager")(fn)(X)) == str(fn(X))

@@ -17,6 +17,7 @@ from torchdynamo.capture.model import MODELS, function, run_for_real
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Symbol, Value, boolean
@@ -126,6 +127,8 @@ def hash_(vm: Machine, obj: Value) -> Value:
         if said.__class__ is Known and LEAST_WORD <= said.obj <= sys.maxsize:
             return Known(int(said.obj) if said.obj != -1 else -2)  # as it is; longer ones are hashed
         return vm.run_pure(hash, [said], {})
+    if obj.__class__ is Object and (obj.pytype is tuple or identity.is_id(vm, obj)):
+        return identity.hash_of(vm, obj)
     if obj.__class__ is Object and lookup.guarded_lookup(vm, obj.pytype, "__hash__") is None:
         raise vm.error(TypeError, f"unhashable type: {obj.pytype.__name__!r}")
     raise Break("unknown call", name="hash")
