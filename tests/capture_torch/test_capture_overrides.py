@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -39,6 +39,50 @@ class Tagged(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Boxed:
+    """No tensor, but torch's functions ask it."""
+
+    handlers: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, inside: torch.Tensor) -> None:
+        self.inside = inside
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in cls.handlers:
+            return NotImplemented
+        opened = [each.inside if isinstance(each, Boxed) else each for each in args]
+        return cls.handlers[func](*opened, **(kwargs or {})), func.__name__, types
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other, "divided"
+
+
+Boxed.handlers = {each: each for each in (torch.Tensor.add, torch.nn.functional.relu, torch.sum, torch.Tensor.mul)}
+
+
+def boxed(x: torch.Tensor) -> Any:
+    box = Boxed(x)
+    refused = []
+    for fn in (torch.mean, torch.fft.fft, torch.nn.functional.gelu, torch.nn.functional.softmax):
+        try:
+            fn(box)
+        except TypeError as error:
+            refused.append(str(error))
+    try:
+        x - box
+    except TypeError as error:
+        refused.append(str(error))
+    return x / box, x + box, torch.nn.functional.relu(box), torch.sum(box, dim=0), x.mul(box), refused
+
+
+def test_objects_that_are_no_tensors() -> None:
+    got, wanted = torchdynamo.compile(boxed, backend="eager", fullgraph=True)(X), boxed(X)
+    assert got[-1] == wanted[-1]
+    for (mine, *said), (theirs, *theirs_said) in zip(got[:-1], wanted[:-1]):
+        assert torch.equal(mine, theirs) and said == theirs_said
 
 
 class Scaled(torch.Tensor):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import itertools
 import operator
 import types
 import typing
+import weakref
 from typing import Any
 
 import pytest
@@ -205,6 +207,22 @@ def what_c_says(x):
     same = space == types.SimpleNamespace(a=1), space != types.SimpleNamespace(a=2)
     bound = held["of"].__get__(None, Held)(), held["plain"].__get__(None, Held)(2), held["plain"](3)
     return x, refused, states, inspect.getgeneratorstate(steps), same, bound
+
+
+class Named(enum.Enum):
+    A = "a"
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.A if str(value).lower() == "a" else None
+
+
+@case
+def members_named_otherwise(x):
+    first, second = torch.nn.Identity(), torch.nn.Identity()
+    return x, Named("a"), Named("A"), weakref.ref(first) is weakref.ref(first), (
+        weakref.ref(first) == weakref.ref(second), weakref.ref(first) is weakref.ref(second)
+    )  # fmt: skip
 
 
 def counted(fn):

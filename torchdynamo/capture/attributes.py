@@ -185,6 +185,8 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
                 return wrap(vm, own[name], instance_attr(source, name))
             vm.guard(Source("dict", source), "NO_KEY", name)
     written = class_lookup(cls, name)
+    if cls is types.GetSetDescriptorType and name in ("__get__", "__set__"):  # torch hands these on, as functions
+        return Known(getattr(real, name))
     if type(written) in PLAIN_METHODS and name not in getattr(real, "__dict__", ()):
         return vm.bound_method(obj, Known(written), name)
     if type(written) is property and written.fget is not None:

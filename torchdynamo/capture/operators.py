@@ -22,7 +22,7 @@ from torchdynamo.capture.lookup import (
 )
 from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.scalars import indexed, seen_by
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
 from torchdynamo.capture.wrap import (
@@ -163,7 +163,12 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
             return answer
         declined = any(each.__class__ is Object and is_no_operand(vm, each) for each in (a, b))
         if not declined and (a.__class__ is not Object or not vm.overrides(a, op)):
-            return vm.emit("call_function", fn, [a, b], {})
+            try:
+                return vm.emit("call_function", fn, [a, b], {})
+            except Raised as raised:  # by a `__torch_function__`: torch leaves the operator to the other side then, too
+                if not issubclass(raised.value.pytype, TypeError):
+                    raise
+                declined = True
     if a.__class__ is Known and b.__class__ is Known and says_nothing(a) and says_nothing(b):
         return known_binary(vm, fn, a, b)
     if inplace:
@@ -179,7 +184,8 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(vm, b.pytype, a.pytype, reflected)):
         first = first[::-1]
     for left, name, right in first:
-        result = None if declined and left.__class__ is Graphed else special(vm, left, name, right)
+        silent = declined and (left.__class__ is Graphed or (left.__class__ is Known and left.pytype in PURE_TYPES))
+        result = None if silent else special(vm, left, name, right)
         if result is not None and not is_not_implemented(result):
             return result
     if op in ("==", "!="):

@@ -8,6 +8,7 @@ got. Nodes of the graph hold plain tensors; of which class a tensor is, is known
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -200,7 +201,22 @@ def dispatch(vm: Machine, func: Known, classes: list[type], given: list[Value]) 
         answer = vm.call(vm.getattr(Known(cls), "__torch_function__"), given, {})
         if not declines(answer):
             return answer
-    raise vm.error(TypeError, f"no implementation found for {func.obj!r}")
+    raise vm.error(TypeError, text_of_refusal(func.obj, [cls for cls in classes if overrides(cls)]))
+
+
+def text_of_refusal(func: Any, classes: list[type]) -> str:
+    """What torch says where nobody took the call: its functions in Python and those in C have each their words."""
+    if type(func) is types.FunctionType:
+        name, shown = f"{func.__module__}.{func.__name__}", ", ".join(map(type.__repr__, classes))
+        return f"no implementation found for '{name}' on types that implement __torch_function__: [{shown}]"
+    each = "".join(f"  - tensor subclass {type.__repr__(cls)}\n" for cls in classes)
+    place = getattr(func, "__self__", None)
+    if isinstance(place, types.ModuleType):  # torch._C._fft
+        name = f"torch.{place.__name__.rpartition('._')[2]}.{func.__name__}"
+    else:
+        name = f"torch.{'Tensor.' * (type(func) in PLAIN_METHODS)}{func.__name__}"
+    says = f"Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned NotImplemented"
+    return f"{says}:\n\n{each}\nFor more information, try re-running with TORCH_LOGS=not_implemented"
 
 
 def declines(answer: Value) -> bool:
@@ -263,9 +279,9 @@ def write(vm: Machine, obj: Graphed, name: str, value: Value) -> bool:
 def access(vm: Machine, wrapper: Any, args: list[Value]) -> Value:
     """`Tensor.shape.__get__(tensor)`, `Tensor.grad.__set__(tensor, value)`."""
     name = wrapper.__self__.__name__
-    if wrapper.__name__ == "__get__":
+    if wrapper.__name__ == "__get__" and args and args[0].__class__ is Graphed:
         return vm.getattr(args[0], name)
-    if wrapper.__name__ != "__set__":
+    if wrapper.__name__ != "__set__" or len(args) != 2:
         raise Break("unknown call", name=f"Tensor.{name}.{wrapper.__name__}")
     vm.setattr(args[0], name, args[1])
     return NONE

@@ -71,8 +71,9 @@ def indexed(vm: Machine, value: Value) -> Value:
         return value
     if value.pytype is slice:
         parts: list[Value] = vm.entity(value).items
-        asked = [indexed(vm, part) for part in parts]
-        return value if all(new is old for new, old in zip(asked, parts)) else vm.make_slice(*asked)
+        step, start, stop = (indexed(vm, parts[at]) for at in (2, 0, 1))  # the order in which Python asks
+        same = (start, stop, step) == tuple(parts)
+        return value if same else vm.make_slice(start, stop, step)
     if guarded_lookup(vm, value.pytype, "__index__") is MISSING:
         return value
     return vm.special(value, "__index__")

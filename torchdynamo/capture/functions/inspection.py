@@ -149,8 +149,25 @@ def mro(vm: Machine, cls: Value) -> Value:
 
 @function(enum.EnumMeta.__call__)
 def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
-    """Looking up a member by its value."""
-    if len(args) != 1 or kwargs or class_lookup(cls.obj, "_missing_") is not enum.Enum.__dict__["_missing_"]:
+    """Looking up a member by its value; where there is none, a class may name one."""
+    if len(args) != 1 or kwargs:
+        raise Break("unknown call", name=cls.obj.__name__)
+    if class_lookup(cls.obj, "_missing_") is enum.Enum.__dict__["_missing_"]:
+        rest_on_members(vm, cls.obj)
+        return vm.run_pure(cls.obj, list(args), {})
+    value = vm.concretely(args[0])
+    own = type(class_lookup(cls.obj, "_missing_")) is classmethod and not issubclass(cls.obj, enum.Flag)
+    if not own or not is_scalar(value) or type(vm.getattr(cls, "_missing_")) is not Object:
         raise Break("unknown call", name=cls.obj.__name__)
     rest_on_members(vm, cls.obj)
-    return vm.run_pure(cls.obj, list(args), {})
+    if value in cls.obj._value2member_map_:
+        return vm.run_pure(cls.obj, list(args), {})
+    named: Value = vm.call_method(cls, "_missing_", args[0])
+    if named.__class__ is not Known or not isinstance(named.obj, cls.obj):
+        raise Break("unknown call", name=cls.obj.__name__)
+    return named
+
+
+def is_scalar(value: object) -> bool:
+    """What is looked for by its hash, and runs nothing of the user's."""
+    return type(value) in (bool, int, float, str, bytes, type(None))

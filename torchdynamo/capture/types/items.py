@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
-BY_IDENTITY = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum)
+BY_IDENTITY = (
+    *(types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
+)
 MANY = 10_000  # keys that are still compared with at each call
 CHANGED = "dictionary changed size during iteration"
 
@@ -101,6 +104,8 @@ def sourceable(key: Any) -> bool:
         return all(sourceable(item) for item in key)
     if issubclass(type(key), type):
         return told_apart(key)
+    if type(key) is types.MethodWrapperType:  # `torch.Tensor.shape.__get__`: equal to each other by what it is of
+        return type(key.__self__) is types.GetSetDescriptorType
     return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY) or is_reference(key)
 
 

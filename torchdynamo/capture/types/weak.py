@@ -19,7 +19,7 @@ from torchdynamo.capture.machine import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.model import Emitter, is_open, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Value
+from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
 
 if TYPE_CHECKING:
@@ -106,6 +106,26 @@ def is_same(vm: Machine, one: Object, other: Object) -> bool:
     return operators.identical(vm, first.attrs["<referent>"], second.attrs["<referent>"])
 
 
+@models(weakref.ReferenceType, "__eq__")
+def equal(vm: Machine, self: Object, other: Value) -> Value:
+    """What they refer to decides; of those whose referent has gone, which they are."""
+    if not isinstance(other, Object) or not issubclass(other.pytype, weakref.ReferenceType):
+        return NOT_IMPLEMENTED
+    one, another = call(vm, self), call(vm, other)
+    if one is NONE or another is NONE:
+        return boolean(vm.identical(self, other))
+    return vm.binary("==", one, another)
+
+
+@models(weakref.ReferenceType, "__ne__")
+def different(vm: Machine, self: Object, other: Value) -> Value:
+    same = equal(vm, self, other)
+    return same if same is NOT_IMPLEMENTED else vm.unary("not", same)
+
+
+NOT_IMPLEMENTED = Known(NotImplemented)
+
+
 @models(weakref.ReferenceType, "__init__")
 def init(vm: Machine, self: Value, *args: Value) -> Value:
     return NONE
@@ -155,7 +175,7 @@ def still_holds(vm: Machine, entity: Entity) -> bool:
     now = entity.items.values() if isinstance(entity.items, dict) else entity.items
     held = {id(real_of(vm, part)) for each in now for part in (each if type(each) is list else (each,))}
     before = [*entity.real, *(entity.real.values() if isinstance(entity.real, dict) else ())]
-    return all(id(obj) in held or type(obj) in HOLD_NOTHING for obj in before)
+    return all(id(obj) in held or type(obj) in HOLD_NOTHING or isinstance(obj, torch.Tensor) for obj in before)
 
 
 def real_of(vm: Machine, value: Value) -> Any:
