@@ -84,6 +84,17 @@ def test_order(fn: Any, kind: Any) -> None:
         assert list(compiled) == list(eager)
 
 
+def test_an_order_that_neither_way_round_makes():
+    """A set put in order of where its items lie is not made of them in that order, nor in the other."""
+    other = frozenset([195, 155, 196])
+    assert list(other) not in (list(set(list(other))), list(set(list(other)[::-1])))
+    eager, compiled = set(range(150, 200)), set(range(150, 200))
+    torchdynamo.reset()
+    intersection(X, eager, other)
+    torchdynamo.compile(intersection, backend="eager")(X, compiled, other)
+    assert list(compiled) == list(eager)
+
+
 class Thing:
     def __init__(self, name):
         self.name = name

@@ -25,6 +25,7 @@ from torchdynamo.capture.policy import PURE_TYPES
 from torchdynamo.capture.signals import CACHES, Attentive, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.subclasses import overrides
+from torchdynamo.capture.types.set_orders import stays_in_order
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
 from torchdynamo.capture.wrap import class_source, made_in_frame
 from torchdynamo.codegen import made_classes, rebuild
@@ -124,8 +125,8 @@ class Emitter:
         obj, source = value.obj, value.source
         if source is not None and not isinstance(obj, OWNED) and (type(obj) not in EMBEDDED or source.how == "local"):
             self.source(source)
-        elif type(obj) is frozenset and list(frozenset(tuple(obj))) != list(obj):
-            raise Restart(-1)  # a code object makes one of its own, of interned strings, in another order
+        elif type(obj) is frozenset and not stays_in_order(obj):
+            raise Restart(-1)
         elif type(obj) is str and LIKE_A_NAME.fullmatch(obj) and sys.intern(obj) is not obj:
             self.text(obj)
         elif type(obj) is tuple and obj and id(obj) in self.capture.machine.made_tuples:

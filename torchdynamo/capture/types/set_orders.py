@@ -6,6 +6,7 @@ constants, or objects that existed. Of one that existed: what was done to it, in
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +105,19 @@ def changed(
 def given_order(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:
     """Of what a set has to be made to be in that order: a list, or a literal's frozenset; None if of nothing."""
     wanted = list(order)
-    tried: tuple[Any, ...] = (keys, wanted, wanted[::-1], *heap.literals)
+    others = itertools.permutations(wanted) if len(wanted) <= FEW else ()
+    tried: Iterable[Any] = itertools.chain(
+        (keys, wanted, wanted[::-1]), filter(stays_in_order, heap.literals), map(list, others)
+    )
     return next((each for each in tried if list(set(each)) == wanted), None)
+
+
+FEW = 6
+
+
+def stays_in_order(keys: frozenset[Any]) -> bool:
+    """As a constant: a code object may make one of its own, of strings that are interned."""
+    return list(frozenset(tuple(keys))) == list(keys)
 
 
 @rebuilds(set)
