@@ -138,6 +138,8 @@ for _ in range(2):
     assert torch.equal(compiled(X)[0], X + 3) and compiled(X)[1:] == (3, True)
 out = io.StringIO()
 assert torch.equal(torchdynamo.compile(drawn, backend="eager")(X, out), X + 3) and "3/3" in out.getvalue()
+again = torchdynamo.compile(lambda x: off(x), backend="eager", fullgraph=True)  # now that there have been others
+assert torch.equal(again(X)[0], X + 3)
 """
 
 

@@ -19,6 +19,7 @@ from torchdynamo.capture.machine import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.model import Emitter, is_open, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
+from torchdynamo.capture.types.threads import LOCKS
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Value, boolean
 from torchdynamo.capture.wrap import CONSTANTS
 
@@ -170,6 +171,8 @@ def keeps_arguments(vm: Machine) -> bool:
 
 def still_holds(vm: Machine, entity: Entity) -> bool:
     """Whether all that the container held is in it."""
+    if type(entity.real) in LOCKS:
+        return True
     if type(entity.real) not in (list, dict, set, collections.OrderedDict):
         return False
     now = entity.items.values() if isinstance(entity.items, dict) else entity.items
