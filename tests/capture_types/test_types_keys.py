@@ -118,3 +118,24 @@ def test_what_is_asked_of_such_a_hash() -> None:
         return x + 1, hash((1, mine)) == hash((1, mine)), isinstance(hash(id(mine)), int), hash((x,)) == hash((x,))
 
     assert str(torchdynamo.optimize("eager")(fn)(X)) == str(fn(X))
+
+
+class Owner:
+    pass
+
+
+def test_tuples_with_ids_in_them() -> None:
+    """`(id(self), ...)` as the key of a table that was there, as memos of methods have it: of that very object."""
+    table: dict[Any, int] = {}
+
+    def asked(x, owner):
+        key = (id(owner), x.dtype)
+        if key not in table:
+            table[key] = len(table) + 1
+        return x * table[key]
+
+    compiled = torchdynamo.compile(asked, backend="eager", fullgraph=True)
+    one, other, x = Owner(), Owner(), torch.ones(2)
+    for owner, wanted in ((one, 1), (one, 1), (other, 2), (one, 1), (other, 2)):
+        assert torch.equal(compiled(x, owner), x * wanted)
+    assert list(table) == [(id(one), x.dtype), (id(other), x.dtype)]

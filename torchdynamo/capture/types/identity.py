@@ -68,6 +68,13 @@ def is_id(vm: Machine, value: Value) -> bool:
     return value.__class__ is Object and vm.entity(value).note.__class__ is IdOf
 
 
+def holds_id(vm: Machine, value: Value) -> bool:
+    """The same of a tuple, in which there may be one."""
+    if value.__class__ is Object and issubclass(value.pytype, tuple):
+        return any(holds_id(vm, item) for item in vm.iterate(value))
+    return is_id(vm, value)
+
+
 @models(int, "__eq__")
 def equal(vm: Machine, self: Value, other: Value) -> Value:
     if is_id(vm, self) and is_id(vm, other):

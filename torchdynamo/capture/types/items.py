@@ -110,8 +110,10 @@ def sourceable(key: Any) -> bool:
 
 
 def as_key(key: Value, hkey: Any) -> Any:
-    """The constant that a key is: numbers, ids among them, have been settled when they were hashed."""
-    return hkey if key.__class__ is Symbol or type(hkey) is int else getattr(key, "obj", ABSENT)
+    """The constant that a key is: numbers, ids among them, have been settled when they were hashed. So has what is in a
+    tuple, if nothing stands for it."""
+    settled = key.__class__ is Symbol or type(hkey) in (int, tuple)
+    return hkey if settled else getattr(key, "obj", ABSENT)
 
 
 def whole(vm: Machine, value: Object) -> Items:
@@ -186,7 +188,7 @@ def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
         for other, _ in list(whole(vm, value).values()):
             vm.hkey(other or NONE)  # looked at, and so told apart
     elif not sourceable(as_key(key, hkey)):
-        if identity.is_id(vm, key):
+        if identity.holds_id(vm, key):
             identity.told_apart(vm)
         raise Break("unsupported key", type=key.pytype.__name__)
     else:

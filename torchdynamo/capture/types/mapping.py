@@ -14,6 +14,7 @@ from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.spaces import OfInstance
+from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.items import (
     Partly,
     as_key,
@@ -107,6 +108,8 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
         if hkey.__class__ is Weakly or source_of_tensor(key) is not None:
             return boolean(lookup(vm, self, key) is not None)
         if not sourceable(as_key(key, hkey)):
+            if key.pytype is tuple and identity.holds_id(vm, key):
+                identity.told_apart(vm)
             raise Break("unsupported key", type=key.pytype.__name__)
         present = was_there(entity.real, hkey)
         vm.guard(entity.source, "HAS_KEY" if present else "NO_KEY", hkey)
