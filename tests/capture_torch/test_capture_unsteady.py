@@ -233,3 +233,15 @@ def test_objects_that_lead_back_to_themselves() -> None:
         assert torch.equal(found, x[x > 0] + 1)
         assert first is a and a.other is b and b.other is a and held[1] is held
     assert backend.graphs == 2
+
+
+@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
+def test_methods_looked_up_at_a_break() -> None:
+    """Of the two things that looking up a method leaves, one is NULL, and no variable."""
+
+    def looked_up(x: torch.Tensor, s: float) -> tuple[Any, ...]:
+        return round(s, 1), s.is_integer(), x * s
+
+    compiled = torchdynamo.compile(looked_up, backend="eager")
+    for s in (1.5, 2.5, 2.0, 3.0):
+        assert compiled(FIVE[0], s)[:2] == (round(s, 1), s.is_integer())

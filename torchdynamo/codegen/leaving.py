@@ -187,7 +187,7 @@ class Exit:
         shape, self.shape = self.shape, [*self.shape[:depth], *(at == null for at in range(results))]
         code = self.resume(index, stays=False)
         self.shape = shape
-        for at in range(depth, depth + results):
+        for at in (depth + result for result in range(results) if result != null):
             if self.exit.callee is not None:
                 unsteady.take(code, f"__stack{at}", self.exit.callee.code)
             elif self.of_data:
