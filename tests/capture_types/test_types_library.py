@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import binascii
 import collections
 import contextlib
 import copy
@@ -17,13 +18,17 @@ import logging
 import operator
 import os
 import re
+import struct
 import types
+import zlib
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from typing import Any, NamedTuple, Optional
 
 import pytest
 import torch
 from following import check
+
+import torchdynamo
 
 X = torch.arange(4.0)
 CASES: list[Any] = []
@@ -665,6 +670,26 @@ def namespaces(x, given):
     return made.a + made.c, made.b + 1, made, os.path.join("a", "b"), frozenset([1, 2]) | {3}, {3} | frozenset([1])
 
 
+@case(X)
+def packed(x):
+    data = struct.pack("<If", 7, 0.5) + bytes(n for n in (1, 2)) + bytes(map(abs, (-3, 4)))
+    numbers = struct.unpack_from("<If", data), struct.calcsize("<If"), zlib.crc32(data), binascii.hexlify(data)
+    try:
+        bytes(n for n in (1, 256))
+    except ValueError as error:
+        return x, data, numbers, str(error), zlib.decompress(zlib.compress(data))
+
+
 @pytest.mark.parametrize(("fn", "args"), CASES)
 def test_as_eager(fn: Any, args: tuple[Any, ...]) -> None:
     check(fn, args)
+
+
+def test_what_is_changed_by_use_is_made_in_every_call() -> None:
+    def fn(x):
+        box = bytearray(4)
+        struct.pack_into("<H", box, 1, 513)
+        return x, bytes(box), [*struct.iter_unpack("<H", b"abcd")]
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    assert [str(compiled(X)) for _ in range(2)] == [str(fn(X))] * 2

@@ -54,10 +54,14 @@ PURE_BUILTINS = frozenset(
         sum,
     )
 )
-PURE_MODULES = frozenset({"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string"})
-# Of those modules, what changes its first argument.
+PURE_MODULES = frozenset(
+    {"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string", "_struct", "binascii", "zlib"}
+    | {"scipy.fft._pocketfft.pypocketfft"}
+)
+# Of those modules, what changes its first argument, or gives what is changed by use.
 WRITERS = frozenset(
     {"setitem", "delitem", "insort", "insort_left", "insort_right", "iconcat"}
+    | {"pack_into", "iter_unpack", "compressobj", "decompressobj"}
     | {f"i{name}" for name in "add and floordiv lshift matmul mod mul or pow rshift sub truediv xor".split()}
 )
 PURE_STATICS = frozenset(

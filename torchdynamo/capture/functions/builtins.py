@@ -319,6 +319,8 @@ def converter(cls: Callable[..., Any], method: str) -> None:
                 if answer.pytype is not GIVEN[method]:  # a warning, or an error
                     raise Break("unknown call", name=method)
                 return answer
+        if cls is bytes and len(args) == 1 and issubclass(args[0].pytype, Iterator):
+            args = (Known(tuple(vm.concretely(plainly(vm, item)) for item in vm.iterate(args[0]))),)
         return vm.run_pure(cls, list(args), dict(kwargs))
 
     function(cls)(row)
