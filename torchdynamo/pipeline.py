@@ -345,7 +345,7 @@ def entry_of(
     captured, draft, builder, why, constant = found
     for continuation in draft.continuations:
         undoing.goes_on(captured, continuation)
-    if why is not None and is_worthless(captured):
+    if why is not None and is_worthless(captured, draft):
         return leave(code, compiler, why, started)
     backend, settling = compiler.backend, None
     if first and undoing.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
@@ -454,10 +454,12 @@ def tell(
         )
 
 
-def is_worthless(captured: Capture) -> bool:
-    """Nothing was captured before a loop that stays Python anyway."""
+def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
+    """Nothing was captured before a loop that stays Python anyway, nor will be, of a frame that was, behind it."""
     leave = captured.exit
-    return isinstance(leave, BreakExit) and leave.resume_here and captured.machine.ops == 0 and not captured.changed
+    if not isinstance(leave, BreakExit) or not leave.resume_here or captured.machine.ops or captured.changed:
+        return False
+    return not resume.is_continuation(captured.code) or len(draft.continuations) == len(draft.skipped)
 
 
 def compile_captured(

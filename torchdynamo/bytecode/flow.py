@@ -65,6 +65,20 @@ def rebound(code: Code) -> frozenset[str]:
     return found
 
 
+def way_out(code: Code, start: int) -> int | None:
+    """The instruction that follows the loop beginning at `start`, if it goes on in line there, in the same region."""
+    loop = next((loop for loop in loops(code) if loop.start == start), None)
+    if loop is None:
+        return None
+    first = code.instructions[start]
+    label = target(first) if first.op == "FOR_ITER" else None
+    index = loop.end + 1 if label is None else code.targets[label]
+    if index in loop.body or index >= len(code.instructions) or code.lookup(index) is not code.lookup(start):
+        return None
+    normal = successors(code)
+    return index if any(index in normal[each] for each in loop.body) else None
+
+
 REBINDING = ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
 
 

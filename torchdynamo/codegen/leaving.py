@@ -12,6 +12,7 @@ import torch
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.decode import decode
+from torchdynamo.bytecode.flow import way_out
 from torchdynamo.bytecode.instruction import Instruction, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.capture.capture import Capture
@@ -202,10 +203,11 @@ class Exit:
             for name in [*bound, *(n for n in self.exit.locals if n not in bound)]
             if name in wanted and self.exit.locals[name] is not ABSENT
         )
-        code = resume.continuation(self.raw, index, names, tuple(self.shape))
+        until = self.way_out() if stays else None
+        code, *rest = resume.continuation(self.raw, index, names, tuple(self.shape), until)
         if stays:
             self.skipped.append(code)
-        self.made.append(code)
+        self.made += [code, *rest]
         free = resume.free_names(resume.origin(self.raw).code)
         emit.callee(lambda: self.function(code, free))
         for name in names:
@@ -218,6 +220,11 @@ class Exit:
         stack = {f"__stack{depth}": value for depth, value in enumerate(self.below) if depth < len(self.shape)}
         unsteady.give(code, {**{name: self.exit.locals[name] for name in names}, **stack}, emit.capture.machine)
         return code
+
+    def way_out(self) -> int | None:
+        """What follows the loop that stays Python, where nothing is on the stack any more: it is captured again."""
+        iterating = self.code.instructions[self.exit.at].op == "FOR_ITER"
+        return way_out(self.code, self.exit.at) if len(self.shape) == iterating else None
 
     def function(self, code: CodeType, free: tuple[str, ...]) -> None:
         for name in free:

@@ -11,8 +11,11 @@ from weakref import ref
 from torchdynamo import _native
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import assemble
+from torchdynamo.bytecode.bound import maybe_unbound
 from torchdynamo.bytecode.decode import decode
-from torchdynamo.bytecode.instruction import Instruction, Item, Label
+from torchdynamo.bytecode.flow import reachable, successors
+from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label
+from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.signals import Restart
 from torchdynamo.codegen.own_cells import checked
@@ -50,19 +53,22 @@ def is_continuation(code: CodeType) -> bool:
     return _origins.get(code) is not None
 
 
-def continuation(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
+def continuation(
+    code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...], until: int | None = None
+) -> tuple[CodeType, ...]:
     """The code that begins at instruction `index` of `code` with these locals bound, and this stack (True: NULL).
 
-    Made once for each place and shape, and remembered as long as the user's code lives.
+    Where it comes to the instruction `until`, with an empty stack, another continuation goes on: the second of what is
+    given. Made once for each place and shape, and remembered as long as the user's code lives.
     """
     source, shift, *_ = origin(code)
     if index < shift:  # inside the part that puts the stack back: nothing of the program has run yet
         raise Restart(-1)
     index -= shift
-    key = (index, names, stack)
-    known: dict[Any, CodeType] = decode(source).analyses.setdefault("continuations", {})
+    key = (index, names, stack, until)
+    known: dict[Any, tuple[CodeType, ...]] = decode(source).analyses.setdefault("continuations", {})
     if key not in known:
-        known[key] = make(source, index, names, stack)
+        known[key] = make(source, index, names, stack, until and until - shift)
     return known[key]
 
 
@@ -81,19 +87,64 @@ def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[In
     return made
 
 
-def make(code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...]) -> CodeType:
+def make(
+    code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...], until: int | None = None
+) -> tuple[CodeType, ...]:
     items = checked(code)
     resumed = [item for item in items if isinstance(item, Instruction)][index]
     start, position = Label(), resumed.position
     prologue = prologue_of(stack, start, position)
     at = items.index(resumed)
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
+    rest: tuple[CodeType, ...] = ()
+    if until is not None and does_something(decode(code), until):
+        items, rest = handed_on(code, items, until, arguments)
     title = f"__resume_at_{resumed.offset}_{next(_numbers)}"
     name = None if versions.ONE_FRAME_SHOWN else title
     made = given(code, [*prologue, *items[:at], start, *items[at:]], arguments, name)
     _native.called_last(made)
     _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno, title))
-    return made
+    return made, *rest
+
+
+def handed_on(
+    code: CodeType, items: list[Item], until: int, given: tuple[str, ...]
+) -> tuple[list[Item], tuple[CodeType, ...]]:
+    """The same, but that another continuation goes on from instruction `until`: unless that would be given a variable
+    that may be unset there."""
+    reached = [item for item in items if isinstance(item, Instruction)][until]
+    live = live_locals(decode(code), until)
+    names = tuple(name for name in code.co_varnames if name in live and name not in code.co_cellvars)
+    (rest,), free, there = continuation(code, until, names, ()), free_names(code), Label()
+    callee = [
+        *(Instruction("LOAD_CELL", name) for name in free),
+        *([Instruction("BUILD", ("tuple", len(free)))] if free else ()),
+        Instruction("LOAD_CONST", rest),
+        Instruction("MAKE_FUNCTION", ("closure",) if free else ()),
+    ]
+    null = Instruction("NULL")
+    call = [
+        *([null, *callee] if versions.NULL_FIRST else [*callee, null]),
+        *(Instruction("LOAD_FAST", name) for name in names),
+        Instruction("CALL", (len(names), ())),
+        Instruction("RETURN"),
+    ]
+    jump = Instruction("JUMP", there)
+    for instruction in (jump, *call):
+        instruction.position = reached.position
+    at = items.index(reached)
+    made = [*items[:at], jump, *items[at:], there, *call]
+    unset = maybe_unbound(made, given)
+    return (items, ()) if any(made[place] in call for place in unset) else (made, (rest,))
+
+
+def does_something(code: Code, start: int) -> bool:
+    """Whether anything is called or computed from there on."""
+    normal = successors(code)
+    return any(code.instructions[index].op in COMPUTING for index in reachable([start], normal.__getitem__))
+
+
+COMPUTING = frozenset({"CALL", "CALL_EX", "BINARY", "COMPARE", "UNARY", "GETITEM"})
 
 
 def taking_over(code: CodeType, items: list[Item], names: tuple[str, ...]) -> CodeType:

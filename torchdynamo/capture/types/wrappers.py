@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.value import NONE, Known, Object, Value, is_none
 from torchdynamo.capture.wrap import constant
 
@@ -30,21 +30,23 @@ def wrapper(cls: type) -> None:
     fields = WRAPPERS[cls]
 
     def new(vm: Machine, made: Known, /, *args: Value, **kwargs: Value) -> Value:
-        named = dict(zip(fields, args)) | kwargs
-        wrong = len(args) > len(fields) or not named.keys() <= fields.keys() or (cls is not property and not named)
-        if made.obj is not cls or wrong:
-            raise Break("unsupported type", type=made.obj.__name__)
-        return vm.new(cls, **{fields[name]: named.get(name, NONE) for name in fields if name in named or name != "doc"})
+        return vm.new(made.obj)
 
     def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-        if not vm.entity(self).fresh or self.pytype is not cls:
+        named = dict(zip(fields, args)) | kwargs
+        wrong = len(args) > len(fields) or not named.keys() <= fields.keys() or (cls is not property and not named)
+        if wrong or not vm.entity(self).fresh:
             raise Break("unsupported method", name="__init__", type=cls.__name__)
+        shown = {fields[name]: named.get(name, NONE) for name in fields if name in named or name != "doc"}
+        vm.entity(self).attrs.update(shown)
         return NONE
 
     def is_abstract(vm: Machine, self: Value) -> Value:  # asks for the truth of what may be anything
         raise Break("unsupported attribute", name="__isabstractmethod__", type=cls.__name__)
 
     def rebuild(emit: Emitter, entity: Entity) -> None:
+        if entity.pytype is not cls:
+            raise Restart(entity.born - 1)
         values = given(cls, entity)
         emit.function(cls)
         for value in values:
