@@ -198,7 +198,7 @@ def loops(x):
     return y + 1
 
 
-@program(2)
+@program(3)
 def with_a_loop_in_the_callee(x):
     return loops(x * 2) - 1
 
@@ -209,7 +209,7 @@ def one_each(x):
         yield x * each
 
 
-@program(3)
+@program(4)
 def not_straight_away(x):
     return sorted([2, 1], key=lambda n: (torchdynamo.graph_break(), n)[1]), [*one_each(x + 1)], inner(x + 1) + 1
 

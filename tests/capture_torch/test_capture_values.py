@@ -139,14 +139,15 @@ def added(x: Any, mask: Any) -> Any:
 
 
 def test_a_fact_that_is_missing_is_named_and_can_be_taught() -> None:
-    """Whether there are three rows, or one, which would be added to each, is not taken for granted after a write."""
+    """Whether there are three rows, or one, which would be added to each, is not taken for granted after a write to
+    what is too large to be copied before each run."""
 
-    def untaught(x: Any, mask: Any) -> Any:
-        x.add_(1)
+    def untaught(x: Any, mask: Any, large: Any) -> Any:
+        large.add_(1)
         return added(x, mask)
 
     with torchdynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        (broken,) = torchdynamo.explain(untaught)(X.clone(), MASKS[0]).breaks
+        (broken,) = torchdynamo.explain(untaught)(X, MASKS[0], torch.zeros(1 << 20)).breaks
     assert broken.reason == "unknown fact"
 
     def taught(x: Any, mask: Any) -> Any:

@@ -42,9 +42,10 @@ def wrap(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def made_in_frame(vm: Machine, source: Source) -> bool:
-    """Whether the path begins at a class that the frame made."""
+    """Whether the path begins at a class that the frame made, or at a member of such an enumeration."""
     root = source.root()
-    return root.how == "pinned" and id(root.arg.object) in vm.made_classes
+    begins = root.arg.object if root.how == "pinned" else None
+    return id(begins) in vm.made_classes or id(type(begins)) in vm.made_classes
 
 
 def lying_in_class(vm: Machine, obj: Any) -> Value:

@@ -39,7 +39,7 @@ def push_part(emit: Emitter, source: Source) -> None:
     """Push what lies in a class that the frame made, out of the one that is made again."""
     base = source.base
     if base is None:
-        push(emit, source.arg.object)
+        emit.const(source.arg.object)
     elif source.how == "class_attr":
         emit.function(class_lookup)
         push_part(emit, base)

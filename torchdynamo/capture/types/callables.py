@@ -206,8 +206,10 @@ def method_func(vm: Machine, self: Object) -> Value:
 
 
 @models(types.BuiltinMethodType, ".__qualname__")
-def builtin_method_qualname(vm: Machine, self: Object) -> Value:
-    owner, fn = parts_of(vm, self)
+def builtin_method_qualname(vm: Machine, self: Value) -> Value:
+    if self.__class__ is Known:
+        return Known(self.obj.__qualname__)
+    owner, fn = parts_of(vm, vm.as_object(self))
     return Known(f"{class_name(owner.pytype)}.{vm.known(fn, 'method').__name__}")
 
 
