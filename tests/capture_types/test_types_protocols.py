@@ -89,6 +89,10 @@ def said_of_what(x):
             lambda: isinstance(x, [int]),
             lambda: isinstance(3, (str, "a")),
             lambda: issubclass(int, [int]),
+            lambda: operator.delitem("ab", 0),
+            lambda: operator.delitem(Refusing(), 0),
+            lambda: operator.delitem(Refusing(), "a"),
+            lambda: operator.delitem(3, 0),
         )
     ]
 

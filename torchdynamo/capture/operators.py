@@ -417,4 +417,6 @@ def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
 def delitem(vm: Machine, box: Value, key: Value) -> None:
     """`del box[key]`."""
     if special(vm, box, "__delitem__", key) is None:
-        raise vm.error(TypeError, f"{box.pytype.__name__!r} object does not support item deletion")
+        as_sequence = hasattr(key.pytype, "__index__") and (model.is_open(box.pytype) or hasattr(box.pytype, "__len__"))
+        refuses = "doesn't" if as_sequence else "does not"
+        raise vm.error(TypeError, f"{box.pytype.__name__!r} object {refuses} support item deletion")
