@@ -37,24 +37,20 @@ if TYPE_CHECKING:
 def getattr_(vm: Machine, obj: Value, name: str) -> Value:
     """`obj.name`. An AttributeError of whoever raises it says what was asked for, unless it says so already."""
     try:
-        return found_attribute(vm, obj, name)
+        if obj.__class__ is Object:
+            return object_getattr(vm, obj, name)
+        if obj.__class__ is Known:
+            return known_getattr(vm, obj, name)
+        if obj.__class__ is Graphed:
+            return vm.tensor_getattr(obj, name)
+        if obj.__class__ is Symbol:
+            return known_getattr(vm, settled(vm, obj), name)
     except Raised as raised:
         if issubclass(raised.value.pytype, AttributeError):
             attrs = vm.entity(raised.value).attrs
             if is_none(attrs.get("name", ABSENT)) and is_none(attrs.get("obj", ABSENT)):
                 attrs.update(name=Known(name), obj=obj)
         raise
-
-
-def found_attribute(vm: Machine, obj: Value, name: str) -> Value:
-    if obj.__class__ is Object:
-        return object_getattr(vm, obj, name)
-    if obj.__class__ is Known:
-        return known_getattr(vm, obj, name)
-    if obj.__class__ is Graphed:
-        return vm.tensor_getattr(obj, name)
-    if obj.__class__ is Symbol:
-        return known_getattr(vm, settled(vm, obj), name)
     raise Break("unsupported type", type=obj.pytype.__name__)
 
 

@@ -161,7 +161,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         answer = tensor_methods.of_operator(vm, names, BINARY[op[:-1] if inplace else op][2], a, b)
         if answer is not None:
             return answer
-        declined = any(each.__class__ is Object and is_no_operand(vm, each) for each in (a, b))
+        declined = (a.__class__ is Object and is_no_operand(vm, a)) or (b.__class__ is Object and is_no_operand(vm, b))
         if not declined and (a.__class__ is not Object or not vm.overrides(a, op)):
             try:
                 return vm.emit("call_function", fn, [a, b], {})
