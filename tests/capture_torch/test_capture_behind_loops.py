@@ -73,7 +73,7 @@ def variable_of_the_loop(x, n):
     x = x * 2
     for i in range(n):
         torchdynamo.graph_break()
-        x = x + 1
+        x = x + i
     return x * i
 
 
