@@ -258,3 +258,16 @@ def test_a_break_where_nobody_asked_for_them(fn: Case, reason: str) -> None:
     with torchdynamo.config.patch(**{name: True}):
         report = torchdynamo.explain(fn)(*args)
     assert not report.breaks, title(report.breaks[0].reason)
+
+
+def sums_of_known_sums(x: Any, a: int, b: int) -> Any:
+    """`a + b` is found to be 5; it is more than nothing where `b` is added again."""
+    total = a + b
+    return x, str(total), str(total + b), total + b > 6
+
+
+def test_a_sum_that_is_known_is_added() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(sums_of_known_sums, backend="eager", fullgraph=True)
+    for a, b in ((1, 2), (3, 2), (4, 1), (7, 5)):
+        assert compiled(X, a, b)[1:] == sums_of_known_sums(X, a, b)[1:]

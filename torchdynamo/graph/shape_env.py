@@ -44,7 +44,10 @@ def shape_env_type() -> Any:
     """
     from sympy import And, Eq, Integer, Ne, Or, false, true  # type: ignore[import-untyped]
     from sympy.core.relational import Relational  # type: ignore[import-untyped]
+    from torch.fx.experimental import sym_node
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    sym_node._optimized_add = of_sums_that_are_sums(sym_node._optimized_add)
 
     def about_layout(expr: Any) -> bool:
         if isinstance(expr, (And, Or)):
@@ -135,6 +138,20 @@ class Known:
             setattr(self.env, counter, getattr(self.env, counter, 0) + 1)
         for name in self.REMEMBERING:  # an answer that is remembered makes no guard
             getattr(getattr(type(self.env), name, None), "cache_clear", bool)()
+
+
+def of_sums_that_are_sums(add: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's way to add numbers, which is told of either whether it is a sum of symbols, by what it was when it was
+    made. By now it may be something else (`a + b` is found to be 5), of which torch would lose all but the symbols.
+    """
+
+    def checked(left: Any, right: Any, left_is_sum: bool = False, right_is_sum: bool = False) -> Any:
+        return add(left, right, left_is_sum and is_sum(left), right_is_sum and is_sum(right))
+
+    def is_sum(expr: Any) -> bool:
+        return bool(expr.is_Add) and all(each.is_symbol for each in expr._args)
+
+    return checked
 
 
 @contextlib.contextmanager

@@ -27,11 +27,13 @@ def isinstance_(vm: Machine, obj: Value, classes: Value) -> Value:
     return boolean(asked(vm, obj, classes, "__instancecheck__", instance_of))
 
 
-def asked(vm: Machine, first: Any, classes: Value, method: str, ask: Callable[[Machine, Any, Any], bool]) -> bool:
+def asked(
+    vm: Machine, first: Any, classes: Value, method: str, ask: Callable[[Machine, Any, Any], bool], depth: int = 0
+) -> bool:
     """One by one, since what stands in the place of a class may be an object that answers (`typing.Sequence`)."""
     if classes.__class__ is Object:
         if classes.pytype is tuple:
-            return any(asked(vm, first, each, method, ask) for each in vm.iterate(classes))
+            return any(asked(vm, first, each, method, ask, deeper(method, depth)) for each in vm.iterate(classes))
         if type(lookup.guarded_lookup(vm, classes.pytype, method)) is types.FunctionType:
             return vm.truth(vm.special(classes, method, first))
         if model.find_slot(classes.pytype, "__iter__")[0] == "model":

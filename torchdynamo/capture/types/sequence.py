@@ -317,7 +317,7 @@ def lying(items: list[Value], at: Any) -> list[Value]:
     """What is there now, at an index or a slice."""
     try:
         return items[at] if isinstance(at, slice) else [items[at]]
-    except (IndexError, TypeError):
+    except (IndexError, TypeError, ValueError):
         return []
 
 

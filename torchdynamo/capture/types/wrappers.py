@@ -65,8 +65,10 @@ for _wrapper in WRAPPERS:
 
 @models(classmethod, "__get__")
 def bind_to_class(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
-    owner = constant(vm, obj.pytype) if is_none(cls) else cls
-    return vm.call(Known(types.MethodType), [vm.getattr(self, "__func__"), owner], {})
+    owner, fn = constant(vm, obj.pytype) if is_none(cls) else cls, vm.getattr(self, "__func__")
+    if fn.pytype is not types.FunctionType:  # which may have a `__get__` of its own, or cannot be called
+        raise Break("unsupported method", name="__get__", type="classmethod")
+    return vm.call(Known(types.MethodType), [fn, owner], {})
 
 
 @models(staticmethod, "__get__")
