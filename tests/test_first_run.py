@@ -300,3 +300,24 @@ def test_a_reset_is_a_fresh_start() -> None:
         compiled(X)
         compiled(X)
         assert counting.graphs == 1
+
+
+def test_sizes_that_nobody_knows() -> None:
+    """What the frame leaves is compared with what it found, and no fact about its sizes is asked for."""
+
+    class Box:
+        held = torch.ones(3)
+
+    def fn(box: Box, x: torch.Tensor) -> torch.Tensor:
+        found = box.held * 2
+        box.held = x[x > 0]
+        return found
+
+    torchdynamo.reset()
+    with torchdynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torchdynamo.compile(fn, backend="eager")
+        box = Box()
+        for x in (torch.ones(2), torch.tensor([1.0, -1.0, 1.0]), torch.ones(4)):
+            before = box.held
+            assert torch.equal(compiled(box, x), before * 2)
+            assert torch.equal(box.held, x[x > 0])

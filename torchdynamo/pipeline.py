@@ -299,9 +299,9 @@ def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
 
 
 def leaves_no_trace(captured: Capture, builder: GraphBuilder) -> bool:
-    """Whether a graph that raises can be followed by the frame as it was written."""
-    vm = captured.machine
-    return vm.ops > 0 and not builder.record.random and is_level(vm) and can_begin_again(builder, ())
+    """Whether a graph that raises can be followed by the frame as it was written. Modes are put back before that: where
+    a frame goes on inside of a `with` and leaves it, they are not those in which it raises."""
+    return captured.machine.ops > 0 and not builder.record.random and can_begin_again(builder, ())
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:
@@ -482,7 +482,8 @@ def compile_captured(
     arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     rerun = draft.rerun
-    handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name, rerun.raised if rerun else None)
+    told, leaving = rerun.raised if rerun else None, blocks_left(captured)
+    handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name, told, leaving)
     subclasses = any(overrides(type(each)) for each in examples)
     plain = written_apart(vm, gm) and not subclasses and not effects_of(gm).as_captured
     backend = backend if plain else left_as_it_is
@@ -500,6 +501,14 @@ def compile_captured(
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
     return graph, arguments, bound, gm
+
+
+def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
+    """What a frame that goes on after a break has to call where it leaves the `with` blocks it was in."""
+    if not resume.is_continuation(captured.code):
+        return []
+    vm = captured.machine
+    return [(fn, args) for (fn, key), args in vm.exit_state.items() if vm.entry_state[fn, key] != args]
 
 
 def not_overridden(fn: Any) -> Any:

@@ -224,3 +224,37 @@ def test_a_scalar_is_squeezed() -> None:
     for dims in ((), (-1,), (0,)):
         compiled = torchdynamo.compile(lambda x, dims=dims: x.sum().squeeze(*dims), backend="eager", fullgraph=True)
         assert compiled(X).shape == ()
+
+
+def raises_behind_a_block(x, index):
+    with torch.no_grad():
+        y = x * 2
+        torchdynamo.graph_break()
+        y = y + 1
+    return y[index]
+
+
+def raises_in_a_block(x, index):
+    with torch.no_grad():
+        y = x * 2
+        torchdynamo.graph_break()
+        y = y[index]
+    return y + 1
+
+
+def raises_after_a_write(x, index):
+    with torch.no_grad():
+        y = x * 2
+        torchdynamo.graph_break()
+        x.detach().add_(1)
+    return y[index]
+
+
+@pytest.mark.parametrize("fn", [raises_behind_a_block, raises_in_a_block, raises_after_a_write])
+def test_an_error_leaves_the_blocks_that_were_open_at_the_break(fn):
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager")
+    compiled(torch.ones(3), torch.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        compiled(torch.ones(3), torch.tensor([7]))
+    assert torch.is_grad_enabled()

@@ -121,11 +121,13 @@ def on_error(
     mutates: Collection[str],
     name: str = "",
     raised: Callable[[Exception], None] | None = None,
+    leaving: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]] = (),
 ) -> Handler:
     """What to do when the compiled graph raises: run it eagerly, if that is still possible.
 
     If eager raises too, that is the user's own error, at their line. Where somebody is there to be told, by `raised`,
-    the graph gives None, and the frame will raise it. `mutates` names the inputs the graph writes to.
+    the graph gives None, and the frame will raise it. `mutates` names the inputs the graph writes to. `leaving`: what
+    an error calls on its way out of the frame, which has begun inside of `with` blocks.
     """
     eager: Run = gm.forward
     code: CodeType = eager.__code__
@@ -157,6 +159,8 @@ def on_error(
             error = failed
         if raised is None or not is_ordinary(error):
             add_position(error, code, lines)
+            for call, given in leaving:
+                call(*given)
             raise without_our_frames(error)
         raised(error)
         return None

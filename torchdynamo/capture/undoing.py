@@ -194,9 +194,10 @@ def number_type(value: Value) -> type | None:
 
 
 def meta(tensor: Graphed) -> tuple[Any, ...]:
-    """What the guard on a tensor compares."""
+    """What the guard on a tensor compares. Sizes that vary go by what they are made of: no fact is asked for."""
     fake = tensor.fake
-    return tensor.pytype, fake.dtype, fake.device, fake.requires_grad, tuple(fake.shape), fake.stride()
+    sizes = tuple(each.node.expr if isinstance(each, torch.SymInt) else each for each in (*fake.shape, *fake.stride()))
+    return tensor.pytype, fake.dtype, fake.device, fake.requires_grad, sizes
 
 
 def keys_differ(entity: Entity, on: dict[Source, list[Guard]]) -> bool:
