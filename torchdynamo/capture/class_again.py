@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Known, Value
+from torchdynamo.capture.value import Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -76,42 +76,6 @@ def new_class(
 def fill(space: Any, names: Mapping[str, Any]) -> None:
     for name, obj in names.items():
         space[name] = obj
-
-
-def pushes(
-    by: tuple[type, type] | None,
-    name: Value,
-    bases: tuple[Value, ...],
-    given: dict[str, Value],
-    names: dict[str, Value],
-    heard: bool,
-) -> Push:
-    """The same with values, in the replacement code."""
-
-    def push(emit: Emitter) -> None:
-        emit.function(new_class)
-        row(emit, [Known(each) for each in by]) if by else emit.const(None)
-        emit.value(name)
-        row(emit, bases)
-        table(emit, given)
-        table(emit, names)
-        emit.const(heard)
-        emit.op("CALL", (6, ()))
-
-    return push
-
-
-def row(emit: Emitter, values: Any) -> None:
-    for value in values:
-        emit.value(value)
-    emit.op("BUILD", ("tuple", len(values)))
-
-
-def table(emit: Emitter, values: Mapping[str, Value]) -> None:
-    for name, value in values.items():
-        emit.const(name)
-        emit.value(value)
-    emit.op("BUILD", ("map", len(values)))
 
 
 def called(fn: Any, args: list[Value], kwargs: Mapping[str, Value]) -> Push:

@@ -131,6 +131,11 @@ def opposite(vm: Machine, equal: Value | None) -> Value | None:
     return equal if equal is None or is_not_implemented(equal) else unary(vm, "not", equal)
 
 
+def opposite_of(equal: Callable[[Machine, Any, Value], Value]) -> Callable[[Machine, Any, Value], Value | None]:
+    """The row of `__ne__` of a type whose row of `__eq__` this is."""
+    return lambda vm, self, other: opposite(vm, equal(vm, self, other))
+
+
 def is_foreign(value: Value) -> bool:
     """An object that the operators of Python's own numbers and strings leave to its class."""
     if numeric.flowing_type(value):

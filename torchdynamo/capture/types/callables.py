@@ -11,6 +11,7 @@ from torchdynamo.capture import attributes, lookup
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.naming import class_name
+from torchdynamo.capture.operators import opposite_of
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
@@ -213,22 +214,16 @@ def builtin_method_qualname(vm: Machine, self: Value) -> Value:
     return Known(f"{class_name(owner.pytype)}.{vm.known(fn, 'method').__name__}")
 
 
-NOT_IMPLEMENTED = Known(NotImplemented)
-
-
 @models(types.MethodType, "__eq__")
 def same_method(vm: Machine, self: Object, other: Value) -> Value:
     """The same function of the same object."""
     if other.pytype is not types.MethodType:
-        return NOT_IMPLEMENTED
+        return Known(NotImplemented)
     (owner, fn), (their_owner, their_fn) = parts_of(vm, self), parts_of(vm, vm.as_object(other))
     return boolean(vm.identical(owner, their_owner) and vm.truth(vm.binary("==", fn, their_fn)))
 
 
-@models(types.MethodType, "__ne__")
-def different_method(vm: Machine, self: Object, other: Value) -> Value:
-    same = same_method(vm, self, other)
-    return same if same is NOT_IMPLEMENTED else vm.unary("not", same)
+models(types.MethodType, "__ne__")(opposite_of(same_method))
 
 
 @models(types.MethodType, "__getattr__")

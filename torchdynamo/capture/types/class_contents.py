@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture.class_again import StandIn
+from torchdynamo.capture.class_writes import DESCRIPTOR
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import class_lookup
 from torchdynamo.capture.signals import Break
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 PYTHONS = ("builtins", "abc", "enum", "typing")  # whose metaclasses and `__init_subclass__` only make the class
 ATTRIBUTES = (functools.cached_property, dataclasses.Field, dataclasses.InitVar, enum.auto)  # made by attributes alone
 MARKERS = ("dataclasses", "enum")  # whose own objects say that something is missing
-DESCRIPTOR = ("__get__", "__set__", "__delete__", "__set_name__")  # what classes ask of what lies in them
+ASKED = (*DESCRIPTOR, "__set_name__")  # what classes ask of what lies in them
 
 
 def real_of(vm: Machine, value: Value) -> Any:
@@ -63,7 +64,7 @@ def make_real(vm: Machine, value: Object) -> Any:
         return cls(real_of(vm, item) for item in vm.iterate(value))
     if entity.fresh and cls is dict:
         return {real_of(vm, key): real_of(vm, item) for key, item in vm.dict_items(value)}
-    looked_at = any(class_lookup(cls, name) is not MISSING for name in DESCRIPTOR)
+    looked_at = any(class_lookup(cls, name) is not MISSING for name in ASKED)
     if looked_at or cls.__hash__ is None or (cls.__module__ in (*PYTHONS, *MARKERS) and cls is not object):
         raise Break("unsupported instruction", name="class statement")
     return StandIn(value)

@@ -13,14 +13,14 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.class_again import MadeClass, called, new_class, pushes
+from torchdynamo.capture.class_again import MadeClass, called, new_class
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.heap import Missing
 from torchdynamo.capture.lookup import class_lookup, derives, rest_on_metaclass
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.class_contents import ATTRIBUTES, PYTHONS, is_stood_for, real_of
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
 from torchdynamo.capture.wrap import by_identity, class_source
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def build_class(vm: Machine, body: Value, name: Value, *bases: Value, **kwargs: 
     if meta.__module__ in PYTHONS:
         if frame.again and type(prepared) is not dict:  # names bound twice, or deleted: it may have something to say
             raise Break("unsupported instruction", name="class statement")
-        return make_class(vm, None, name, bases, frame.namespace, kwargs)
+        return make_class(vm, None, (meta, resolved, prepared), name, bases, frame.namespace, kwargs)
     if resolved != [vm.known(base, "class") for base in bases]:
         raise Break("unsupported instruction", name="class statement")
     for base in resolved:
@@ -76,26 +76,23 @@ def prepare(
 def make_class(
     vm: Machine,
     by: tuple[type, type] | None,
+    prepared: tuple[type, list[Any], Any],
     name: Value,
     bases: tuple[Value, ...],
     names: dict[str, Value],
     kwargs: dict[str, Value],
 ) -> Value:
     """The class of these names, made for real: by a class statement, or by the `__new__` of the first for the second,
-    its metaclass."""
-    if by is None:
-        meta, resolved, prepared = prepare(vm, name, bases, kwargs)
-    else:
-        resolved, prepared = [vm.known(base, "class") for base in bases], {}
-        meta = winner(by[1], resolved)
-    heard = check(meta, resolved, prepared, names, followed=by is not None and meta is by[1])
+    its metaclass. `prepared`: the metaclass that wins, the bases as that is given them, and the namespace."""
+    meta, resolved, space = prepared
+    heard = check(meta, resolved, space, names, followed=by is not None and meta is by[1])
     above = tuple(vm.known(base, "class") for base in bases)
     if heard and tuple(resolved) != above:
         raise Break("unsupported instruction", name="class statement")
     if "__classcell__" in names and not is_empty(vm, names["__classcell__"]):
         raise Break("unsupported instruction", name="class statement")  # somebody's who has put it into two classes
     real = {key: real_of(vm, value) for key, value in names.items()}
-    if type(prepared) is not dict and any(map(is_stood_for, real.values())):
+    if type(space) is not dict and any(map(is_stood_for, real.values())):
         raise Break("unsupported instruction", name="class statement")  # members are looked at when they are made
     given = {key: vm.concretely(value) for key, value in kwargs.items()}
     try:
@@ -108,7 +105,10 @@ def make_class(
         raise vm.error(type(error), *error.args) from None
     if "__classcell__" in names:
         vm.cell_set(vm.as_object(names["__classcell__"]), Known(made))
-    MadeClass(vm.step, pushes(by, name, bases, kwargs, names, heard)).known_to(vm, made)
+    makers = NONE if by is None else vm.make_tuple([Known(each) for each in by])
+    tables = [vm.make_dict((Known(key), value) for key, value in each.items()) for each in (kwargs, names)]
+    parts = [makers, name, vm.make_tuple(list(bases)), *tables, boolean(heard)]
+    MadeClass(vm.step, called(new_class, parts, {})).known_to(vm, made)
     if heard:
         told = {key: value for key, value in kwargs.items() if key != "metaclass"}
         above_it = vm.new(super, cls=Known(made), obj=Known(made))
@@ -144,7 +144,10 @@ def maker(cls: Any) -> None:
         if len(args) != 3:
             raise Break("unknown call", name=f"{cls.__name__}.__new__")
         name, bases, space = args
-        return make_class(vm, (cls, vm.known(meta, "class")), name, tuple(vm.iterate(bases)), named(vm, space), kwargs)
+        above, real = tuple(vm.iterate(bases)), vm.known(meta, "class")
+        resolved = [vm.known(base, "class") for base in above]
+        prepared: tuple[type, list[Any], Any] = winner(real, resolved), resolved, {}
+        return make_class(vm, (cls, real), prepared, name, above, named(vm, space), kwargs)
 
     models(cls, "__new__")(row) if cls is type else function(cls.__new__)(row)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays
-from torchdynamo.capture.operators import same_or_equal
+from torchdynamo.capture.operators import opposite_of, same_or_equal
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.types.tails import Tail, tail
@@ -276,12 +276,6 @@ def concatenate(vm: Machine, self: Object, other: Value) -> Value:
     return made
 
 
-@models(DEQUE, "__ne__")
-def different(vm: Machine, self: Object, other: Value) -> Value:
-    same = equal(vm, self, other)
-    return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
-
-
 @models(DEQUE, "__mul__", "__rmul__")
 def repeat(vm: Machine, self: Object, times: Value) -> Value:
     if self.pytype is not DEQUE:
@@ -308,6 +302,9 @@ def equal(vm: Machine, self: Object, other: Value) -> Value:
         return Known(NotImplemented)
     left, right = list(iterate(vm, self)), list(iterate(vm, other))
     return boolean(len(left) == len(right) and all(map(lambda a, b: same_or_equal(vm, a, b), left, right)))
+
+
+models(DEQUE, "__ne__")(opposite_of(equal))
 
 
 @models(DEQUE, "__reversed__")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.operators import opposite_of
 from torchdynamo.capture.scalars import Plain, plain_value
 from torchdynamo.capture.signals import ADDRESSES, Attentive, Break, Restart
 from torchdynamo.capture.symbols import settled
@@ -86,10 +87,7 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
     return vm.run_pure(int.__eq__, [plain_value(vm, self) or self, plain_value(vm, other) or other], {})
 
 
-@models(int, "__ne__")
-def different(vm: Machine, self: Value, other: Value) -> Value:
-    same = equal(vm, self, other)
-    return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
+models(int, "__ne__")(opposite_of(equal))
 
 
 @models(int, "__bool__")

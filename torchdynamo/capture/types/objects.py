@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torchdynamo.capture import attribute_writes, attributes, deaths, lookup
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.operators import opposite_of
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value, boolean
 
@@ -103,10 +104,7 @@ def same_namespace(vm: Machine, self: Object, other: Value) -> Value:
     return vm.binary("==", vm.getattr(self, "__dict__"), vm.getattr(other, "__dict__"))
 
 
-@models(types.SimpleNamespace, "__ne__")
-def different_namespace(vm: Machine, self: Object, other: Value) -> Value:
-    same = same_namespace(vm, self, other)
-    return same if same.__class__ is Known and same.obj is NotImplemented else vm.unary("not", same)
+models(types.SimpleNamespace, "__ne__")(opposite_of(same_namespace))
 
 
 @rebuilds(types.SimpleNamespace)

@@ -13,7 +13,7 @@ import torch
 from torchdynamo.capture import deaths
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, Emitter, iterates, models, plain_new, rebuilds, replays
-from torchdynamo.capture.operators import same_or_equal
+from torchdynamo.capture.operators import opposite_of, same_or_equal
 from torchdynamo.capture.scalars import indexed, plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
@@ -168,11 +168,8 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
     return TRUE
 
 
-@models(list, "__ne__")
-@models(tuple, "__ne__")
-def different(vm: Machine, self: Value, other: Value) -> Value:
-    same = equal(vm, self, other)
-    return same if same.obj is NotImplemented else boolean(not same.obj)  # type: ignore[union-attr]
+models(list, "__ne__")(opposite_of(equal))
+models(tuple, "__ne__")(opposite_of(equal))
 
 
 def ordering(name: str, op: str) -> None:

@@ -111,20 +111,14 @@ def is_same(vm: Machine, one: Object, other: Object) -> bool:
 def equal(vm: Machine, self: Object, other: Value) -> Value:
     """What they refer to decides; of those whose referent has gone, which they are."""
     if not isinstance(other, Object) or not issubclass(other.pytype, weakref.ReferenceType):
-        return NOT_IMPLEMENTED
+        return Known(NotImplemented)
     one, another = call(vm, self), call(vm, other)
     if one is NONE or another is NONE:
         return boolean(vm.identical(self, other))
     return vm.binary("==", one, another)
 
 
-@models(weakref.ReferenceType, "__ne__")
-def different(vm: Machine, self: Object, other: Value) -> Value:
-    same = equal(vm, self, other)
-    return same if same is NOT_IMPLEMENTED else vm.unary("not", same)
-
-
-NOT_IMPLEMENTED = Known(NotImplemented)
+models(weakref.ReferenceType, "__ne__")(operators.opposite_of(equal))
 
 
 @models(weakref.ReferenceType, "__init__")
