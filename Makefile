@@ -12,11 +12,16 @@
 #                  (FUZZ_CHANGES), other ones each time
 #   make lines     how long the files of capture/ are
 #   make cpython   CPython's own tests under the hook, each against the same test without
+#   make sanitize  the tests of the C half under AddressSanitizer and UBSan (TESTS: which files)
+#   make debug     the same tests on a CPython with asserts and counted references (DEBUG_PYTHON: a --with-pydebug build of
+#                  the environment's version; Debian's python3.11-dbg is one)
 
 PYTHON ?= python3.11
 TORCH ?= 2.13.0
 VENV ?= .venv
 PYTEST_ARGS ?= -q
+TEST_JOBS ?= auto
+DEBUG_PYTHON ?= python3.11d
 FUZZ_EXAMPLES ?= 2000
 FUZZ_CHANGES ?= 5000
 FUZZ_SIZES ?= 500
@@ -33,7 +38,7 @@ CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes training training-corpus fuzz cpython lines clean
+.PHONY: setup demo test lint format golden bench corpus sizes training training-corpus fuzz cpython sanitize debug lines clean
 
 setup: $(VENV)/.built
 
@@ -60,7 +65,14 @@ demo: $(VENV)/.demo
 	$(BIN)/python demo/sentences.py
 
 test: $(VENV)/.built
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+
+sanitize: $(VENV)/.built
+	tests/checked.sh sanitized $(BIN)/python $(TESTS)
+
+debug: $(VENV)/.built
+	@command -v $(DEBUG_PYTHON) >/dev/null || { echo "$(DEBUG_PYTHON) is not on PATH; name one: make debug DEBUG_PYTHON=..."; exit 1; }
+	ENVIRONMENT=$(BIN)/python tests/checked.sh debug $(DEBUG_PYTHON) $(TESTS)
 
 lint: $(VENV)/.requirements
 	$(BIN)/ruff check .

@@ -137,7 +137,10 @@ def test_methods_bind_as_usual(call: str) -> None:
     assert torch.equal(holder.method(X), X * 5)
 
 
-@pytest.mark.parametrize("fn", [Holder(), functools.partial(double, times=3), Holder().__call__], ids=repr)
+CALLABLES = {"object": Holder(), "partial": functools.partial(double, times=3), "method": Holder().__call__}
+
+
+@pytest.mark.parametrize("fn", CALLABLES.values(), ids=CALLABLES)
 def test_whatever_can_be_called(fn: Any) -> None:
     assert torch.equal(torchdynamo.compile(fn, backend="eager")(X), X * 3)
 

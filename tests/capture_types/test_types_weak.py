@@ -158,7 +158,7 @@ class Kind(enum.Enum):
 
 
 @pytest.mark.parametrize("fn", [looked_up, taken, under_a_subclass, called])
-@pytest.mark.parametrize("key", [Named("a"), Kind.A, len, Node, Node(1)], ids=str)
+@pytest.mark.parametrize("key", [Named("a"), Kind.A, len, Node, Node(1)], ids=lambda key: type(key).__name__)
 def test_references_from_outside(fn: Any, key: Any) -> None:
     """Whatever tells keys apart, and whatever a subclass makes of a call."""
     torchdynamo.reset()

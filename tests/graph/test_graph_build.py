@@ -216,7 +216,9 @@ FAILURES: list[tuple[Any, tuple[Any, ...], type[GraphError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("target", "args", "error"), FAILURES, ids=[str(row[0]) for row in FAILURES])
+@pytest.mark.parametrize(
+    ("target", "args", "error"), FAILURES, ids=[getattr(row[0], "__name__", row[0]) for row in FAILURES]
+)
 def test_a_failure_leaves_no_node(
     target: Any, args: tuple[Any, ...], error: type[GraphError], caplog: pytest.LogCaptureFixture
 ) -> None:
