@@ -29,8 +29,11 @@ sanitized)
     ;;
 debug)
     export TORCHDYNAMO_DEBUG=1
-    # What is installed for the environment is installed for this interpreter: their binary interfaces are equal.
-    PYTHONPATH="$PYTHONPATH:$("${ENVIRONMENT:-$here/.venv/bin/python}" -c 'import sys; print(":".join(p for p in sys.path if p.endswith("site-packages")))')"
+    # Packages of the environment load in this interpreter as they are: both have one binary interface.
+    "$python" -m venv --without-pip "$place/venv"
+    python=$place/venv/bin/python
+    "${ENVIRONMENT:-.venv/bin/python}" -c 'import sys; print(*(path for path in sys.path if "site-packages" in path), sep="\n")' \
+        >"$("$python" -c 'import site; print(site.getsitepackages()[0])')/environment.pth"
     ;;
 *)
     echo "$0: no such kind of build: $kind (sanitized or debug)" >&2
