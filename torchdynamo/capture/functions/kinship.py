@@ -12,11 +12,10 @@ import torch
 
 from torchdynamo.capture import lookup, model
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import function, is_open
+from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
-from torchdynamo.capture.wrap import class_attribute
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -34,8 +33,9 @@ def asked(
     if classes.__class__ is Object:
         if classes.pytype is tuple:
             return any(asked(vm, first, each, method, ask, deeper(method, depth)) for each in vm.iterate(classes))
-        if type(lookup.guarded_lookup(vm, classes.pytype, method)) is types.FunctionType:
-            return vm.truth(vm.special(classes, method, first))
+        check = vm.bound_special(classes, method)
+        if check is not None:
+            return vm.truth(vm.call(check, [first], {}))
         if model.find_slot(classes.pytype, "__iter__")[0] == "model":
             what = "isinstance() arg 2 must be a type" if ask is instance_of else "issubclass() arg 2 must be a class"
             raise vm.error(TypeError, f"{what}, a tuple of {'types' if ask is instance_of else 'classes'}, or a union")
@@ -43,35 +43,50 @@ def asked(
 
 
 def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
-    """By the exact type; what an instance says its class is counts as well."""
+    """Return `isinstance(obj, wanted)`: the exact type counts at once, else the metaclass of `wanted` decides."""
     if type(wanted) is tuple:
         return any(instance_of(vm, obj, one, deeper("isinstance", depth)) for one in wanted)
-    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
-        return any(instance_of(vm, obj, one) for one in typing.get_args(wanted))
-    if obj.__class__ is Graphed:
-        by_class = isinstance(wanted, type) and issubclass(wanted, torch.Tensor) and wanted is not torch.nn.Buffer
-        return issubclass(obj.pytype, wanted) if by_class else answered(vm, isinstance, obj.fake, wanted)
+    if isinstance(wanted, types.UnionType):
+        return any(instance_of(vm, obj, one) for one in wanted.__args__)
     if obj.pytype is wanted:
         return True
-    check = answering(vm, wanted, "__instancecheck__")
-    if check is not None:
-        return vm.truth(vm.call(check, [Known(wanted), obj], {}))
-    if obj.__class__ is Known:
-        answer = answered(vm, isinstance, obj.obj, wanted)
-        if lookup.speaks(obj) and not is_protocol(wanted):
-            return is_kin(vm, obj.pytype, wanted)
-        return answer
-    if is_protocol(wanted):
-        return has_members(vm, obj, wanted)
-    if not isinstance(wanted, type):
-        answered(vm, isinstance, None, wanted)  # which refuses it in its own words
-    if is_kin(vm, obj.pytype, wanted):
-        return True
-    if obj.__class__ is Object and lookup.class_lies(vm, obj.pytype):
-        said = vm.has_attribute(obj, "__class__")
-        if said is not None and said.__class__ is Known and isinstance(said.obj, type):
-            return said.obj is not obj.pytype and is_kin(vm, said.obj, wanted)
-    return False
+    if type(wanted) is type:
+        return instance_by_order(vm, wanted, obj)
+    return decided(vm, wanted, "__instancecheck__", obj)
+
+
+def subclass_of(vm: Machine, cls: Any, wanted: Any, depth: int = 0) -> bool:
+    """Return `issubclass(cls, wanted)`: the metaclass of `wanted` decides."""
+    if type(wanted) is tuple:
+        return any(subclass_of(vm, cls, one, deeper("issubclass", depth)) for one in wanted)
+    if isinstance(wanted, types.UnionType):
+        return any(subclass_of(vm, cls, one) for one in wanted.__args__)
+    if type(wanted) is type:
+        return subclass_by_order(vm, wanted, cls)
+    return decided(vm, wanted, "__subclasscheck__", Known(cls))
+
+
+@function(issubclass)
+def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
+    return boolean(asked(vm, cls, classes, "__subclasscheck__", subclass_of_value))
+
+
+def subclass_of_value(vm: Machine, cls: Value, wanted: Any) -> bool:
+    return subclass_of(vm, vm.known(cls, "class"), wanted)
+
+
+def decided(vm: Machine, wanted: Any, method: str, about: Value) -> bool:
+    """Return what the class of `wanted` answers by its `__instancecheck__` or `__subclasscheck__`."""
+    asking = Known(wanted)
+    if issubclass(type(wanted), type):
+        lookup.rest_on_metaclass(vm, wanted)
+    slot = lookup.guarded_slot(vm, type(wanted), method)
+    if slot[0] == "model":
+        return vm.truth(slot[1](vm, asking, about))
+    check = vm.bound_special(asking, method)
+    if check is None or type(wanted) is types.GenericAlias:  # neither is a class: Python refuses it in its words
+        return answered(vm, isinstance if method == "__instancecheck__" else issubclass, None, wanted)
+    return vm.truth(vm.call(check, [about], {}))
 
 
 def deeper(name: str, depth: int) -> int:
@@ -84,43 +99,80 @@ def deeper(name: str, depth: int) -> int:
 DEPTH = 20
 
 
-def is_kin(vm: Machine, cls: type, wanted: Any) -> bool:
-    """Whether the instances of a class are instances of another: abstract classes ask whether it is a subclass."""
-    return subclass_of(vm, cls, wanted) if isinstance(wanted, abc.ABCMeta) else by_bases(vm, cls, wanted)
+# -- the checks that metaclasses inherit ------------------------------------------------------------------------------
+@models(type, "__instancecheck__")
+def check_instance(vm: Machine, cls: Value, obj: Value) -> Value:
+    return boolean(instance_by_order(vm, vm.known(cls, "class"), obj))
 
 
-def answering(vm: Machine, wanted: Any, name: str) -> Known | None:
-    """The method of a metaclass of the user's that answers for the class; what it is is guarded."""
-    meta = type(wanted)
-    if not isinstance(wanted, type) or not is_open(meta):
-        return None
-    lookup.rest_on_metaclass(vm, wanted)
-    check = lookup.guarded_lookup(vm, meta, name)
-    if type(check) is not types.FunctionType or check.__module__.startswith(LIBRARIES):
-        return None
-    return Known(check, class_attribute(vm, meta, name))
+@models(type, "__subclasscheck__")
+def check_subclass(vm: Machine, cls: Value, other: Value) -> Value:
+    return boolean(subclass_by_order(vm, vm.known(cls, "class"), vm.known(other, "class")))
 
 
-def subclass_of(vm: Machine, cls: Any, wanted: Any, depth: int = 0) -> bool:
-    """`issubclass(cls, wanted)`. An abstract class takes more for its subclasses with `register`, and none away."""
-    if type(wanted) is tuple:
-        return any(subclass_of(vm, cls, one, deeper("issubclass", depth)) for one in wanted)
-    if isinstance(wanted, types.UnionType):
-        return any(subclass_of(vm, cls, one) for one in wanted.__args__)
-    check = answering(vm, wanted, "__subclasscheck__")
-    if check is not None:
-        return vm.truth(vm.call(check, [Known(wanted), Known(cls)], {}))
-    return by_bases(vm, cls, wanted)
+@function(abc.ABCMeta.__instancecheck__)
+def check_abstract_instance(vm: Machine, cls: Value, obj: Value) -> Value:
+    """Return whether the class that the object says it has, or its type, is a subclass."""
+    wanted, said = vm.known(cls, "class"), said_class(vm, obj)
+    return boolean((said is not None and subclass_of(vm, said, wanted)) or subclass_of(vm, obj.pytype, wanted))
 
 
-def by_bases(vm: Machine, cls: Any, wanted: Any) -> bool:
-    """By the order of bases, and what was registered."""
+@function(abc.ABCMeta.__subclasscheck__)
+def check_abstract_subclass(vm: Machine, cls: Value, other: Value) -> Value:
+    """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
+    wanted, real = vm.known(cls, "class"), vm.known(other, "class")
+    rest_on_order(vm, real)
+    answer = answered(vm, lambda cls, wanted: abc.ABCMeta.__subclasscheck__(wanted, cls), real, wanted)
+    if not answer:
+        vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
+    return boolean(answer)
+
+
+@function(type(typing.Protocol).__instancecheck__)
+def check_protocol(vm: Machine, cls: Value, obj: Value) -> Value:
+    """Look at the members, so that they are guarded; Python answers where there is a real object."""
+    protocol: Any = vm.known(cls, "class")
+    if not getattr(protocol, "_is_protocol", False):
+        return check_abstract_instance(vm, cls, obj)
+    names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)  # type: ignore[attr-defined]
+    found = [vm.has_attribute(obj, name) for name in sorted(names)]
+    real = obj.obj if obj.__class__ is Known else vm.entity(obj).real if obj.__class__ is Object else MISSING
+    return boolean(None not in found if real is MISSING else answered(vm, isinstance, real, protocol))
+
+
+@models(type(torch.FloatTensor), "__instancecheck__")
+def check_legacy_type(vm: Machine, cls: Value, obj: Value) -> Value:
+    """Compare dtype and device, which a tensor's guard holds."""
+    return boolean(obj.__class__ is Graphed and isinstance(obj.fake, vm.known(cls, "class")))
+
+
+def instance_by_order(vm: Machine, wanted: type, obj: Value) -> bool:
+    """Return whether the object's type, or the class that it says it has, has `wanted` among its bases."""
+    if subclass_by_order(vm, wanted, obj.pytype):
+        return True
+    said = said_class(vm, obj)
+    return said is not None and subclass_by_order(vm, wanted, said)
+
+
+def subclass_by_order(vm: Machine, wanted: type, cls: Any) -> bool:
+    """Return whether `wanted` is in the order of bases; TypeError where `cls` is no class."""
+    rest_on_order(vm, cls)
+    return answered(vm, lambda cls, wanted: type.__subclasscheck__(wanted, cls), cls, wanted)
+
+
+def rest_on_order(vm: Machine, cls: Any) -> None:
     if isinstance(cls, type):
         lookup.rest_on_bases(vm, cls)
-    answer = answered(vm, issubclass, cls, wanted)
-    if not answer and isinstance(wanted, abc.ABCMeta):
-        vm.guard(REGISTRATIONS, "UNREGISTERED", (cls, wanted, abc.get_cache_token()))
-    return answer
+
+
+def said_class(vm: Machine, obj: Value) -> type | None:
+    """Return what an object says its class is, where that is another class than its type."""
+    if obj.__class__ is not Object or not lookup.class_lies(vm, obj.pytype):
+        return None
+    said = vm.has_attribute(obj, "__class__")
+    if said is None or said.__class__ is not Known or not isinstance(said.obj, type) or said.obj is obj.pytype:
+        return None
+    return said.obj
 
 
 def answered(vm: Machine, ask: Callable[[Any, Any], bool], obj: Any, wanted: Any) -> bool:
@@ -133,30 +185,4 @@ def answered(vm: Machine, ask: Callable[[Any, Any], bool], obj: Any, wanted: Any
         raise Break("unknown call", name=ask.__name__) from error
 
 
-LIBRARIES = (*lookup.LIBRARIES, "torch.")  # whose answers rest on classes alone
 REGISTRATIONS = Source("call", Source("pinned", None, Pinned(abc.get_cache_token)), ())
-
-
-def is_protocol(wanted: Any) -> bool:
-    """A `typing.Protocol`, of which whatever has its members is an instance."""
-    return type(wanted) is type(typing.Protocol) and bool(getattr(wanted, "_is_protocol", False))
-
-
-def has_members(vm: Machine, obj: Value, protocol: Any) -> bool:
-    """The members are looked at, and so guarded; Python answers where there is a real object."""
-    names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)  # type: ignore[attr-defined]
-    found = [vm.has_attribute(obj, name) for name in sorted(names)]
-    real = vm.entity(obj).real if obj.__class__ is Object else MISSING
-    try:
-        return None not in found if real is MISSING else isinstance(real, protocol)
-    except TypeError as error:  # it says that it is not to be asked
-        raise vm.error(TypeError, *error.args) from None
-
-
-@function(issubclass)
-def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
-    return boolean(asked(vm, cls, classes, "__subclasscheck__", subclass_of_value))
-
-
-def subclass_of_value(vm: Machine, cls: Value, wanted: Any) -> bool:
-    return subclass_of(vm, vm.known(cls, "class"), wanted)

@@ -9,6 +9,7 @@ import torch
 import torch.overrides
 
 from torchdynamo.capture import overrides
+from torchdynamo.capture.functions.kinship import instance_of, subclass_of
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
@@ -97,7 +98,7 @@ NOTHING = Known(())
 @function(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
 def default(vm: Machine, cls: Known, func: Known, types: Value, args: Value = NOTHING, kwargs: Value = NONE) -> Value:
     """What a subclass inherits: torch's own result, as an instance of the subclass."""
-    if not all(issubclass(cls.obj, vm.known(each, "class")) for each in vm.iterate(types)):
+    if not all(subclass_of(vm, cls.obj, vm.known(each, "class")) for each in vm.iterate(types)):
         return Known(NotImplemented)
     named = {} if kwargs is NONE else {vm.known(key, "name"): value for key, value in vm.dict_items(kwargs)}
     vm.subclasses_off += 1
@@ -112,7 +113,7 @@ def converted(vm: Machine, value: Value, cls: type) -> Value:
     """A result, and what is in a result of several."""
     if cls is torch.Tensor:
         return value
-    if isinstance(value, Graphed) and not issubclass(value.pytype, cls):
+    if isinstance(value, Graphed) and not instance_of(vm, value, cls):
         return overrides.of_class(vm, value, cls)
     if isinstance(value, Object) and issubclass(value.pytype, (list, tuple)):
         items = vm.make_tuple([converted(vm, item, cls) for item in vm.iterate(value)])
