@@ -10,6 +10,7 @@ import operator
 from collections import OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
 
+import numpy
 import pytest
 import torch
 from guarding import Guarded, X, agree, frame_of_x, roots_of
@@ -21,6 +22,10 @@ from torchdynamo.guards.kinds import KINDS
 
 class Colour(enum.Enum):
     RED = 1
+
+
+class Whole(enum.IntEnum):
+    ONE = 1
 
 
 class Plain:
@@ -119,6 +124,9 @@ OBJECTS: list[Any] = [
     [], [1], [1, 2], LyingList(), LyingList([1]), {}, {"a": 1}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1},
     {1: "a"}, {True: "a"}, {1.0: "a"}, {KEY_OBJECT: 1}, {RED: 1}, {torch.float32: 1}, {(1, 2): 1}, {(1.0, 2): 1},
     {"a": 1, PLAIN: 2},
+    {torch.Size([1, 2]): 1}, {Pair(1, 2): 1}, {(True, 2.0): 1}, {Whole.ONE: 1}, {"RED": 1}, {numpy.int64(1): 1},
+    {1 + 0j: 1}, {(numpy.int64(1), 2): 1}, {b"a": 1}, {frozenset({1}): 1}, {frozenset({KEY_OBJECT}): 1},
+    {torch.device("cpu"): 1},
     {LyingKey(): 0}, {LyingKey(): 0, "b": 1}, LyingDict(), LyingDict(a=1), LyingDict(a=1, b=2), {Str("a"): 1}, {NAN: 1},
     OrderedDict(a=1), OrderedDict(a=1, b=2), moved_to_end("a", "b"), moved_to_end("b", "a"), defaultdict(int, a=1),
     collections.Counter("aab"), set(), {1}, {True}, {1, 2}, {"a"}, {KEY_OBJECT}, {RED, 1}, {NAN}, {(1, 2)},
@@ -136,7 +144,10 @@ CLASSES: list[Any] = [
     set, frozenset, deque, Plain, Child, Colour, type, enum.EnumMeta, torch.Tensor, torch.nn.Parameter, torch.nn.Linear,
     type(len), type(plain_function), type(torch), torch.device, torch.dtype,
 ]  # fmt: skip
-KEYS: list[Any] = ["a", "b", "c", "", 0, 1, True, 1.0, 2, None, (1, 2), (1.0, 2), NAN, RED, KEY_OBJECT, torch.float32]
+KEYS: list[Any] = [
+    "a", "b", "c", "", 0, 1, True, 1.0, 2, None, (1, 2), (1.0, 2), NAN, RED, KEY_OBJECT, torch.float32, Whole.ONE,
+    torch.Size([1, 2]), b"a", frozenset({True}), torch.device("cpu"), (KEY_OBJECT, 1),
+]  # fmt: skip
 ITEMS: list[Any] = [
     (), ("a",), ("b",), ("a", "b"), ("b", "a"), (1,), (True,), (1.0,), (1, 2), (2, 1), (KEY_OBJECT,), (RED,), (RED, 1),
     (torch.float32,), ((1, 2),), (NAN,), ("a", "c"), ("a", "b", "c"),

@@ -13,6 +13,7 @@ import mutations_python  # noqa: F401
 import mutations_torch  # noqa: F401
 import pytest
 from mutating import ROWS, Row, follow
+from mutations_keys import KEYS
 from mutations_memory import MEMORY
 from mutations_namespaces import NAMESPACES
 from mutations_views import VIEWS
@@ -34,7 +35,12 @@ def test_another_name_is_seen(row: Row) -> None:
     follow(row)
 
 
+@pytest.mark.parametrize("row", KEYS, ids=lambda row: row.__name__)
+def test_another_key_is_seen(row: Row) -> None:
+    follow(row)
+
+
 def test_the_table_is_full() -> None:
-    rows = [*ROWS, *VIEWS, *NAMESPACES, *MEMORY]
+    rows = [*ROWS, *VIEWS, *NAMESPACES, *MEMORY, *KEYS]
     assert len(rows) >= 200
     assert len({row.__name__ for row in rows}) == len(rows)

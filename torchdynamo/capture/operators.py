@@ -29,6 +29,8 @@ from torchdynamo.capture.wrap import (
     CONSTANTS,
     class_attribute,
     constant,
+    holds_nan,
+    itself,
     same_constant,
     same_function,
     wrap,
@@ -341,6 +343,9 @@ def as_length(vm: Machine, answer: Value) -> Value:
 def contains(vm: Machine, box: Value, item: Value) -> bool:
     """`item in box`."""
     if box.__class__ is Known and item.__class__ is Known and says_nothing(item) and not speaks(box):
+        if holds_nan(item.obj):  # found by identity
+            itself(vm, item)
+            itself(vm, box)
         return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))
     if box.__class__ is Graphed:
         answer = tensor_methods.answered(vm, box, "__contains__", item)

@@ -119,7 +119,16 @@ def itself(vm: Machine, value: Known) -> Any:
     if type(obj) is types.FunctionType and value.source is not None:
         vm.guard(value.source, "ID_MATCH", obj)
         vm.functions.setdefault(id(obj), value)
+    elif value.source is not None and holds_nan(obj):
+        vm.guard(value.source, "ID_MATCH", obj)
     return obj
+
+
+def holds_nan(obj: Any) -> bool:
+    """Return whether the constant is NaN, or has one in it: what equals it, and its hash, depends on which it is."""
+    if type(obj) in (tuple, frozenset):
+        return any(map(holds_nan, obj))
+    return type(obj) in (float, complex) and obj != obj
 
 
 def same_function(vm: Machine, a: Known, b: Known) -> bool:

@@ -1,11 +1,15 @@
-"""Items of dicts and sets as facts: a constant is known by its value, any other object by its identity."""
+"""Items of dicts and sets as facts: a constant is known by its value, NaN and any other object by its identity."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
+from torchdynamo import _native
 from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.capture.wrap import holds_nan
 from torchdynamo.guards.constants import is_constant, same_constant
 from torchdynamo.guards.identity import Weak, held, is_same, lower_kept
 from torchdynamo.guards.kind import Check, NodeOf
@@ -18,20 +22,59 @@ def keep(item: Any) -> Any:
 
 def same_item(kept: Any, value: Any) -> bool:
     """Whether it is that item."""
-    return same_constant(kept, value) if is_constant(kept) else is_same(kept, value)
+    return same_constant(kept, value) if is_constant(kept) and not holds_nan(kept) else is_same(kept, value)
 
 
-def same_key(kept: Any, value: Any) -> bool:
-    """Whether a dict would take the one for the other: 1 is True is 1.0 there."""
-    if is_constant(kept):
-        return kept is value or (is_constant(value) and bool(kept == value))
-    return is_same(kept, value)
+COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")  # which C knows as one function of a class
+FAMILIES: dict[type, str] = {
+    object: "identity",
+    str: "text",
+    bytes: "bytes",
+    tuple: "tuple",
+    frozenset: "frozenset",
+    torch.device: "device",
+    **dict.fromkeys((int, float, complex), "number"),
+}
+
+
+def family_of(cls: type) -> str | None:
+    """How objects of the class are compared; None where the class says that itself."""
+    for base in cls.__mro__:
+        if base in FAMILIES:
+            own = all(class_attribute(cls, name) is class_attribute(base, name) for name in COMPARISONS)
+            return FAMILIES[base] if own else None
+        if any(name in base.__dict__ for name in COMPARISONS):
+            return None
+    return None
+
+
+def class_attribute(cls: type, name: str) -> Any:
+    """Read an attribute of a class past its metaclass."""
+    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
+
+
+def same_key(kept: Any, value: Any) -> bool | None:
+    """Return whether a dict takes the one for the other (1 is True is 1.0 there); None if only user code could tell."""
+    if kept is value:
+        return True
+    families = family_of(type(kept)), family_of(type(value))
+    if None in families or (families == ("frozenset",) * 2 and not (is_constant(kept) and is_constant(value))):
+        return None
+    if families[0] != families[1] or families[0] == "identity":
+        return False
+    if families[0] != "tuple":
+        return bool(kept == value)
+    for one, other in zip(tuple.__iter__(kept), tuple.__iter__(value), strict=False):
+        same = same_key(one, other)
+        if not same:
+            return same
+    return tuple.__len__(kept) == tuple.__len__(value)
 
 
 def lower_item(item: Any) -> tuple[str, Any]:
     """How the native program looks for it."""
     kept = keep(item)
-    return ("equal", kept) if is_constant(kept) else lower_kept(kept)
+    return ("equal", kept) if is_constant(kept) and not holds_nan(kept) else lower_kept(kept)
 
 
 def keep_all(guard: Guard, roots: Roots) -> Guard:
@@ -54,9 +97,16 @@ def lower_one(check: str) -> Callable[[Guard, NodeOf], Check]:
     return lambda guard, node_of: (node_of(guard.source), check, lower_item(guard.arg))
 
 
-def has_key(dct: Any, key: Any) -> bool:
-    """Whether the dict has the key, asking no key's own `__eq__`."""
-    return any(same_key(key, found) for found in dict.keys(dct))
+def has_key(dct: Any, kept: Any) -> bool | None:
+    """Return whether the dict has the key; None if only code of a key's class could tell, which is not run."""
+    key = kept.ref() if type(kept) is Weak else kept
+    if key is None and kept is not None:
+        return None
+    alike = [
+        found for found, number in zip(dict.keys(dct), _native.key_hashes(dct), strict=True) if number == hash(key)
+    ]
+    answers = [same_key(key, found) for found in alike]
+    return None if None in answers else True in answers
 
 
 def same_items(kept: Iterable[Any], values: Iterable[Any]) -> bool:

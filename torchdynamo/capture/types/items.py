@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo import _native
 from torchdynamo.capture import attributes, deaths
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
@@ -175,8 +176,12 @@ def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | No
 def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
     """The key is not there. If the frame has not taken it away, it was not there at entry."""
     entity = vm.entity(value)
-    if entity.source is None or (hkey.__class__ is not Keyed and was_there(entity.real, hkey)):
+    if entity.source is None:
         return
+    if hkey.__class__ is not Keyed and was_there(entity.real, hkey):
+        if entity.touched and entity.items.__class__ is not Partly:
+            return
+        raise Break("unsupported key", type=type(hkey).__name__)  # it is there as an equal key that no path can say
     where = source_of_tensor(key)
     if where is None and issubclass(type(hkey), type):
         if id(hkey) in vm.made_classes:
@@ -196,11 +201,11 @@ def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
 
 
 def was_there(real: Any, hkey: Any) -> bool:
-    """Whether the key was there at entry, where no code of the user's says what its keys equal."""
-    for cls in {id(cls): cls for cls in map(type, dict.keys(real))}.values():
-        if type(class_lookup(cls, "__eq__")) is types.FunctionType:
-            raise Break("unsupported key", type=cls.__name__)
-    return dict.__contains__(real, hkey)
+    """Return whether the key was there at entry. Ends the graph where only a key's own code could tell."""
+    found = _native.has_key(real, hkey)
+    if found is None:
+        raise Break("unsupported key", type=type(hkey).__name__)
+    return found
 
 
 def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -> Value:

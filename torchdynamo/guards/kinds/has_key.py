@@ -1,4 +1,4 @@
-"""A dict has a key."""
+"""A dict has a key, as Python finds it. Where only a key's own code could tell, that is not so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchdynamo.guards.kind import Change, Kind, short
 
 KIND = Kind(
     "HAS_KEY",
-    holds=lambda value, arg, roots: isinstance(value, dict) and has_key(value, arg),
+    holds=lambda value, arg, roots: isinstance(value, dict) and has_key(value, arg) is True,
     lower=lower_one("has_key"),
     why=lambda value, arg, roots: Change(f"[{short(arg)}]", "there", "not there"),
     settle=keep_one,

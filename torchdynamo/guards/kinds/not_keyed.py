@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchdynamo import _native
 from torchdynamo.guards.kind import Change, Kind, read
 
 
 def has_it(dct: dict[Any, Any], key: Any) -> bool:
-    return any(found is key for found in dict.keys(dct))
+    """Return whether the object is a key, or another key has a hash that it may have: of a tensor, or of a class."""
+    hashes = (id(key), object.__hash__(key))
+    return any(number in hashes for number in _native.key_hashes(dct)) or any(found is key for found in dict.keys(dct))
 
 
 KIND = Kind(

@@ -473,6 +473,20 @@ static inline int td_dict_is_plain(PyObject *dict)
 #endif
 }
 
+/* The next item of a dict, borrowed, with the hash its key had when it was put in; 0: there is none. */
+static inline int td_dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value, Py_hash_t *hash)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    if (!PyDict_Next(dict, position, key, value))
+        return 0;
+    PyDictKeysObject *keys = ((PyDictObject *)dict)->ma_keys;
+    *hash = td_dict_is_plain(dict) ? ((PyASCIIObject *)*key)->hash : DK_ENTRIES(keys)[*position - 1].me_hash;
+    return 1;
+#else
+    return _PyDict_Next(dict, position, key, value, hash);
+#endif
+}
+
 #if PY_VERSION_HEX >= 0x030C0000 && !defined(MANAGED_DICT_OFFSET) /* 3.12 has the place, but no name for it */
 #define MANAGED_DICT_OFFSET (((Py_ssize_t)sizeof(PyObject *)) * -3)
 #endif

@@ -61,10 +61,11 @@ typedef enum {
     CHECK_NUMBERS
 } TdOp;
 
-/* A thing to be found in a dict or set: a constant, found by equality, or an object, found by identity. */
+/* A thing to be found in a dict or set. What is there has to be the item itself, or an equal constant of its class; a key
+ * that is looked up is found as Python finds it. */
 typedef struct {
     PyObject *obj; /* owned; for ITEM_WEAK a weakref */
-    Py_hash_t hash;
+    Py_hash_t hash; /* of constants, and of keys that are looked up */
     enum { ITEM_EQUAL, ITEM_IS, ITEM_WEAK } how;
     int node; /* where the value found goes, or -1 */
 } TdItem;
@@ -105,6 +106,7 @@ typedef struct {
 } TdSeen;
 
 typedef struct TdBind {
+    char lasts;     /* what its keys lead to stays as long as the tag does */
     TdSeen seen[2]; /* in a pass over all steps, in one of the armed program: each has values of its own */
     TdItems *keys;
     TdSteps checks; /* what holds as long as the tag does */
@@ -139,7 +141,7 @@ int td_program_build(TdProgram *program, PyObject *nodes, PyObject *checks, PyOb
 TdStep *td_step_add(TdSteps *steps, TdOp op, int node);
 TdItems *td_items_new(int count);
 TdItems *td_items_from(PyObject *tuple); /* of pairs: how to find it, the item */
-TdItems *td_items_one(PyObject *pair);
+TdItems *td_items_key(PyObject *pair);
 int td_item_set(TdItem *item, PyObject *obj, int node);
 void td_steps_clear(TdSteps *steps);
 int td_steps_visit(TdSteps *steps, visitproc visit, void *arg);
@@ -159,8 +161,6 @@ void td_hurdle_note(TdProgram *program, const TdStep *check); /* it failed */
 int td_is_constant(PyObject *obj);
 int td_constant_equal(PyObject *constant, PyObject *obj); /* same exact types all through, and equal; floats by bits */
 int td_item_is(const TdItem *item, PyObject *obj);
-PyObject *td_dict_find(PyObject *dict, const TdItem *key); /* borrowed, or NULL */
-PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place); /* by identity; borrowed, or NULL */
 int td_dict_keys_are(PyObject *dict, const TdItems *keys); /* in order of insertion */
 int td_ordered_keys_are(PyObject *dict, const TdItems *keys);
 int td_set_is(PyObject *set, const TdItems *items);
@@ -174,6 +174,18 @@ PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds 
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);
 PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp); /* what a method written in C says */
+
+/* guards_keys.c: likewise */
+typedef struct {
+    PyObject *value; /* borrowed; NULL: the key is not there, or nobody knows */
+    char told;       /* it is known whether it is there */
+    char lasts;      /* as long as nothing writes to the dict: no class that can be given an `__eq__` has a say */
+} TdLookup;
+TdLookup td_dict_look_up(PyObject *dict, const TdItem *key);
+PyObject *td_dict_find(PyObject *dict, const TdItem *key); /* the value alone */
+PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place); /* by identity; borrowed, or NULL */
+int td_dict_lacks_object(PyObject *dict, PyObject *key); /* 1: it is sure not to be a key */
+int td_keys_init(PyObject *module);
 
 extern PyTypeObject *td_deque_type;
 extern PyTypeObject *td_local_type; /* threading.local */

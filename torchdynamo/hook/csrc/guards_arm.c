@@ -260,18 +260,19 @@ static int arm_bind(Arming *a, const TdStep *step)
 {
     PyObject *box = value_of(a, step->node);
     int found, of_class = step->op == STEP_BIND_CLASS, benign = a->program->benign[a->step];
+    int looked_up = benign >= PATIENCE || !step->u.bind->lasts; /* at each pass */
     if (a->state[step->node] == FREE || !laid_out(a, step->node) || benign >= (of_class ? PATIENCE : 2 * PATIENCE))
         return 0;
     if (of_class && td_type_tag((PyTypeObject *)box) == 0)
         return 0;
-    if (!of_class && benign < PATIENCE && arm_split(a, step))
+    if (!of_class && !looked_up && arm_split(a, step))
         return 1;
     if (of_class) {
         add_place(a, &((PyTypeObject *)box)->tp_flags);
         add_place(a, &((PyTypeObject *)box)->tp_version_tag);
         found = KEPT;
     }
-    else if (benign >= PATIENCE || td_dict_tag(box) == 0) {
+    else if (looked_up || td_dict_tag(box) == 0) {
         add_root(a, step); /* its keys are looked up again */
         found = PLACED;
     }

@@ -159,7 +159,7 @@ static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
         return (step->u.items = td_items_from(payload)) == NULL ? -1 : 0;
     case CHECK_HAS_KEY:
     case CHECK_NO_KEY:
-        return (step->u.items = td_items_one(payload)) == NULL ? -1 : 0;
+        return (step->u.items = td_items_key(payload)) == NULL ? -1 : 0;
     case CHECK_LOOKUP:
     case CHECK_LOOKUP_WEAK:
     case CHECK_LOOKUP_ABSENT:

@@ -17,7 +17,7 @@ int td_is_constant(PyObject *obj)
         || type == &PyBytes_Type || type == &PyComplex_Type || obj == Py_None || obj == Py_Ellipsis
         || obj == Py_NotImplemented)
         return 1;
-    if (PyTuple_CheckExact(obj)) {
+    if (PyTuple_CheckExact(obj) || td_is_size(obj)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(obj); i++)
             if (!td_is_constant(PyTuple_GET_ITEM(obj, i)))
                 return 0;
@@ -128,41 +128,6 @@ int td_item_is(const TdItem *item, PyObject *obj)
     default:
         return td_weak_target(item->obj) == obj;
     }
-}
-
-/* Would a dict take the one for the other? 1 is True is 1.0 there. */
-static int same_key(const TdItem *key, PyObject *obj)
-{
-    if (key->how != ITEM_EQUAL)
-        return td_item_is(key, obj);
-    return key->obj == obj || (td_is_constant(obj) && compare(key->obj, obj));
-}
-
-PyObject *td_dict_find(PyObject *dict, const TdItem *key)
-{
-    if (td_dict_is_plain(dict))
-        return PyUnicode_CheckExact(key->obj) ? _PyDict_GetItem_KnownHash(dict, key->obj, key->hash) : NULL;
-    PyObject *found, *value;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(dict, &position, &found, &value))
-        if (same_key(key, found))
-            return value;
-    return NULL;
-}
-
-/* Objects that are keys seldom move: where the key was found last is looked at first. */
-PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place)
-{
-    PyObject *found, *value;
-    if (!PyDict_Check(dict))
-        return NULL;
-    Py_ssize_t position = *place;
-    if (PyDict_Next(dict, &position, &found, &value) && found == key)
-        return value;
-    for (*place = position = 0; PyDict_Next(dict, &position, &found, &value); *place = position)
-        if (found == key)
-            return value;
-    return NULL;
 }
 
 int td_dict_keys_are(PyObject *dict, const TdItems *keys)

@@ -69,8 +69,10 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return !PyODict_Check(value) || td_ordered_keys_are(value, step->u.items);
     case CHECK_HAS_KEY:
         return td_dict_find(value, step->u.items->items) != NULL;
-    case CHECK_NO_KEY:
-        return td_dict_find(value, step->u.items->items) == NULL;
+    case CHECK_NO_KEY: {
+        TdLookup found = td_dict_look_up(value, step->u.items->items);
+        return found.told && found.value == NULL;
+    }
     case CHECK_LOOKUP:
         return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == step->obj;
     case CHECK_LOOKUP_WEAK:
@@ -79,10 +81,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == NULL;
     case CHECK_SAME:
         return value == run->values[step->base];
-    case CHECK_NOT_KEYED: {
-        Py_ssize_t place = 0;
-        return PyDict_Check(value) && td_dict_find_object(value, run->values[step->base], &place) == NULL;
-    }
+    case CHECK_NOT_KEYED:
+        return td_dict_lacks_object(value, run->values[step->base]);
     case CHECK_NUMBERS:
         return td_numbers_hold(step->u.numbers, run->values);
     case CHECK_DISTINCT:
@@ -102,27 +102,46 @@ int td_failed(TdProgram *program, const TdStep *step)
     return 0;
 }
 
+/* Where a key leads, by the MRO or in a dict. */
+static inline TdLookup look_up(PyObject *box, const TdItem *key, int of_class)
+{
+    return of_class ? (TdLookup){_PyType_Lookup((PyTypeObject *)box, key->obj), 1, 1} : td_dict_look_up(box, key);
+}
+
+/* A check that rests on the witness. */
+static int bound_check_holds(TdProgram *program, const TdStep *check, PyObject *box, const TdRun *run, char *lasts)
+{
+    if (check->op != CHECK_HAS_KEY && check->op != CHECK_NO_KEY)
+        return td_check_holds(program, check, run);
+    TdLookup found = td_dict_look_up(box, check->u.items->items);
+    *lasts &= found.lasts;
+    return found.told && (found.value != NULL) == (check->op == CHECK_HAS_KEY);
+}
+
 /* The witness moved, or there is none: look every key up again, and see that all that rests on it still holds. */
 static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const TdRun *run)
 {
     TdBind *bind = step->u.bind;
     int of_class = step->op == STEP_BIND_CLASS;
+    char lasts = 1;
     bind->seen[run->seen].box = NULL;
     for (int i = 0; i < bind->keys->count; i++) {
         const TdItem *key = &bind->keys->items[i];
-        PyObject *value = of_class ? _PyType_Lookup((PyTypeObject *)box, key->obj) : td_dict_find(box, key);
-        if (value == NULL) {
+        TdLookup found = look_up(box, key, of_class);
+        if (found.value == NULL) {
             program->failed_node = key->node;
             program->failed_check = -1;
             return 0;
         }
-        run->values[key->node] = value;
+        run->values[key->node] = found.value;
+        lasts &= found.lasts;
     }
     for (int i = 0; i < bind->checks.count; i++)
-        if (!td_check_holds(program, &bind->checks.steps[i], run))
+        if (!bound_check_holds(program, &bind->checks.steps[i], box, run, &lasts))
             return td_failed(program, &bind->checks.steps[i]);
     uint64_t tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
-    bind->seen[run->seen] = (TdSeen){tag != 0 ? box : NULL, tag};
+    bind->lasts = lasts;
+    bind->seen[run->seen] = (TdSeen){tag != 0 && lasts ? box : NULL, tag};
     return 1;
 }
 

@@ -95,26 +95,26 @@ TdItems *td_items_new(int count)
     return items;
 }
 
-/* A key as a path has it: constants are found by equality, all else by identity. */
 int td_item_set(TdItem *item, PyObject *obj, int node)
 {
     item->node = node;
     item->how = td_is_constant(obj) ? ITEM_EQUAL : ITEM_IS;
-    if (item->how == ITEM_EQUAL && (item->hash = PyObject_Hash(obj)) == -1)
-        return -1;
     item->obj = Py_NewRef(obj);
-    return 0;
+    return (item->hash = PyObject_Hash(obj)) == -1 ? -1 : 0; /* a weak reference has the hash of what it refers to */
 }
 
-/* From ("equal" | "is" | "is_weak", object). */
+/* From ("equal" | "is" | "is_weak", object). What is only compared is hashed only if that is a constant. */
 static int item_parse(TdItem *item, PyObject *pair)
 {
     const char *how;
     PyObject *obj;
-    if (!TD_PARSE(pair, "sO", &how, &obj) || td_item_set(item, obj, -1) < 0)
+    if (!TD_PARSE(pair, "sO", &how, &obj))
         return -1;
-    if (strcmp(how, "equal") != 0)
-        item->how = strcmp(how, "is_weak") == 0 && PyWeakref_CheckRefExact(obj) ? ITEM_WEAK : ITEM_IS;
+    if (strcmp(how, "equal") == 0)
+        return td_item_set(item, obj, -1);
+    item->obj = Py_NewRef(obj);
+    item->node = -1;
+    item->how = strcmp(how, "is_weak") == 0 && PyWeakref_CheckRefExact(obj) ? ITEM_WEAK : ITEM_IS;
     return 0;
 }
 
@@ -135,10 +135,14 @@ TdItems *td_items_from(PyObject *tuple)
     return items;
 }
 
-TdItems *td_items_one(PyObject *pair)
+TdItems *td_items_key(PyObject *pair)
 {
     PyObject *tuple = PyTuple_Pack(1, pair);
     TdItems *items = tuple == NULL ? NULL : td_items_from(tuple);
     Py_XDECREF(tuple);
+    if (items != NULL && (items->items[0].hash = PyObject_Hash(items->items[0].obj)) == -1) {
+        items_free(items);
+        return NULL;
+    }
     return items;
 }

@@ -15,6 +15,7 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/Size.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -50,6 +51,8 @@ extern "C" int td_is_tensor(PyObject *obj)
 }
 
 extern "C" int td_is_device(PyObject *obj) { return THPDevice_Check(obj); }
+
+extern "C" int td_is_size(PyObject *obj) { return THPSize_Check(obj); }
 
 static const TensorImpl *impl_of(PyObject *obj) { return THPVariable_Unpack(obj).unsafeGetTensorImpl(); }
 

@@ -50,6 +50,7 @@ PyObject *td_tensor_call(PyObject *tensor, PyObject *name);
 int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count);
 /* torch.device, whose objects are equal by value; comparing two runs no Python. */
 int td_is_device(PyObject *obj);
+int td_is_size(PyObject *obj); /* torch.Size */
 
 /* A tensor's size (1) or stride (2) in a dimension; 0 where the object is no tensor that has it. */
 int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answer);
@@ -82,6 +83,7 @@ static inline PyObject *td_tensor_call(PyObject *tensor, PyObject *name) { retur
 static inline int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count) { return 0; }
 static inline int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answer) { return 0; }
 static inline int td_is_device(PyObject *obj) { return 0; }
+static inline int td_is_size(PyObject *obj) { return 0; }
 
 #endif
 
