@@ -15,6 +15,8 @@ import torch
 import torch.fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from torchdynamo.backends.cache_key import digest_of_sources
+
 aten = torch.ops.aten
 
 
@@ -29,14 +31,14 @@ def min_cut(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
 @functools.cache
 def for_inductor() -> Any:
     """The same, as a setting of Inductor's: `custom_partitioner_fn`."""
-    from torch._inductor.custom_graph_pass import CustomPartitionerFn, get_hash_for_files
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class MinCut(CustomPartitionerFn):
         def __call__(self, gm: torch.fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> Any:
             return min_cut(gm, joint_inputs, **kwargs)
 
         def uuid(self) -> Any:
-            return get_hash_for_files((__file__,))
+            return digest_of_sources()
 
         def __reduce__(self) -> Any:  # keys of Inductor's caches have all settings in them
             return for_inductor, ()

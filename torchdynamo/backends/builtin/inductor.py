@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from torchdynamo.backends.cache_key import Decompositions
+from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.pieces import in_pieces
@@ -32,7 +34,7 @@ def inductor(
     patches = settings(mode, options)
     if is_for_eager(gm, example_inputs):
         return None
-    with handoff(gm, example_inputs) as ready:
+    with handoff(gm, example_inputs) as ready, disk_caches(ready.module, example_inputs, patches):
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
@@ -43,7 +45,7 @@ def inductor(
     return ready.as_captured(compiled)
 
 
-def decompositions(patches: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
+def decompositions(patches: Mapping[str, Any]) -> Decompositions:
     """Inductor's own under these settings, which decide which there are; and zeros that have memory.
 
     It would reuse the place of those that have none.
@@ -53,7 +55,7 @@ def decompositions(patches: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
 
     with _inductor.config.patch(dict(patches)):
         table = select_decomp_table()
-    return {**table, torch.ops.aten._efficientzerotensor.default: zeros}
+    return Decompositions({**table, torch.ops.aten._efficientzerotensor.default: zeros})
 
 
 def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:

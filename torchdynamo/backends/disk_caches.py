@@ -1,0 +1,69 @@
+"""Inductor's caches on disk, in which a second process finds what the first has compiled.
+
+They are asked where the keys tell all that matters (`cache_key.py`), and where nobody else can have put something into
+them: they are pickles and libraries, and loading one runs what is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import stat
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch.fx
+
+from torchdynamo.backends.cache_key import is_told_by_names, marks
+from torchdynamo.errors import TorchDynamoWarning
+
+MARKS = "unsafe_marked_cacheable_functions"
+
+
+@contextlib.contextmanager
+def disk_caches(gm: torch.fx.GraphModule, inputs: Sequence[Any], patches: dict[str, Any]) -> Iterator[None]:
+    """While this is open, compile with the caches, or without them where they cannot be relied on.
+
+    Writes into `patches`, the settings of Inductor for this compile, what the keys must hold.
+    """
+    from torch import _inductor
+    from torch._functorch import config
+
+    patch: Any = config.patch
+    patches[MARKS] = marks(gm, inputs, patches.get(MARKS, _inductor.config.unsafe_marked_cacheable_functions))
+    if is_told_by_names(gm) and is_trusted():
+        yield
+        return
+    patches.update(fx_graph_cache=False, fx_graph_remote_cache=False)
+    with patch(enable_autograd_cache=False, enable_remote_autograd_cache=False):
+        yield
+
+
+def is_trusted() -> bool:
+    """Return whether the folder of the caches is of the user's choice, or, where torch has chosen it, the user's alone."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
+    place, name = os.path.split(folder)
+    return place != tempfile.gettempdir() or not name.startswith("torchinductor_") or is_private(folder)
+
+
+@functools.cache
+def is_private(folder: str) -> bool:
+    """Return whether a folder in a place where others may write is this user's alone; make it, if it is not there.
+
+    Warns of one that is not.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, mode=0o700)
+    found = os.lstat(folder)
+    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    if mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return True
+    text = f"others may write to {folder}: what Inductor has compiled is not looked for there, nor kept"
+    remedy = "Remove it, or set TORCHINDUCTOR_CACHE_DIR to a folder of your own."
+    warnings.warn(f"{text}. {remedy}", TorchDynamoWarning, stacklevel=2)
+    return False
