@@ -44,16 +44,20 @@ def takes_no_symbols(backend: Backend) -> bool:
 class Varied:
     """Runs a graph whose sizes vary by static ones, made as sizes come up; when there are enough, as it is."""
 
-    def __init__(self, gm: torch.fx.GraphModule, sizes: Sizes, backend: Backend, buckets: Buckets) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, sizes: Sizes | None, backend: Backend, buckets: Buckets) -> None:
         self.gm = gm
         self.backend = backend
         self.places = places(gm, sizes)
-        self.padding = Padding.of(gm, sizes, self.places, buckets)
-        self.made: dict[tuple[int, ...], Run] = {}
+        self.padding = Padding.of(gm, sizes, self.places, buckets) if sizes is not None else None
+        self.made: dict[tuple[Any, ...], Run] = {}
         self.full = False
 
+    def key(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the numbers of a call."""
+        return tuple(place.read(args) for place in self.places.values())
+
     def __call__(self, *args: Any) -> Any:
-        key = tuple(place.read(args) for place in self.places.values())
+        key = self.key(args)
         if self.padding is not None:
             plan = self.padding.plan(key, args)
             if plan is not None:
@@ -63,14 +67,14 @@ class Varied:
 
     def prepared(self, args: Sequence[Any]) -> None:
         """Make what these inputs need."""
-        key = tuple(place.read(args) for place in self.places.values())
+        key = self.key(args)
         plan = None if self.padding is None else self.padding.plan(key, args)
         if plan is None:
             self.static(key, args)
         else:
             self.static(plan.padded, plan.inputs(args))
 
-    def static(self, key: tuple[int, ...], args: Sequence[Any]) -> Run:
+    def static(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run:
         """The graph at these sizes."""
         found = self.made.get(key)
         if found is None and len(self.made) < config.cache_size_limit:
@@ -85,7 +89,7 @@ class Varied:
             warnings.warn(text, FallbackWarning, stacklevel=3)
         return found or self.gm.forward
 
-    def make(self, key: tuple[int, ...], args: Sequence[Any]) -> Run:
+    def make(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run:
         fixed = at_sizes(self.gm, dict(zip(self.places, key, strict=True)))
         kept = without_numbers(fixed)
         if has_numbers(fixed) and takes_no_symbols(self.backend):  # read from tensors

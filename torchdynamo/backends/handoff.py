@@ -17,6 +17,7 @@ import torch.fx
 from torch._guards import TracingContext, tracing
 from torch.utils import _pytree as pytree
 
+from torchdynamo.backends.stage import Context
 from torchdynamo.backends.twice import Twice
 from torchdynamo.graph import fake_mode, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
@@ -61,7 +62,11 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
         return
     sources = _sources(ready.module, inputs)
     _mark(ready.module, sources, inputs)
-    sizes = sizes_of(gm)
+    sizes, ambient = sizes_of(gm), TracingContext.try_get()
+    if sizes is None and isinstance(ambient, Context):  # a graph made of one whose sizes vary
+        ready.inputs = [ambient.fake_of(each) for each in inputs]
+        yield ready
+        return
     if sizes is not None:
         shape_env.allow_all(sizes.numbers.env)
         mode = fake_mode.make(shape_env.for_a_backend(sizes.numbers.env))

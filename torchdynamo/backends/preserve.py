@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 import torch.fx
 
+from torchdynamo.backends.registry import has_mark
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of, makes_leaves, reads_data, updates_in_one_kernel
 from torchdynamo.graph.overlap import touch
@@ -124,7 +125,7 @@ def origin(tensor: torch.Tensor) -> torch.Tensor:
 def undisturbed(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Callable[..., Any]) -> Iterator[None]:
     """While a backend works: whatever it does to the process or the inputs is undone."""
     modes, random = Modes.now(), RandomState()
-    runs_it = not getattr(backend, "leaves_inputs_alone", False)
+    runs_it = not has_mark(backend, "leaves_inputs_alone")
     contents = Contents(tensors_at(mutated_positions(gm), example_inputs)) if runs_it else None
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -68,6 +69,13 @@ def fixed_sizes(backend: B) -> B:
     """Mark a backend that takes no symbols: each size of its inputs is compiled by itself."""
     backend.fixed_sizes = True  # type: ignore[attr-defined]
     return backend
+
+
+def has_mark(backend: Backend, name: str) -> bool:
+    """Return whether a backend has a mark (`fixed_sizes`, `leaves_inputs_alone`), settings given or not."""
+    while isinstance(backend, functools.partial):
+        backend = backend.func
+    return bool(getattr(backend, name, False))
 
 
 def backend_name(backend: Backend) -> str:

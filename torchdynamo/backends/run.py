@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 import torch.fx
 
 from torchdynamo import config
+from torchdynamo.backends.custom import with_symbols
 from torchdynamo.backends.failure import add_position, raised_inside, without_our_frames
 from torchdynamo.backends.preserve import (
     Contents,
@@ -40,9 +41,13 @@ def compile_graph(
     as_captured: Run = gm.forward
     guarded = _needs_care(gm)
     label = backend_name(backend)
+
+    def compile_one(fixed: torch.fx.GraphModule, examples: Sequence[Any]) -> Run | None:
+        return compile_graph(fixed, examples, backend, f"{name} at fixed sizes", fullgraph=fullgraph)
+
     try:
         with undisturbed(gm, example_inputs, backend):
-            compiled = backend(gm, example_inputs)
+            compiled = with_symbols(gm, example_inputs, backend, compile_one)
         if compiled is None:
             return as_captured
         if not callable(compiled):

@@ -39,6 +39,7 @@ def enter_float(vm: Machine, number: float, source: Source) -> Symbol:
     with torch._C._DisableFuncTorch(), torch.inference_mode(False):
         box = boxed(number)
     node, fake = vm.builder.input(input_name(source), box, source, False)
+    node.meta["source"] = node.meta["source"].boxing()
     vm.input_objects[node] = box
     vm.boxes.append(Graphed(node, fake, torch.Tensor, source))
     read = vm.builder.note(torch.Tensor.item, (node,), {}, vm.builder.numbers.fresh(float), vm.position())

@@ -14,15 +14,21 @@ class InputSource(TorchSource):
     It is `node.meta["source"]` of a placeholder; `path` is where the hook finds the tensor.
     """
 
-    def __init__(self, name: str, path: Source | None, static: bool) -> None:
+    def __init__(self, name: str, path: Source | None, static: bool, boxed: bool = False) -> None:
         # The base class is frozen and hands out `name` from this template.
         object.__setattr__(self, "_input_name", name)
         object.__setattr__(self, "path", path)
         object.__setattr__(self, "static", static)
+        object.__setattr__(self, "boxed", boxed)
 
     path: Source | None
     static: bool
+    boxed: bool  # a float of the program's travels in it
     _input_name: str
+
+    def boxing(self) -> InputSource:
+        """Return this origin for a tensor that only brings a float to the graph."""
+        return InputSource(self._input_name, self.path, self.static, boxed=True)
 
     @property
     def _name_template(self) -> str:
@@ -30,7 +36,7 @@ class InputSource(TorchSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Inductor keeps compiled graphs on disk, sources and all; the path is of this process."""
-        return InputSource, (self._input_name, None, self.static)
+        return InputSource, (self._input_name, None, self.static, self.boxed)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> InputSource:
         return self

@@ -5,9 +5,12 @@ Whoever calls a graph twice for one call of the user's, or with two names for th
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
+import torch
 import torch.fx
+from torch.utils import _pytree as pytree
 
 from torchdynamo.capture.policy import FUSED_UPDATES
 from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, OPENERS, is_layered
@@ -50,13 +53,28 @@ def changes_modes(gm: torch.fx.GraphModule) -> bool:
 
 
 def makes_leaves(gm: torch.fx.GraphModule) -> bool:
-    """Whether the graph makes leaves or asks for gradients itself, which a trace of operators does not say.
+    """Return whether the graph makes leaves or asks for gradients itself, which a trace of operators does not say.
 
-    Inside a layer of torch.func it may: there the gradients are operators like any other.
+    A leaf is told by its example, whichever operator has made it. Inside a layer of torch.func there may be some: there
+    the gradients are operators like any other.
+    """
+    inputs = {id(node.meta.get("example_value")) for node in gm.graph.find_nodes(op="placeholder")}
+    return any(
+        (node.target in LEAF_MAKERS or has_new_leaf(node, inputs))
+        and not is_layered((node.meta.get("example_value"), node.args))
+        for node in gm.graph.nodes
+        if node.op.startswith("call_")
+    )
+
+
+def has_new_leaf(node: torch.fx.Node, inputs: Set[int]) -> bool:
+    """Return whether a node gives a leaf that wants a gradient and is none of the inputs, by the ids of their examples.
+
+    An operator may return an input itself.
     """
     return any(
-        node.target in LEAF_MAKERS and not is_layered((node.meta.get("example_value"), node.args))
-        for node in gm.graph.nodes
+        isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf and id(each) not in inputs
+        for each in pytree.tree_leaves(node.meta.get("example_value"))
     )
 
 

@@ -126,11 +126,11 @@ def sizes_of(gm: torch.fx.GraphModule) -> Sizes | None:
     return known if isinstance(known, Sizes) else None
 
 
-def fakes_for(gm: torch.fx.GraphModule, inputs: Sequence[Any], mode: FakeTensorMode, sizes: Sizes) -> list[Any]:
+def fakes_for(gm: torch.fx.GraphModule, inputs: Sequence[Any], mode: FakeTensorMode, sizes: Sizes | None) -> list[Any]:
     """The inputs as a tracer wants them: numbers as symbols, and a stand-in for each tensor with one in its sizes."""
     made: list[Any] = []
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
-        known = sizes.layouts.get(node.name)
+        known = None if sizes is None else sizes.layouts.get(node.name)
         if known is not None:
             made.append(stand_in(mode, value, known))
         elif isinstance(value, torch.Tensor):

@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,17 @@ def introduce(mode: FakeTensorMode, tensor: torch.Tensor, fake: Any) -> None:
     known = mode.fake_tensor_converter.meta_converter
     known.tensor_memo[known.describer.get_tensor_id(tensor)] = fake
     known.storage_memo[known.describer.get_storage_id(tensor.untyped_storage())] = fake.untyped_storage()
+
+
+def remember_fake(mode: FakeTensorMode, tensor: torch.Tensor, fake: Any) -> None:
+    """Have a tracer that makes fake tensors in this mode find this one for the tensor."""
+    mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
+
+
+def is_tracing() -> bool:
+    """Return whether torch.fx or torch.jit is making a graph of what runs now."""
+    by_fx: Any = sys.modules[torch.fx.Tracer.__module__]
+    return bool(by_fx._is_fx_tracing_flag) or torch._C._get_tracing_state() is not None
 
 
 def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:

@@ -1,0 +1,146 @@
+"""Backends of the user's, for graphs whose sizes or numbers vary: no value of one call may be taken for all.
+
+Such a backend is called with symbols, on a stage (`stage.py`). What it returns serves all values, unless it computed
+with the tensors of the call, as `torch.jit.trace` does, or traces when it is first called, as `aot_function` does: that
+serves the values it was made at, and each other one gets a graph of its own, with constants. So do backends that raise
+where they meet a symbol.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.fx
+
+from torchdynamo import config
+from torchdynamo.backends.failure import raised_inside
+from torchdynamo.backends.registry import Backend, backend_name, has_mark
+from torchdynamo.backends.stage import Stage, Trial, reads_values
+from torchdynamo.errors import FallbackWarning
+from torchdynamo.graph.fixing import at_sizes, places, settle_examples, without_numbers
+from torchdynamo.graph.mutation import effects_of
+from torchdynamo.graph.numbers import has_numbers
+from torchdynamo.graph.sizes import sizes_of
+
+Run = Callable[..., Any]
+Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Run | None]
+
+
+def knows_symbols(backend: Backend) -> bool:
+    """Return whether a backend sets the stage itself: those of this package."""
+    return has_mark(backend, "leaves_inputs_alone") or has_mark(backend, "fixed_sizes")
+
+
+def with_symbols(gm: torch.fx.GraphModule, examples: Sequence[Any], backend: Backend, compile_one: Compile) -> Any:
+    """Return what the backend makes of a graph, in a form that is right for all values.
+
+    compile_one: compiles a graph of constants. Raises what the backend raises where constants do not help.
+    """
+    if not has_numbers(gm) or knows_symbols(backend):
+        return backend(gm, examples)
+    stage, by_value = Stage(gm, examples), ByValue(gm, backend, compile_one)
+    try:
+        made = stage.call(backend, gm)
+    except Exception:
+        if not by_value.places:
+            raise
+        by_value.make(by_value.values(examples), examples)
+        return by_value
+    if not callable(made) or is_own_code(made, gm):
+        return made
+    if stage.computed:
+        by_value.serve(examples, made)
+        return by_value
+    return made if stage.traced else Untried(made, by_value)
+
+
+def is_own_code(made: Any, gm: torch.fx.GraphModule) -> bool:
+    """Return whether this runs the graph as it is."""
+    return made is gm or getattr(made, "__code__", None) is gm.forward.__code__
+
+
+class ByValue:
+    """Runs a graph whose sizes and floats vary by graphs of constants, made as values come up; then operator by
+    operator, as it does where numbers are read from tensors."""
+
+    def __init__(self, gm: torch.fx.GraphModule, backend: Backend, compile_one: Compile) -> None:
+        self.gm, self.backend, self.compile_one = gm, backend, compile_one
+        self.places = places(gm, sizes_of(gm), floats=True)
+        self.made: dict[str, Run] = {}
+        self.full = False
+
+    def values(self, args: Sequence[Any]) -> list[Any]:
+        """Return the numbers of a call."""
+        return [place.read(args) for place in self.places.values()]
+
+    def serve(self, args: Sequence[Any], run: Run) -> None:
+        """Have a function run calls with these numbers, if they are all that varies."""
+        if not reads_values(self.gm):
+            self.made[repr(self.values(args))] = run
+
+    def __call__(self, *args: Any) -> Any:
+        values = self.values(args)
+        return (self.made.get(repr(values)) or self.make(values, args))(*args)
+
+    def make(self, values: list[Any], args: Sequence[Any]) -> Run:
+        """Return what the backend makes of the graph with these numbers in it."""
+        if len(self.made) >= config.cache_size_limit:
+            self.tell()
+            return self.gm.forward
+        known = dict(zip(self.places, values, strict=True))
+        fixed = at_sizes(self.gm, known)
+        settle_examples(fixed, known)
+        kept = without_numbers(fixed)
+        run = None if has_numbers(fixed) else self.compile_one(fixed, [args[i] for i in kept])
+        made: Run = (lambda *given: run(*(given[i] for i in kept))) if run is not None else self.gm.forward
+        self.made[repr(values)] = made
+        return made
+
+    def tell(self) -> None:
+        """Warn, once, that there will be no more graphs."""
+        if self.full:
+            return
+        self.full = True
+        text = (
+            f"backend {backend_name(self.backend)!r} does not keep sizes and numbers as symbols, and has made "
+            f"{len(self.made)} graphs of one for as many values, which is torchdynamo.config.cache_size_limit; with "
+            "further values it runs eagerly. A backend that traces with fake tensors keeps symbols."
+        )
+        warnings.warn(text, FallbackWarning, stacklevel=4)
+
+
+class Untried:
+    """What a backend has returned without a look at the graph: its first call shows whether it runs or traces.
+
+    Where that call fails other than as the program would, each value gets a graph of its own, too.
+    """
+
+    def __init__(self, run: Run, by_value: ByValue) -> None:
+        self.run, self.by_value, self.tried = run, by_value, False
+        effects = effects_of(by_value.gm)
+        self.repeatable = not (effects.mutated or effects.random)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args) if self.tried else self.first(args)
+
+    def first(self, args: Sequence[Any]) -> Any:
+        """Return the result of the first call. Raises what the graph raises, and RuntimeError where tracing fails."""
+        trial = Trial()
+        try:
+            result = trial.call(self.run, args)
+        except Exception as error:
+            own = not trial.traced and raised_inside(error, self.by_value.gm.forward.__code__)
+            if own or not (self.repeatable and self.by_value.places):
+                if own or not trial.traced:
+                    raise
+                raise RuntimeError(f"tracing the graph failed: {type(error).__name__}: {error}") from error
+            result = self.by_value(*args)
+            self.run = self.by_value
+        else:
+            if trial.traced:
+                self.by_value.serve(args, self.run)
+                self.run = self.by_value
+        self.tried = True
+        return result
