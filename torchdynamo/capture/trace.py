@@ -100,6 +100,8 @@ class GraphBuilder(Protocol):
         position: Position | None,
     ) -> torch.fx.Node: ...
 
+    def keep_as_captured(self) -> None: ...
+
     def example(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
     def layout(self, node: torch.fx.Node) -> Any: ...
@@ -197,6 +199,7 @@ class Trace:
         self.frames: list[Any] = []  # the frames being executed, innermost last
         self.ops = 0
         self.later: list[Callable[[Any], None]] = []  # what is said to the user: each writes its code
+        self.hooks: list[Any] = []  # on tensors, in the order they were registered
         self.turns = 0  # calls followed, and turns of loops
         self.patience, self.ops_by_then = IDLE_TURNS, 0  # how many of them before it is looked whether there was an op
         self.may_begin_again = False  # whether checks may be noted: after one that fails the frame runs as written

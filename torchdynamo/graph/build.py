@@ -191,6 +191,10 @@ class GraphBuilder:
         self.record.as_captured = True
         return self._add(op, target, args, kwargs, example, describe(position))
 
+    def keep_as_captured(self) -> None:
+        """Have the graph run operator by operator, whatever the backend."""
+        self.record.as_captured = True
+
     def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
         """A change of the process's state. It is made for real, and outside the stand-ins' world: leaving a mode puts
         back the state it found, so where it was entered it has to be left.

@@ -54,9 +54,6 @@ VALUES = [
 ]
 OUTSIDE = [
     "backward",
-    "register_hook",
-    "register_post_accumulate_grad_hook",
-    "retain_grad",
     "data_ptr",
     "storage",
     "untyped_storage",
@@ -85,9 +82,9 @@ FOLLOWING = {
     *("is_sparse_csr", "is_vulkan", "is_xla", "is_xpu"),
 }
 STATE = {
+    "_backward_hooks",
     "_version",
     "_base",
-    "_backward_hooks",
     "_cdata",
     "name",
     "output_nr",
@@ -129,6 +126,11 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
         real = vm.input_objects.get(obj.node)
         if real is not None and obj.source is not None:
             return wrap(vm, read(real, "grad"), Source("attr", obj.source, "grad"))
+    if name == "_backward_hooks" and not any(each.tensor.node is obj.node for each in vm.hooks):
+        real = vm.input_objects.get(obj.node)
+        if real is None or obj.source is None:
+            return NONE
+        return wrap(vm, read(real, name), Source("attr", obj.source, name))
     if name in STATE or name == "__dict__":
         raise Break("unsupported attribute", name=name, type="Tensor")
     if name == "shape":

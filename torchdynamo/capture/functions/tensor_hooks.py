@@ -1,0 +1,149 @@
+"""Hooks that the frame puts on tensors: autograd gets them when the graph has run.
+
+A backward comes after the frame, or after a graph break, so nobody can tell when in the forward a hook was registered;
+but for tensors that are written to afterwards, whose history is another one then. A hook on what the graph computes is
+on all its uses, those in the graph too: such a graph is run operator by operator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.model import Emitter, Model, function, models, rebuilds
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.value import NONE, Graphed, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+BASE = torch._C.TensorBase
+NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
+NO_LEAF = "post accumulate grad hooks cannot be registered on non-leaf tensors"
+
+
+class Registration:
+    """A hook that the frame registers: what its handle remembers."""
+
+    __slots__ = ("fn", "handle", "method", "removed", "tensor", "version")
+
+    def __init__(self, vm: Machine, tensor: Graphed, method: str, fn: Value) -> None:
+        self.tensor = tensor
+        self.method = method
+        self.fn = fn
+        self.version = tensor.fake._version
+        self.removed = False
+        self.handle = vm.new(RemovableHandle, note=self)
+
+
+def registers(method: str, leaves_only: bool) -> Model:
+    """Return the model of a method of Tensor that registers a hook and returns its handle."""
+
+    def row(vm: Machine, self: Value, hook: Value) -> Value:
+        if self.__class__ is not Graphed or torch._C._are_functorch_transforms_active():
+            raise Break("unsupported method", name=method, type="Tensor")
+        if not self.fake.requires_grad:
+            raise vm.error(RuntimeError, NO_GRADIENT)
+        if leaves_only and not self.fake.is_leaf:
+            raise vm.error(RuntimeError, NO_LEAF)
+        registration = Registration(vm, self, method, hook)
+        vm.hooks.append(registration)
+
+        def emit_registration(emit: Emitter) -> None:
+            """Register it, unless the frame has removed it again."""
+            if not registration.removed:
+                emit.value(registration.handle)
+                emit.op("POP")
+
+        vm.later.append(emit_registration)
+        return registration.handle
+
+    return row
+
+
+models(BASE, "register_hook")(registers("register_hook", leaves_only=False))
+models(BASE, "register_post_accumulate_grad_hook")(registers("register_post_accumulate_grad_hook", leaves_only=True))
+
+
+@models(BASE, "retain_grad")
+def retain_grad(vm: Machine, self: Value) -> Value:
+    """Keep the gradient of what is no leaf, from the next backward on."""
+    if self.__class__ is not Graphed or torch._C._are_functorch_transforms_active():
+        raise Break("unsupported method", name="retain_grad", type="Tensor")
+    if not self.fake.requires_grad:
+        raise vm.error(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+    if self.fake.is_leaf:
+        return NONE
+    version, step = self.fake._version, vm.step
+
+    def emit_retain(emit: Emitter) -> None:
+        reach(emit, self, version, step)
+        emit.op("LOAD_METHOD", "retain_grad")
+        emit.op("CALL", (0, ()))
+        emit.op("POP")
+
+    vm.later.append(emit_retain)
+    return NONE
+
+
+def reach(emit: Any, tensor: Graphed, version: int, step: int) -> None:
+    """Push a tensor whose history autograd is to change. `step` is where the graph ends if that is another by now."""
+    if tensor.fake._version != version or not tensor.fake.requires_grad:
+        raise Restart(step - 1)
+    if tensor.source is None and tensor.node.users:
+        emit.capture.machine.builder.keep_as_captured()  # compiled, these uses would not lead through this tensor
+    emit.value(tensor)
+
+
+@function(RemovableHandle.remove)
+def remove(vm: Machine, self: Value) -> Value:
+    """Remove a hook. A handle that was there before was most likely made by this very call, before a break: followed,
+    `remove()` would be compiled for each number.
+    """
+    entity = vm.entity(self) if self.__class__ is Object else None
+    if entity is not None and entity.real is not MISSING:
+        raise Break("unknown call", name="RemovableHandle.remove")
+    if entity is None or entity.note.__class__ is not Registration:
+        return vm.inline(Known(RemovableHandle.remove), [self], {})
+    entity.note.removed = True
+    vm.later.append(lambda emit: None)  # whoever counts what is done later sees that something was
+    return NONE
+
+
+@models(RemovableHandle, "__getattr__")
+def attribute(vm: Machine, self: Object, name: str) -> Value:
+    """A handle gets its attributes when the hook is registered."""
+    if vm.entity(self).note.__class__ is Registration:
+        raise Break("unsupported attribute", name=name, type="RemovableHandle")
+    raise vm.error(AttributeError, f"'RemovableHandle' object has no attribute {name!r}")
+
+
+@rebuilds(RemovableHandle)
+def register(emit: Any, entity: Entity) -> None:
+    """Register a hook on a tensor, after those before it, which makes its handle. That of a module's hook is an
+    instance like others.
+    """
+    made = entity.note
+    if made.__class__ is not Registration:
+        emit.function(object.__new__)
+        emit.const(RemovableHandle)
+        emit.op("CALL", (1, ()))
+        emit.fields(entity.attrs)
+        return
+    hooks = emit.capture.machine.hooks
+    for earlier in hooks[: hooks.index(made)]:
+        if earlier.tensor.node is made.tensor.node and not earlier.removed:
+            emit.value(earlier.handle)
+            emit.op("POP")
+    reach(emit, made.tensor, made.version, entity.born)
+    emit.op("LOAD_METHOD", made.method)
+    emit.value(made.fn)
+    emit.op("CALL", (1, ()))
+    if made.removed:
+        emit.op("COPY", 1)
+        emit.op("LOAD_METHOD", "remove")
+        emit.op("CALL", (0, ()))
+        emit.op("POP")
