@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from torchdynamo import marks
-from torchdynamo.hook.install import Compiled, set_eval_frame
+from torchdynamo.hook.install import Compiled, callback_active, set_eval_frame
 from torchdynamo.optimized_module import OptimizedModule
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,16 +32,16 @@ class EvalContext:
         self._thread = threading.local()
 
     def __enter__(self) -> EvalContext:
-        prior = set_eval_frame(self.callback)
-        self._priors().append(prior)
-        if prior is False and self.callback:
-            set_eval_frame(prior)  # run mode goes on inside: nothing new is compiled, as promised
+        block = callback_active(self.callback).__enter__()
+        self._entered().append(block)
+        if block.prior is False and self.callback:
+            set_eval_frame(False)  # run mode goes on inside: nothing new is compiled, as promised
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        set_eval_frame(self._priors().pop())
+        self._entered().pop().__exit__()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Decorate a function, a method, any callable object, or an nn.Module."""
@@ -69,11 +69,12 @@ class EvalContext:
     def _module(self, module: torch.nn.Module) -> Any:
         return OptimizedModule.wrap(module, self.callback, self._remake)
 
-    def _priors(self) -> list[Any]:
-        priors: list[Any] | None = getattr(self._thread, "priors", None)
-        if priors is None:
-            priors = self._thread.priors = []
-        return priors
+    def _entered(self) -> list[callback_active]:
+        """Return the blocks of this context that this thread is in."""
+        entered: list[callback_active] | None = getattr(self._thread, "entered", None)
+        if entered is None:
+            entered = self._thread.entered = []
+        return entered
 
     def _not_decorating(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         given = [type(arg).__name__ for arg in args] + [f"{name}=..." for name in kwargs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
@@ -58,8 +59,6 @@ def at_every_depth(call: Callable[[], Any], expected: Any, depth: int = 150) -> 
 @contextlib.contextmanager
 def unraisable() -> Iterator[list[BaseException]]:
     """The errors that are reported and go no further."""
-    import sys
-
     reported: list[BaseException] = []
     prior = sys.unraisablehook
     sys.unraisablehook = lambda args: reported.append(args.exc_value)  # type: ignore[arg-type]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import threading
 import traceback
 from typing import Any
 
 import pytest
+from apart import in_a_fork
 from hooking import Swapper, at_every_depth, nothing
 
 from torchdynamo.eval_frame import cache_entries, callback_active
+from torchdynamo.hook.install import CompiledGraph, hook_is_in
 
 
 @pytest.mark.parametrize("args", [(), (1,), (1, 2, 3)])
@@ -79,3 +82,125 @@ def test_endless_recursion_is_an_error_and_no_crash() -> None:
         for _ in range(3):
             with pytest.raises(RecursionError):
                 forever(1)
+
+
+def deep_enough() -> None:
+    sys.setrecursionlimit(10**6)
+
+
+def two_deep_calls(callback: Any) -> tuple[int, int, int]:
+    deep_enough()
+    with callback_active(callback):
+        return plain_depth(50_000), plain_depth(50_000), plain_depth(3)
+
+
+@pytest.mark.parametrize("callback", [nothing, Swapper((plain_depth, bigger_depth))])
+def test_a_raised_limit_is_as_good_as_without_the_hook(callback: Any) -> None:
+    assert in_a_fork(lambda: two_deep_calls(callback)) == (50_000, 50_000, 3)
+
+
+def beside_a_thread_with_a_hook() -> list[object]:
+    deep_enough()
+    inside, leave, found = threading.Event(), threading.Event(), []
+
+    def other() -> None:
+        with callback_active(Swapper((bigger_depth, plain_depth))):
+            inside.set()
+            leave.wait()
+            found.append((bigger_depth(3), hook_is_in()))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait()
+    found += [hook_is_in(), plain_depth(50_000), hook_is_in()]
+    leave.set()
+    thread.join()
+    return [*found, hook_is_in()]
+
+
+def test_another_threads_hook_takes_no_stack_either() -> None:
+    assert in_a_fork(beside_a_thread_with_a_hook) == [True, 50_000, True, (3, True), False]
+
+
+def blocks_where_the_hook_is_out() -> tuple[Any, int]:
+    deep_enough()
+
+    def work() -> Any:
+        try:
+            yield plain_depth(40_000)
+        finally:
+            plain_depth(3)
+
+    def at_the_bottom(n: int) -> Any:
+        if n:
+            return at_the_bottom(n - 1)
+        with callback_active(nothing):
+            return next(work()), plain_depth(10)
+
+    with callback_active(Swapper((plain_depth, bigger_depth))):
+        return at_the_bottom(20_000), plain_depth(2)
+
+
+def test_blocks_that_begin_and_end_where_the_hook_is_out() -> None:
+    assert in_a_fork(blocks_where_the_hook_is_out) == ((40_000, 10), 2)
+
+
+def test_a_callback_has_as_many_levels_as_at_the_bottom() -> None:
+    """However deep the program is: it would get errors that it has not without us."""
+    room = 990 - sum(1 for _ in traceback.walk_stack(None))
+    found: list[int] = []
+
+    def callback(frame: Any, cache_entry: Any, frame_state: Any) -> None:
+        if frame.f_code is at_the_end.__code__:
+            found.append(plain_depth(500))
+
+    def at_the_end() -> int:
+        return 5
+
+    def descend(n: int) -> int:
+        return at_the_end() if n == 0 else descend(n - 1)
+
+    with callback_active(callback):
+        assert descend(room - 5) == 5
+    assert found == [500]
+
+
+def test_levels_lent_to_a_graph_end() -> None:
+    """Code of the program that a graph calls, and that calls the graph again, comes to an end as it would otherwise."""
+
+    def again() -> Any:
+        return graph()
+
+    graph = CompiledGraph(again, "graph")
+    with callback_active(nothing):
+        for _ in range(3):
+            with pytest.raises(RecursionError):
+                graph()
+            assert plain_depth(500) == 500
+
+
+def asked_with_stacks_of(sizes: tuple[int, ...]) -> dict[int, bool]:
+    """Return for stacks of so many KiB whether the callback was asked about a call."""
+    asked: dict[int, bool] = {}
+
+    def one() -> int:
+        return 1
+
+    def work(size: int) -> None:
+        def callback(frame: Any, cache_entry: Any, frame_state: Any) -> None:
+            asked[size] = asked[size] or frame.f_code is one.__code__
+
+        asked[size] = False
+        with callback_active(callback):
+            one()
+
+    for size in sizes:
+        threading.stack_size(size * 1024)
+        thread = threading.Thread(target=work, args=(size,))
+        thread.start()
+        thread.join()
+    return asked
+
+
+def test_a_thread_with_little_stack_asks_nobody() -> None:
+    assert in_a_fork(lambda: asked_with_stacks_of((64, 1024))) == {64: False, 1024: True}

@@ -1,15 +1,21 @@
-"""Tracers, profilers and monitoring see the code that runs, and change no result."""
+"""Whoever looks at lines sees the code that was written; profilers see the code that runs. Neither changes a result."""
 
 from __future__ import annotations
 
+import contextlib
 import cProfile
+import faulthandler
 import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hooking import Swapper, always
 
 from torchdynamo.eval_frame import callback_active
+
+SEEN: list[str] = []
 
 
 def one(a: int) -> Any:
@@ -23,123 +29,158 @@ def other(a: int) -> Any:
     return "other", total
 
 
-def traced_lines(frame: Any, event: str, found: list[tuple[str, str, int]]) -> Any:
-    if frame.f_code in (one.__code__, other.__code__):
-        found.append((event, frame.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno))
-    return lambda frame, event, arg: traced_lines(frame, event, found)
-
-
-def test_settrace_sees_every_line() -> None:
-    found: list[tuple[str, str, int]] = []
-    expected: list[tuple[str, str, int]] = []
-    prior = sys.gettrace()
-    sys.settrace(lambda frame, event, arg: traced_lines(frame, event, expected))
-    try:
-        other(2)
-        with callback_active(Swapper((one, other))):
-            assert one(2) == ("other", 1)
-        found.clear()
-        sys.settrace(lambda frame, event, arg: traced_lines(frame, event, found))
-        with callback_active(Swapper((one, other))):
-            assert one(2) == ("other", 1)
-    finally:
-        sys.settrace(prior)
-    assert found == expected[: len(found)]
-    assert len(found) > 5
-
-
-def test_what_is_set_inside_sees_the_programs_own_frames() -> None:
-    found: list[tuple[str, str, int]] = []
-    prior = sys.gettrace()
-    with callback_active(Swapper((one, other))):
-        assert one(2) == ("other", 1)
-        sys.settrace(lambda frame, event, arg: traced_lines(frame, event, found))
-        try:
-            assert one(2) == 2
-        finally:
-            sys.settrace(prior)
-        assert one(2) == ("other", 1)
-    assert [event for event, *_ in found] == ["call", "line", "return"]
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_tracing_switched_on_before_and_after_caching(when: str) -> None:
-    events = []
-
+@contextlib.contextmanager
+def tracing(opcodes: bool = False) -> Iterator[None]:
     def tracer(frame: Any, event: str, arg: Any) -> Any:
-        frame.f_trace_opcodes = True
-        events.append(event)
+        frame.f_trace_opcodes = opcodes
+        SEEN.append(f"{event} {frame.f_code.co_name}")
         return tracer
 
     prior = sys.gettrace()
-    if when == "after":
-        with callback_active(Swapper((one, other))):
-            one(3)
     sys.settrace(tracer)
     try:
-        with callback_active(Swapper((one, other))):
-            assert one(3) == ("other", 3)
-            assert one(3) == ("other", 3)
+        yield
     finally:
         sys.settrace(prior)
-    assert events.count("line") >= 12  # whether opcodes are told from the first call on differs between 3.12.x
+
+
+@contextlib.contextmanager
+def profiling() -> Iterator[None]:
+    prior = sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: SEEN.append(f"{event} {frame.f_code.co_name}"))
+    try:
+        yield
+    finally:
+        sys.setprofile(prior)
+
+
+@contextlib.contextmanager
+def profiling_in_c() -> Iterator[None]:
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        yield
+    finally:
+        profile.disable()
+    SEEN.extend(f"call {entry.code.co_name}" for entry in profile.getstats() if hasattr(entry.code, "co_name"))
+
+
+@contextlib.contextmanager
+def monitoring(tool: int, events: str, of: Any = None) -> Iterator[None]:
+    """Watch events of sys.monitoring, of all code or of one function, as one of its tools."""
+    here = sys.monitoring  # type: ignore[attr-defined]
+    wanted = sum(getattr(here.events, name) for name in events.split())
+    here.use_tool_id(tool, "test")
+    for name in events.split():
+        here.register_callback(
+            tool, getattr(here.events, name), lambda code, *rest, name=name: SEEN.append(f"{name} {code.co_name}")
+        )
+    try:
+        here.set_local_events(tool, of.__code__, wanted) if of else here.set_events(tool, wanted)
+        yield
+    finally:
+        here.set_local_events(tool, of.__code__, 0) if of else here.set_events(tool, 0)
+        here.free_tool_id(tool)
+
+
+@contextlib.contextmanager
+def counting_memory() -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+
+
+@contextlib.contextmanager
+def dumping() -> Iterator[None]:
+    """A thread of faulthandler's reads all stacks, again and again, while nobody holds still."""
+    with open("/dev/null", "w") as nowhere:
+        faulthandler.dump_traceback_later(0.001, repeat=True, file=nowhere)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+WATCHES_LINES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "sys.settrace": tracing,
+    "sys.settrace, opcodes": lambda: tracing(opcodes=True),
+}
+LOOKS_ON: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "sys.setprofile": profiling,
+    "cProfile": profiling_in_c,
+    "tracemalloc": counting_memory,
+    "faulthandler": dumping,
+}
+if sys.version_info >= (3, 12):
+    DEBUGGER, COVERAGE, PROFILER, UNNAMED = 0, 1, 2, 3
+    WATCHES_LINES |= {
+        "monitoring, a debugger": lambda: monitoring(DEBUGGER, "PY_START"),
+        "monitoring, coverage": lambda: monitoring(COVERAGE, "PY_START"),
+        "monitoring, lines": lambda: monitoring(UNNAMED, "LINE"),
+        "monitoring, branches": lambda: monitoring(PROFILER, "BRANCH"),
+        "monitoring, instructions": lambda: monitoring(UNNAMED, "INSTRUCTION"),
+        "monitoring, lines of the function": lambda: monitoring(UNNAMED, "LINE", one),
+        "monitoring, coverage of the function": lambda: monitoring(COVERAGE, "PY_START", one),
+    }
+    LOOKS_ON |= {
+        "monitoring, a profiler": lambda: monitoring(PROFILER, "PY_START PY_RETURN"),
+        "monitoring, calls": lambda: monitoring(UNNAMED, "PY_START CALL"),
+        "monitoring, another function": lambda: monitoring(COVERAGE, "PY_START", other),
+    }
+AS_WRITTEN, REPLACED = 3, ("other", 3)
+TABLE = [
+    *((name, watching, AS_WRITTEN) for name, watching in WATCHES_LINES.items()),
+    *((name, watching, REPLACED) for name, watching in LOOKS_ON.items()),
+]
+
+
+@pytest.mark.parametrize(("watching", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+class TestWatching:
+    """Each way to look on, begun at each moment."""
+
+    def test_begun_before_there_is_code(self, watching: Any, expected: Any) -> None:
+        with callback_active(Swapper((one, other))):
+            with watching():
+                assert one(3) == one(3) == expected
+            assert one(3) == REPLACED
+
+    def test_begun_outside(self, watching: Any, expected: Any) -> None:
+        with watching(), callback_active(Swapper((one, other))):
+            assert one(3) == one(3) == expected
+
+    def test_begun_when_there_is_code(self, watching: Any, expected: Any) -> None:
+        with callback_active(Swapper((one, other))):
+            assert one(3) == REPLACED
+            with watching():
+                assert one(3) == one(3) == expected
+            assert one(3) == REPLACED
+
+    def test_sees_what_it_sees_without_the_hook(self, watching: Any, expected: Any) -> None:
+        alone = one if expected == AS_WRITTEN else other
+        seen = []
+        for function, callback in ((alone, None), (one, Swapper((one, other)))):
+            with callback_active(callback):
+                one(3)
+                SEEN.clear()
+                with watching():
+                    assert function(3) == expected
+            seen.append([each for each in SEEN if each.split()[1] in ("one", "other")])
+        assert seen[0] == seen[1]
 
 
 def test_setprofile_sees_calls_and_returns_in_pairs() -> None:
-    events: list[tuple[str, str]] = []
-
-    def profiler(frame: Any, event: str, arg: Any) -> None:
-        if frame.f_code in (one.__code__, other.__code__):
-            events.append((event, frame.f_code.co_name))
-
-    prior = sys.getprofile()
     with callback_active(Swapper((one, other))):
         one(1)
-        sys.setprofile(profiler)
-        try:
+        SEEN.clear()
+        with profiling():
             one(1)
             one(2)
-        finally:
-            sys.setprofile(prior)
-    assert events == [("call", "other"), ("return", "other")] * 2
+    assert [each for each in SEEN if each.endswith(" other")] == ["call other", "return other"] * 2
+    assert not [each for each in SEEN if each.endswith(" one")]
 
 
-def test_cprofile() -> None:
-    profile = cProfile.Profile()
-    with callback_active(Swapper((one, other))):
-        profile.enable()
-        for _ in range(10):
-            assert one(3) == ("other", 3)
-        profile.disable()
-    calls = {entry.code.co_name: entry.callcount for entry in profile.getstats() if hasattr(entry.code, "co_name")}
-    assert calls["other"] == 10
-    assert "one" not in calls
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
-def test_monitoring_switched_on_after_caching() -> None:
-    monitoring = sys.monitoring  # type: ignore[attr-defined]
-    events: list[str] = []
-    monitoring.use_tool_id(3, "test")
-    try:
-        with callback_active(Swapper((one, other))):
-            one(3)
-            monitoring.register_callback(3, monitoring.events.PY_START, lambda code, _: events.append(code.co_name))
-            monitoring.register_callback(3, monitoring.events.LINE, lambda code, line: events.append(code.co_name))
-            monitoring.set_events(3, monitoring.events.PY_START | monitoring.events.LINE)
-            assert one(3) == ("other", 3)
-            monitoring.set_events(3, 0)
-    finally:
-        monitoring.free_tool_id(3)
-    assert events.count("other") > 5
-    assert "one" not in events
-
-
-def test_checks_run_untouched_under_a_tracer() -> None:
-    prior = sys.gettrace()
-    sys.settrace(lambda *args: None)
-    try:
-        with callback_active(Swapper((one, other), check=lambda f_locals: always(f_locals))):
-            assert one(1) == one(1) == ("other", 0)
-    finally:
-        sys.settrace(prior)
+def test_checks_run_untouched_under_a_profiler() -> None:
+    with profiling(), callback_active(Swapper((one, other), check=lambda f_locals: always(f_locals))):
+        assert one(1) == one(1) == ("other", 0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchdynamo import _native
 from torchdynamo.bytecode.flow import loops, rebound
 from torchdynamo.capture import functions, ops, spaces, types
 from torchdynamo.capture.deaths import holding, noticed
@@ -77,10 +77,12 @@ def capture(
         builder.numbers.closed()  # what was looked at is free to go as soon as nobody needs the capture
 
 
+LEVELS = 20_000  # calls that may nest in a capture beyond Python's limit: each call that is followed takes several
+
+
 def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
     """The same, of a frame that is about to begin."""
-    depth = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(depth, 20_000))
+    _native.more_levels(LEVELS)
     try:
         value = vm.run(frame)
         check_deaths(vm, frame)
@@ -97,7 +99,7 @@ def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
         escaped.restart = where_to_stop(vm, frame, [], vm.entity(raised.value))
         raise escaped from None
     finally:
-        sys.setrecursionlimit(depth)
+        _native.more_levels(-LEVELS)
 
 
 def root_frame(vm: Machine, code: CodeType) -> Frame:

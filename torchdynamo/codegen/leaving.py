@@ -90,17 +90,17 @@ class Exit:
             gone = self.exit.locals.get(name, ABSENT) is ABSENT and name not in stored
             if gone and name not in self.raw.co_cellvars:
                 emit.op("DELETE_FAST", name)
-        if not self.exit.resume_here:
-            self.let_go()
+        self.let_go()
 
     def let_go(self) -> None:
-        """What was only needed to make the values does not live on while the instruction is executed."""
+        """Delete what was only needed to make the values: it neither lives on nor is seen by who reads the frame."""
         self.emit.op("DELETE_FAST", BOUND)
         for index in range(len(self.emit.outputs)):
             self.emit.op("DELETE_FAST", f"__out{index}")
         for name in self.emit.made.values():
-            self.emit.op("LOAD_CONST", None)
+            self.emit.op("LOAD_CONST", None)  # it may not be set
             self.emit.op("STORE_FAST", name)
+            self.emit.op("DELETE_FAST", name)
 
     def write(self) -> None:
         """Leave, from where locals and temporaries are in their places."""
@@ -215,6 +215,7 @@ class Exit:
         for depth, null in enumerate(self.shape):
             if not null:
                 emit.op("LOAD_FAST", f"__stack{depth}")
+                emit.op("DELETE_FAST", f"__stack{depth}")  # not to be seen by who reads a frame that waits
         emit.op("CALL", (code.co_argcount, ()))
         emit.op("RETURN")
         stack = {f"__stack{depth}": value for depth, value in enumerate(self.below) if depth < len(self.shape)}
@@ -283,9 +284,11 @@ class Inner:
         emit.function(types.FunctionType)
         emit.const(self.code)
         emit.op("LOAD_FAST", names[0])
+        emit.op("DELETE_FAST", names[0])
         for absent in (None, None):
             emit.const(absent)
         emit.op("LOAD_FAST", names[1])
+        emit.op("DELETE_FAST", names[1])
         emit.op("CALL", (5, ()))
 
 

@@ -4,7 +4,8 @@
 
 typedef struct {
     PyObject_HEAD
-    TdSetting setting, prior;
+    TdSetting setting;
+    TdActivation activation;
     TdThread *entered; /* the thread that is inside, borrowed, or NULL */
 } ActiveObject;
 
@@ -34,9 +35,7 @@ static PyObject *active_enter(ActiveObject *self, PyObject *unused)
         return NULL;
     }
     self->entered = thread;
-    Py_XINCREF(self->setting.callback);
-    self->setting.tracer = td_tracer_outside(thread);
-    self->prior = td_thread_swap(thread, self->setting);
+    self->activation = td_enter(thread, Py_XNewRef(self->setting.callback), self->setting.owner_id);
     return Py_NewRef((PyObject *)self);
 }
 
@@ -46,25 +45,31 @@ static PyObject *active_exit(ActiveObject *self, PyObject *const *args, Py_ssize
         PyErr_SetString(PyExc_RuntimeError, "a callback_active is left by the thread that entered it");
         return NULL;
     }
-    TdSetting stray = td_thread_swap(self->entered, self->prior);
-    self->prior = TD_OFF;
+    TdActivation activation = self->activation;
+    self->activation = (TdActivation){TD_OFF, 0};
     self->entered = NULL;
-    Py_XDECREF(stray.callback);
+    td_leave(td_thread, activation);
     Py_RETURN_NONE;
+}
+
+static PyObject *active_prior(ActiveObject *self, void *closure)
+{
+    PyObject *prior = self->activation.prior.callback;
+    return Py_NewRef(prior != NULL ? prior : Py_None);
 }
 
 static int active_traverse(ActiveObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->setting.callback);
-    Py_VISIT(self->prior.callback);
+    Py_VISIT(self->activation.prior.callback);
     return 0;
 }
 
 static int active_clear(ActiveObject *self)
 {
     Py_CLEAR(self->setting.callback);
-    Py_CLEAR(self->prior.callback);
+    Py_CLEAR(self->activation.prior.callback);
     return 0;
 }
 
@@ -72,6 +77,8 @@ static void active_dealloc(ActiveObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
+    if (self->entered != NULL && self->entered == td_thread)
+        Py_XDECREF(active_exit(self, NULL, 0)); /* nobody can leave the block any more */
     active_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
@@ -83,13 +90,20 @@ static PyMethodDef active_methods[] = {
     {NULL},
 };
 
+static PyGetSetDef active_getset[] = {
+    {"prior", (getter)active_prior, NULL, "The callback that was on when the block was entered.", NULL},
+    {NULL},
+};
+
 PyDoc_STRVAR(active_doc,
              "callback_active(callback)\n--\n\n"
-             "A with block in which this thread's callback is the one given, as set_eval_frame takes it.");
+             "A with block in which this thread's callback is the one given, as set_eval_frame takes it.\n"
+             "Blocks may be left in another order than the reverse of that in which they were entered.");
 
 static PyType_Slot active_slots[] = {
     {Py_tp_doc, (void *)active_doc},      {Py_tp_new, active_new},         {Py_tp_dealloc, active_dealloc},
     {Py_tp_traverse, active_traverse},    {Py_tp_clear, active_clear},     {Py_tp_methods, active_methods},
+    {Py_tp_getset, active_getset},
     {0, NULL},
 };
 

@@ -21,10 +21,14 @@ enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2 }; /* what a caller needs once 
 
 #include <frameobject.h>
 #if PY_VERSION_HEX >= 0x030B0000
+#include <internal/pycore_code.h>
 #include <internal/pycore_dict.h>
 #include <internal/pycore_frame.h>
 #include <internal/pycore_object.h>
 #include <opcode.h>
+#endif
+#if PY_VERSION_HEX >= 0x030C0000
+#include <internal/pycore_interp.h>
 #endif
 #if PY_VERSION_HEX >= 0x030D0000
 #include <internal/pycore_setobject.h>
@@ -211,8 +215,24 @@ static inline PyObject **td_frame_arguments_of_caller(TdRawFrame *caller, TdRawF
     return stack + 2;
 }
 
-/* The caller is done with the arguments, and where it keeps nothing, with all it has: that is this frame's alone now.
- * Returns the caller, or NULL if it may not be done. */
+/* Does anything but the frame itself hold its frame object, as a traceback does? Then its variables may still be read. */
+static inline int td_frame_is_kept(TdRawFrame *frame)
+{
+    return frame->frame_obj != NULL && Py_REFCNT(frame->frame_obj) > 1;
+}
+
+/* Drop the frame's plain variables. Its cells stay: CPython reads a free variable's cell without looking whether it is
+ * there, and this frame's successor holds the same cells. */
+static inline void td_frame_drop_variables(TdRawFrame *frame)
+{
+    PyCodeObject *code = TD_FRAME_CODE(frame);
+    for (Py_ssize_t i = 0; i < code->co_nlocalsplus; i++)
+        if (!(_PyLocals_GetKind(code->co_localspluskinds, (int)i) & (CO_FAST_CELL | CO_FAST_FREE)))
+            Py_CLEAR(frame->localsplus[i]);
+}
+
+/* Take the arguments off the caller, which is done with them; where it keeps nothing, and nobody can read it, its
+ * variables too: they are this frame's alone now. Returns the caller, or NULL if it may not be done. */
 static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps)
 {
     TdRawFrame *caller = TD_CALLER(tstate);
@@ -221,8 +241,8 @@ static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *
         return NULL;
     for (Py_ssize_t i = 0; i < TD_FRAME_CODE(frame)->co_argcount; i++)
         Py_SETREF(arguments[i], Py_NewRef(Py_None));
-    for (Py_ssize_t i = 0; keeps == TD_KEEPS_NOTHING && i < TD_FRAME_CODE(caller)->co_nlocalsplus; i++)
-        Py_CLEAR(caller->localsplus[i]);
+    if (keeps == TD_KEEPS_NOTHING && !td_frame_is_kept(caller))
+        td_frame_drop_variables(caller);
     return caller;
 }
 
@@ -241,7 +261,8 @@ static inline int td_frame_line(TdRawFrame *frame)
 }
 
 /* It is to return now. If that is by an exception, tracebacks pass by a frame that has not begun: whose last instruction
- * is before its first. A traceback that has the caller already, from before, finds it on the line where all ended. */
+ * is before the first that they count, which is after those that make its cells. A traceback that has the caller already,
+ * from before, finds it on the line where all ended. */
 static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, TdRawFrame *frame, int raised, int *line)
 {
     TD_CALLER(tstate) = caller;
@@ -255,7 +276,7 @@ static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, 
 #endif
     if (caller->frame_obj != NULL)
         caller->frame_obj->f_lineno = *line > 0 ? *line : td_frame_line(caller);
-    TD_SET_FRAME_LAST(caller, _PyCode_CODE(TD_FRAME_CODE(caller)) - 1);
+    TD_SET_FRAME_LAST(caller, _PyCode_CODE(TD_FRAME_CODE(caller)) + TD_FRAME_CODE(caller)->_co_firsttraceable - 1);
 }
 
 #else /* 3.10: a frame is a heap object of fixed size, its cells are made, and it does not know its function */
@@ -333,8 +354,51 @@ static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, 
 
 /* ---- Running a frame ------------------------------------------------------------------------------------------- */
 
-/* From 3.12 the evaluator counts C stack for each frame that a hook passes on, twice what it takes; giving one back
- * lets code under a hook recurse as deep as the default limit of Python allows. */
+/* Calls of Python functions that a thread may still nest, and how many in all; before 3.12 calls of C that count, too. */
+#if PY_VERSION_HEX >= 0x030C0000
+#define TD_LEVELS_LEFT(tstate) ((tstate)->py_recursion_remaining)
+#define TD_LEVELS(tstate) ((tstate)->py_recursion_limit)
+#elif PY_VERSION_HEX >= 0x030B0000
+#define TD_LEVELS_LEFT(tstate) ((tstate)->recursion_remaining)
+#define TD_LEVELS(tstate) ((tstate)->recursion_limit)
+#endif
+
+/* Let the thread nest so many more calls than it may, or fewer again. */
+static inline void td_levels_add(PyThreadState *tstate, int levels)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    TD_LEVELS_LEFT(tstate) += levels;
+#else
+    tstate->recursion_depth -= levels;
+#endif
+}
+
+/* How many calls are nested now. */
+static inline int td_levels_used(PyThreadState *tstate)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    return TD_LEVELS(tstate) - TD_LEVELS_LEFT(tstate);
+#else
+    return tstate->recursion_depth;
+#endif
+}
+
+/* From 3.12 the evaluator counts calls that nest on the C stack, and each frame that a hook passes on is one; true when
+ * half of those allowed are used up. */
+static inline int td_c_calls_are_many(const PyThreadState *tstate)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return tstate->c_recursion_remaining < Py_C_RECURSION_LIMIT / 2;
+#elif PY_VERSION_HEX >= 0x030C0000
+    return tstate->c_recursion_remaining < C_RECURSION_LIMIT / 2;
+#else
+    (void)tstate;
+    return 0;
+#endif
+}
+
+/* It counts two where it takes one; giving one back lets code under a hook recurse as deep as the default limit of Python
+ * allows. */
 static inline PyObject *td_eval(_PyFrameEvalFunction eval, PyThreadState *tstate, TdRawFrame *frame, int throwing)
 {
 #if PY_VERSION_HEX >= 0x030C0000
@@ -344,6 +408,38 @@ static inline PyObject *td_eval(_PyFrameEvalFunction eval, PyThreadState *tstate
     return result;
 #else
     return eval(tstate, frame, throwing);
+#endif
+}
+
+/* ---- Tracers --------------------------------------------------------------------------------------------------- */
+
+#if PY_VERSION_HEX >= 0x030C0000
+/* Of the tools of sys.monitoring, those behind sys.settrace and sys.setprofile are asked for by thread. */
+#define TD_OWN_TOOLS (~(1 << PY_MONITORING_SYS_PROFILE_ID | 1 << PY_MONITORING_SYS_TRACE_ID))
+#define TD_LINE_TOOLS (1 << PY_MONITORING_DEBUGGER_ID | 1 << PY_MONITORING_COVERAGE_ID)
+
+static inline int td_lines_are_monitored(const uint8_t *tools)
+{
+    return (tools[PY_MONITORING_EVENT_LINE] | tools[PY_MONITORING_EVENT_INSTRUCTION] | tools[PY_MONITORING_EVENT_JUMP]
+            | tools[PY_MONITORING_EVENT_BRANCH]) & TD_OWN_TOOLS;
+}
+#endif
+
+/* Does somebody want to see each line of this code run? A debugger and coverage do; a profiler, which looks at calls
+ * alone, does not. A debugger or coverage tool of sys.monitoring asks for lines once it has seen code start. */
+static inline int td_lines_are_watched(const PyThreadState *tstate, const PyCodeObject *code)
+{
+    if (tstate->c_tracefunc != NULL)
+        return 1;
+#if PY_VERSION_HEX >= 0x030C0000
+    const uint8_t *tools = tstate->interp->monitors.tools;
+    if (td_lines_are_monitored(tools) || tools[PY_MONITORING_EVENT_PY_START] & TD_LINE_TOOLS)
+        return 1;
+    const _PyCoMonitoringData *here = code->_co_monitoring;
+    return here != NULL && (td_lines_are_monitored(here->local_monitors.tools)
+                            || here->local_monitors.tools[PY_MONITORING_EVENT_PY_START] & TD_LINE_TOOLS);
+#else
+    return 0;
 #endif
 }
 

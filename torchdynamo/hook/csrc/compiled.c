@@ -27,8 +27,9 @@ static PyObject *direct_forward(CompiledObject *self)
     PyObject *forward = _PyType_Lookup(Py_TYPE(module), forward_name);
     if (forward == NULL || !PyFunction_Check(forward))
         return NULL;
-    TdCodeState *state = td_state_of((PyCodeObject *)PyFunction_GET_CODE(forward));
-    return state != NULL && state->entries != NULL ? forward : NULL;
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(forward);
+    TdCodeState *state = td_state_of(code);
+    return state != NULL && state->entries != NULL && !td_lines_are_watched(PyThreadState_Get(), code) ? forward : NULL;
 }
 
 #define FEW 8
@@ -78,11 +79,9 @@ static PyObject *compiled_call(PyObject *callable, PyObject *const *args, size_t
     int run_mode = thread->callback == Py_False && self->setting.callback != NULL;
     if (run_mode || thread->callback == self->setting.callback)
         return call_fn(self, args, nargsf, keys);
-    TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id, td_tracer_outside(thread)};
-    TdSetting prior = td_thread_swap(thread, setting);
+    TdActivation ours = td_enter(thread, Py_XNewRef(self->setting.callback), self->setting.owner_id);
     PyObject *result = call_fn(self, args, nargsf, keys);
-    TdSetting stray = td_thread_swap(thread, prior);
-    Py_XDECREF(stray.callback);
+    td_leave(thread, ours);
     return result;
 }
 
@@ -130,7 +129,7 @@ static PyObject *compiled_bind(CompiledObject *self, PyObject *object, PyObject 
     PyObject *bound = get(self->fn, object, owner);
     if (bound == NULL)
         return NULL;
-    TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id, NULL};
+    TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
     PyObject *result = compiled_make(Py_TYPE(self), bound, NULL, setting);
     Py_DECREF(bound);
     return result;

@@ -85,10 +85,12 @@ static PyObject *graph_call(PyObject *callable, PyObject *const *args, size_t na
     TdThread *thread = td_thread;
     if (thread == NULL || thread->callback == NULL)
         return call(callable, args, nargsf, keys);
-    TdSetting ours = td_thread_swap(thread, TD_OFF);
+    PyThreadState *tstate = PyThreadState_Get();
+    TdActivation off = td_enter(thread, NULL, 0);
+    int levels = td_levels_lend(tstate, thread);
     PyObject *result = call(callable, args, nargsf, keys);
-    TdSetting stray = td_thread_swap(thread, ours);
-    Py_XDECREF(stray.callback);
+    td_levels_give_back(tstate, thread, levels);
+    td_leave(thread, off);
     return result;
 }
 

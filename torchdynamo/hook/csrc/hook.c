@@ -15,10 +15,9 @@ static int report_error(TdThread *thread, PyObject *culprit)
         PyErr_Clear();
         return 0;
     }
-    TdSetting ours = td_thread_swap(thread, TD_OFF); /* reporting calls sys.unraisablehook */
+    TdActivation off = td_enter(thread, NULL, 0); /* reporting calls sys.unraisablehook */
     PyErr_WriteUnraisable(culprit);
-    TdSetting stray = td_thread_swap(thread, ours);
-    Py_XDECREF(stray.callback);
+    td_leave(thread, off);
     return 0;
 }
 
@@ -34,12 +33,11 @@ static int call_check(TdEntry *entry, const TdFrame *view, TdThread *thread)
     PyObject *locals = td_frame_locals(view);
     if (locals == NULL)
         return -1;
-    TdSetting ours = td_thread_swap(thread, TD_OFF);
+    TdActivation off = td_enter(thread, NULL, 0);
     PyObject *answer = PyObject_CallOneArg(entry->check, locals);
     int holds = answer == NULL ? -1 : PyObject_IsTrue(answer);
     Py_XDECREF(answer);
-    TdSetting stray = td_thread_swap(thread, ours);
-    Py_XDECREF(stray.callback);
+    td_leave(thread, off);
     Py_DECREF(locals);
     return holds;
 }
@@ -122,13 +120,15 @@ static PyObject *call_callback(const TdFrame *view, TdThread *thread)
         return NULL;
     }
     PyObject *args[] = {NULL, object, newest, notes};
-    TdSetting ours = td_thread_swap(thread, TD_OFF);
-    PyObject *callee = shielded(ours.callback), *answer = NULL;
+    TdActivation off = td_enter(thread, NULL, 0);
+    PyThreadState *tstate = PyThreadState_Get();
+    int levels = td_levels_lend(tstate, thread);
+    PyObject *callee = shielded(off.prior.callback), *answer = NULL;
     if (callee != NULL)
         answer = PyObject_Vectorcall(callee, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     Py_XDECREF(callee);
-    TdSetting stray = td_thread_swap(thread, ours);
-    Py_XDECREF(stray.callback);
+    td_levels_give_back(tstate, thread, levels);
+    td_leave(thread, off);
     td_frame_object_expire(object);
     Py_DECREF(object);
     Py_DECREF(newest);
@@ -199,7 +199,7 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
         state->resting--;
         return AS_IS;
     }
-    return ask(view, thread, choice);
+    return td_stack_has(TD_STACK_OF_A_CALLBACK) ? ask(view, thread, choice) : AS_IS;
 }
 
 char td_run_it;
@@ -226,10 +226,9 @@ static __attribute__((noinline)) PyObject *prepare(PyThreadState *tstate, TdRawF
 /* A frame that is left to Python with all that it calls. */
 static __attribute__((noinline)) PyObject *run_quietly(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
 {
-    TdSetting ours = td_thread_swap(thread, TD_OFF);
+    TdActivation off = td_enter(thread, NULL, 0);
     PyObject *result = td_run_frame(tstate, frame, 0);
-    TdSetting stray = td_thread_swap(thread, ours);
-    Py_XDECREF(stray.callback);
+    td_leave(thread, off);
     return result;
 }
 
@@ -246,9 +245,10 @@ static inline PyObject *run(PyThreadState *tstate, TdRawFrame *frame, TdThread *
         if (thread->awaited_bound != NULL)
             td_frame_store(frame, thread->awaited_slot, thread->awaited_bound);
         thread->awaited = NULL;
+        td_gc_resume(thread->awaited_gc);
         return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
     }
-    if (TD_UNLIKELY(td_traced_inside(tstate, thread)))
+    if (TD_UNLIKELY(td_lines_are_watched(tstate, code)))
         return td_run_frame(tstate, frame, 0);
     PyObject *result = prepare(tstate, frame, thread);
     if (result != TD_RUN_IT)
@@ -264,13 +264,27 @@ static __attribute__((noinline)) PyObject *run_in_place(
     PyThreadState *tstate, TdRawFrame *frame, TdThread *thread, TdRawFrame *caller)
 {
     td_frame_leave_out(tstate, caller);
+    td_levels_add(tstate, 1);
     PyObject *result = run(tstate, frame, thread);
+    td_levels_add(tstate, -1);
     td_frame_put_back(tstate, caller, frame, result == NULL, &thread->ended_at);
+    return result;
+}
+
+/* Calls nest so deep that a hook would use up the C stack: what this frame calls runs as Python runs it. */
+static __attribute__((noinline)) PyObject *run_unhooked(PyThreadState *tstate, TdRawFrame *frame, int throwing)
+{
+    td_hook_suspend();
+    PyObject *result = td_run_frame(tstate, frame, throwing);
+    td_hook_resume();
     return result;
 }
 
 PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
 {
+    if (TD_UNLIKELY(td_stack_is_short() || td_c_calls_are_many(tstate))
+        && (td_c_calls_are_many(tstate) || td_stack_is_half_used()))
+        return run_unhooked(tstate, frame, throwing);
     TdThread *thread = td_thread;
     if (TD_UNLIKELY(td_chained) && td_came_round(frame))
         return td_eval(_PyEval_EvalFrameDefault, tstate, frame, throwing);

@@ -70,34 +70,69 @@ PyObject *td_frame_object(const TdFrame *frame);
 void td_frame_object_expire(PyObject *object);
 int td_frame_init(PyObject *module);
 
+/* ---- depth.c: how deep calls may nest --------------------------------------------------------------------------- */
+
+#define TD_THREAD_LOCAL _Thread_local __attribute__((visibility("hidden")))
+
+typedef struct {
+    uintptr_t end;     /* the lowest address of the thread's C stack */
+    uintptr_t reserve; /* so much above it is kept for code without the hook; UINTPTR_MAX: nobody has looked yet */
+} TdStack;
+
+extern TD_THREAD_LOCAL TdStack td_stack;
+
+int td_stack_has(size_t bytes);  /* so much is left of the C stack, or nobody knows how much */
+int td_stack_is_half_used(void); /* looks where the stack ends first, if need be */
+
+#define TD_STACK_OF_A_CALLBACK (256 * 1024) /* bytes, with room to spare: captures were seen to take a quarter of it */
+
+/* May be true where it is not known yet how large the stack is. A stack of somebody's own making is never short. */
+static inline int td_stack_is_short(void)
+{
+    return (uintptr_t)__builtin_frame_address(0) - td_stack.end < td_stack.reserve;
+}
+
 /* ---- thread.c: whose callback is on, and whether our hook is in ------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
     PyObject *callback;      /* NULL: off; False: run mode; else called for what has no entry */
     int64_t owner_id;
-    PyObject *tracer;        /* what sys.settrace had been given when the callback was set; only compared */
+    int64_t serial;          /* of the activation that set them */
+    int64_t serials;         /* how many activations there have been */
+    struct TdLeft *left;     /* activations that were left before one that was entered later; or NULL */
     PyObject *awaited;       /* function that swap.c is calling, until its frame comes by; borrowed */
     PyObject *awaited_bound; /* for its local __bound, or NULL */
     Py_ssize_t awaited_slot;
+    int awaited_gc;          /* the garbage collector was on, and waits until that frame comes */
     int ended_at;            /* the line where the last rest of a function ended that raised */
+    int lent;                /* calls may nest deeper than Python allows, for code of ours */
 } TdThread;
 
-extern _Thread_local TdThread *td_thread; /* NULL until the thread first sets a callback */
+extern TD_THREAD_LOCAL TdThread *td_thread; /* NULL until the thread first sets a callback */
 extern int td_chained;                    /* what is below our hook is another one, not CPython's evaluator */
 extern Py_ssize_t td_needed;              /* how many threads have a callback */
 
 typedef struct {
     PyObject *callback; /* owned, or NULL */
     int64_t owner_id;
-    PyObject *tracer;
+    int64_t serial;     /* which activation of the thread it is; 0: none, the setting at the bottom */
 } TdSetting;
+
+/* What is needed to leave again: the setting before, and which activation this is. */
+typedef struct {
+    TdSetting prior;
+    int64_t serial;
+} TdActivation;
 
 TdThread *td_thread_get(void);                                      /* NULL with an error */
 int td_setting_from(PyObject *callback, TdSetting *setting);        /* reads a callback and its owner; -1: error */
 void td_hook_enter(void);                                           /* one more thread needs the hook */
 void td_hook_leave(void);
 void td_hook_remove(void);                                          /* if it is on top */
+void td_hook_suspend(void);                                         /* for all threads, until this one resumes it */
+void td_hook_resume(void);
+int td_hook_is_suspended(void);
 int td_others_are_in(void);                                         /* frames pass through another hook than ours */
 PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing); /* past our hook */
 int td_came_round(TdRawFrame *frame);                               /* the chain of hooks is a loop */
@@ -106,10 +141,10 @@ int td_thread_init(PyObject *module);
 /* Put a setting on the thread and get back the one before. Steals, and gives, the reference. */
 static inline TdSetting td_thread_swap(TdThread *thread, TdSetting setting)
 {
-    TdSetting prior = {thread->callback, thread->owner_id, thread->tracer};
+    TdSetting prior = {thread->callback, thread->owner_id, thread->serial};
     thread->callback = setting.callback;
     thread->owner_id = setting.owner_id;
-    thread->tracer = setting.tracer;
+    thread->serial = setting.serial;
     if ((prior.callback == NULL) != (setting.callback == NULL)) {
         if (setting.callback != NULL)
             td_hook_enter();
@@ -119,19 +154,33 @@ static inline TdSetting td_thread_swap(TdThread *thread, TdSetting setting)
     return prior;
 }
 
-#define TD_OFF ((TdSetting){NULL, 0, NULL})
+void td_leave_early(TdThread *thread, TdActivation activation);
 
-/* The trace function round the outermost callback that is on. Coverage, say, is there already when a compiled function is
- * called, and that is compiled. What a program sets inside, as pdb does, is there to see the program's own frames. */
-static inline PyObject *td_tracer_outside(const TdThread *thread)
+/* Have another callback on, or none, until td_leave. Steals the reference to the callback. */
+static inline TdActivation td_enter(TdThread *thread, PyObject *callback, int64_t owner_id)
 {
-    return thread->callback != NULL ? thread->tracer : PyThreadState_Get()->c_traceobj;
+    TdSetting setting = {callback, owner_id, ++thread->serials};
+    return (TdActivation){td_thread_swap(thread, setting), setting.serial};
 }
 
-static inline int td_traced_inside(const PyThreadState *tstate, const TdThread *thread)
+/* Put back what was there before. Coroutines and greenlets of one thread need not leave in the reverse order of entering. */
+static inline void td_leave(TdThread *thread, TdActivation activation)
 {
-    return tstate->c_traceobj != thread->tracer && tstate->c_traceobj != NULL;
+    if (TD_UNLIKELY(thread->serial != activation.serial || thread->left != NULL)) {
+        td_leave_early(thread, activation);
+        return;
+    }
+    TdSetting stray = td_thread_swap(thread, activation.prior);
+    Py_XDECREF(stray.callback);
 }
+
+/* Code of ours may nest as many calls as from an empty stack, however deep the program is: it would be an error of the
+ * program else that it does not have. Returns what to give back. */
+int td_levels_lend(PyThreadState *tstate, TdThread *thread);
+void td_levels_give_back(PyThreadState *tstate, TdThread *thread, int levels);
+int td_depth_init(PyObject *module);
+
+#define TD_OFF ((TdSetting){NULL, 0, 0})
 
 /* ---- hook.c, swap.c --------------------------------------------------------------------------------------------- */
 

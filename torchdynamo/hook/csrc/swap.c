@@ -74,19 +74,25 @@ static PyObject *run_elsewhere(const TdFrame *view, PyCodeObject *code, PyObject
         Py_XDECREF(bound);
         return NULL;
     }
-    /* Binding the arguments can run the garbage collector, and so any code, which may come to this line again. */
+    /* Binding the arguments must not run the garbage collector, and so any code, in which another thread could take the
+     * hook out: the frame would not come by. */
     PyObject *outer = thread->awaited, *outer_bound = thread->awaited_bound;
     Py_ssize_t outer_slot = thread->awaited_slot;
+    int outer_gc = thread->awaited_gc;
     thread->awaited = func;
+    thread->awaited_gc = td_gc_pause();
     thread->awaited_bound = bound;
     thread->awaited_slot = slot;
     PyObject *result = PyObject_Vectorcall(
         func, call.values + 1, (size_t)call.positional | PY_VECTORCALL_ARGUMENTS_OFFSET, call.names);
-    if (thread->awaited == func) /* the call failed before its frame was made */
+    if (thread->awaited == func) { /* the call failed before its frame was made */
+        td_gc_resume(thread->awaited_gc);
         Py_XDECREF(bound);
+    }
     thread->awaited = outer;
     thread->awaited_bound = outer_bound;
     thread->awaited_slot = outer_slot;
+    thread->awaited_gc = outer_gc;
     call_clear(&call);
     Py_DECREF(func);
     return result;
@@ -109,7 +115,7 @@ PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view
         Py_DECREF(entry);
         return TD_RUN_IT;
     }
-    if (!td_frame_discardable(frame)) {
+    if (!td_frame_discardable(frame) || td_hook_is_suspended()) {
         Py_XDECREF(bound);
         Py_DECREF(entry);
         td_frame_close(view);

@@ -5,7 +5,7 @@
  * it, and when we are needed again we go on top: the chain is then a loop, which td_came_round cuts. */
 #include "hook.h"
 
-_Thread_local TdThread *td_thread = NULL;
+TD_THREAD_LOCAL TdThread *td_thread = NULL;
 Py_ssize_t td_needed = 0;
 int td_chained = 0;
 
@@ -13,6 +13,8 @@ static _PyFrameEvalFunction below = NULL;  /* what our hook passes frames on to 
 static _PyFrameEvalFunction bottom = NULL; /* the same, when we came in with nobody above us */
 static int buried = 0;                     /* somebody came in above us, and may pass frames to us for ever */
 static _Thread_local TdRawFrame *passing = NULL;
+static int suspended = 0;                  /* how often the hook is kept out, whoever needs it */
+static _Thread_local int suspended_here = 0;
 
 static void set_below(_PyFrameEvalFunction eval)
 {
@@ -24,7 +26,7 @@ static void hook_install(void)
 {
     PyInterpreterState *interp = PyInterpreterState_Get();
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
-    if (current == td_eval_frame)
+    if (current == td_eval_frame || suspended)
         return;
     if (!buried)
         bottom = current;
@@ -32,7 +34,7 @@ static void hook_install(void)
     _PyInterpreterState_SetEvalFrameFunc(interp, td_eval_frame);
 }
 
-void td_hook_remove(void)
+static void hook_take_out(void)
 {
     PyInterpreterState *interp = PyInterpreterState_Get();
     if (_PyInterpreterState_GetEvalFrameFunc(interp) == td_eval_frame)
@@ -41,6 +43,12 @@ void td_hook_remove(void)
         buried = 1;
     if (buried)
         set_below(bottom);
+}
+
+void td_hook_remove(void)
+{
+    if (!suspended)
+        hook_take_out();
 }
 
 void td_hook_enter(void)
@@ -54,6 +62,22 @@ void td_hook_leave(void)
     if (--td_needed == 0)
         td_hook_remove();
 }
+
+void td_hook_suspend(void)
+{
+    suspended_here++;
+    if (suspended++ == 0)
+        hook_take_out();
+}
+
+void td_hook_resume(void)
+{
+    suspended_here--;
+    if (--suspended == 0 && td_needed > 0)
+        hook_install();
+}
+
+int td_hook_is_suspended(void) { return suspended > 0; }
 
 int td_others_are_in(void)
 {
@@ -74,6 +98,50 @@ PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
     return result;
 }
 
+/* ---- leaving out of order ------------------------------------------------------------------------------------------ */
+
+/* An activation that has been left while another one, entered later, was on: what that one has to put back instead. */
+typedef struct TdLeft {
+    int64_t serial;
+    TdSetting prior;
+    struct TdLeft *next;
+} TdLeft;
+
+/* Put on the setting, or where its activation has been left already, the one before that, and so on. */
+static void put_back(TdThread *thread, TdSetting setting)
+{
+    TdLeft **place = &thread->left;
+    while (*place != NULL) {
+        TdLeft *left = *place;
+        if (left->serial != setting.serial) {
+            place = &left->next;
+            continue;
+        }
+        Py_XDECREF(setting.callback);
+        setting = left->prior;
+        *place = left->next;
+        PyMem_RawFree(left);
+        place = &thread->left;
+    }
+    TdSetting stray = td_thread_swap(thread, setting);
+    Py_XDECREF(stray.callback);
+}
+
+void td_leave_early(TdThread *thread, TdActivation activation)
+{
+    if (thread->serial == activation.serial) {
+        put_back(thread, activation.prior);
+        return;
+    }
+    TdLeft *left = PyMem_RawMalloc(sizeof(TdLeft));
+    if (left == NULL) { /* then whoever came later is on no longer */
+        put_back(thread, activation.prior);
+        return;
+    }
+    *left = (TdLeft){activation.serial, activation.prior, thread->left};
+    thread->left = left;
+}
+
 /* ---- the setting of a thread ------------------------------------------------------------------------------------ */
 
 /* The thread's dict owns its TdThread, so a thread that ends with a callback on gives it up. */
@@ -84,6 +152,12 @@ static void thread_dealloc(TdThread *self)
         td_thread = NULL;
     TdSetting prior = td_thread_swap(self, TD_OFF);
     Py_XDECREF(prior.callback);
+    while (self->left != NULL) {
+        TdLeft *left = self->left;
+        self->left = left->next;
+        Py_XDECREF(left->prior.callback);
+        PyMem_RawFree(left);
+    }
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -157,7 +231,7 @@ static PyObject *set_eval_frame(PyObject *module, PyObject *callback)
     TdSetting setting;
     if (thread == NULL || td_setting_from(callback, &setting) < 0)
         return NULL;
-    setting.tracer = td_tracer_outside(thread);
+    setting.serial = thread->serial; /* it is the activation under way that changes */
     TdSetting prior = td_thread_swap(thread, setting);
     return prior.callback != NULL ? prior.callback : Py_NewRef(Py_None);
 }
@@ -169,7 +243,19 @@ static PyObject *hook_is_in(PyObject *module, PyObject *unused)
     return PyBool_FromLong(_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == td_eval_frame);
 }
 
+PyDoc_STRVAR(forked_doc, "forked()\n--\n\nIn a new process: forget the threads that it does not have.");
+
+static PyObject *forked(PyObject *module, PyObject *unused)
+{
+    int others = suspended - suspended_here;
+    suspended = suspended_here;
+    if (others > 0 && suspended == 0 && td_needed > 0)
+        hook_install();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef thread_functions[] = {
+    {"forked", forked, METH_NOARGS, forked_doc},
     {"set_eval_frame", set_eval_frame, METH_O, set_eval_frame_doc},
     {"hook_is_in", hook_is_in, METH_NOARGS, hook_is_in_doc},
     {NULL},
