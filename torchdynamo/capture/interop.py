@@ -20,7 +20,7 @@ from torchdynamo.capture import model, policy
 from torchdynamo.capture.naming import called
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Graphed, Known, Value, boolean
+from torchdynamo.capture.value import NONE, TRUE, Graphed, Known, Value
 from torchdynamo.capture.wrap import wrap
 from torchdynamo.hook.install import Compiled
 
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
-
-
-@model.function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)
-def is_compiling(vm: Machine) -> Value:
-    """True while capturing, in all its spellings. Not for torch's optimizers: what they do otherwise when torch.compile
-    asks rounds otherwise, and an update must be the same to the bit.
-    """
-    return boolean(not policy.in_optimizer(vm.frames))
-
-
-@model.function(torch.compiler.is_exporting)
-def is_exporting(vm: Machine) -> Value:
-    return FALSE
 
 
 def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:

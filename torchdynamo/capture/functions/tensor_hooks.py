@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, Model, function, models, rebuilds
+from torchdynamo.capture.heap import Entity
+from torchdynamo.capture.model import Emitter, Model, models, rebuilds
 from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import NONE, Graphed, Known, Object, Value
+from torchdynamo.capture.value import NONE, Graphed, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -37,6 +37,12 @@ class Registration:
         self.version = tensor.fake._version
         self.removed = False
         self.handle = vm.new(RemovableHandle, note=self)
+
+    def remove(self, vm: Machine) -> Value:
+        """Take the hook off again; once more does no harm."""
+        self.removed = True
+        vm.later.append(lambda emit: None)  # whoever counts what is done later sees that something was
+        return NONE
 
 
 def registers(method: str, leaves_only: bool) -> Model:
@@ -96,21 +102,6 @@ def reach(emit: Any, tensor: Graphed, version: int, step: int) -> None:
     if tensor.source is None and tensor.node.users:
         emit.capture.machine.builder.keep_as_captured()  # compiled, these uses would not lead through this tensor
     emit.value(tensor)
-
-
-@function(RemovableHandle.remove)
-def remove(vm: Machine, self: Value) -> Value:
-    """Remove a hook. A handle that was there before was most likely made by this very call, before a break: followed,
-    `remove()` would be compiled for each number.
-    """
-    entity = vm.entity(self) if self.__class__ is Object else None
-    if entity is not None and entity.real is not MISSING:
-        raise Break("unknown call", name="RemovableHandle.remove")
-    if entity is None or entity.note.__class__ is not Registration:
-        return vm.inline(Known(RemovableHandle.remove), [self], {})
-    entity.note.removed = True
-    vm.later.append(lambda emit: None)  # whoever counts what is done later sees that something was
-    return NONE
 
 
 @models(RemovableHandle, "__getattr__")

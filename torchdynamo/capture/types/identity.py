@@ -8,6 +8,7 @@ It may be a key, be compared and be kept; what makes a number of it ends the gra
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.heap import MISSING, Entity
@@ -32,6 +33,13 @@ class IdOf(NamedTuple):
     """The note of an int that is some object's id."""
 
     owner: Value
+
+
+class NumberOf(NamedTuple):
+    """The note of an int that a counter gives some object: another one in each call, and taken where it is needed."""
+
+    owner: Value
+    take: Callable[[], int]
 
 
 class HashOf(NamedTuple):
@@ -66,7 +74,12 @@ def get_ident(vm: Machine) -> Value:
 
 
 def is_id(vm: Machine, value: Value) -> bool:
-    return value.__class__ is Object and vm.entity(value).note.__class__ is IdOf
+    return value.__class__ is Object and vm.entity(value).note.__class__ in (IdOf, NumberOf)
+
+
+def is_new_number(vm: Machine, value: Value) -> bool:
+    """Whether a counter gives this number in this frame: nothing that was there before has had it."""
+    return value.__class__ is Object and vm.entity(value).note.__class__ is NumberOf
 
 
 def holds_id(vm: Machine, value: Value) -> bool:
@@ -79,7 +92,10 @@ def holds_id(vm: Machine, value: Value) -> bool:
 @models(int, "__eq__")
 def equal(vm: Machine, self: Value, other: Value) -> Value:
     if is_id(vm, self) and is_id(vm, other):
-        return boolean(vm.identical(vm.entity(self).note.owner, vm.entity(other).note.owner))  # type: ignore[arg-type]
+        mine, others = vm.entity(self).note, vm.entity(other).note  # type: ignore[arg-type]
+        if mine.__class__ is not others.__class__:
+            raise Break("unknown call", name="id")
+        return boolean(vm.identical(mine.owner, others.owner))
     if is_id(vm, self) or is_id(vm, other):
         raise Break("unknown call", name="id")
     if not issubclass(other.pytype, int):
@@ -101,6 +117,8 @@ def hash_key(vm: Machine, self: Object) -> Any:
     note = vm.entity(self).note
     if note.__class__ is HashOf:
         return Ref(("hash", note.key))  # the classes of what has this hash say what it equals
+    if note.__class__ is NumberOf:
+        return Ref(("number", vm.identity(note.owner)))
     if note.__class__ is not IdOf:
         raise Break("unsupported key", type=self.pytype.__name__)
     owner: Value = note.owner
@@ -143,6 +161,10 @@ LARGEST_SIZE = 1 << 16  # no object lies below
 def rebuild(emit: Emitter, entity: Entity) -> None:
     if entity.note.__class__ is Plain:
         scalars.rebuild(emit, entity)
+        return
+    if entity.note.__class__ is NumberOf:
+        emit.function(entity.note.take)
+        emit.op("CALL", (0, ()))
         return
     if entity.note.__class__ is not IdOf:
         raise Restart(entity.born - 1)

@@ -107,6 +107,8 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
     if entity.real is not MISSING and entity.note is None and not entity.touched and entity.source is not None:
         if hkey.__class__ is Weakly or source_of_tensor(key) is not None:
             return boolean(lookup(vm, self, key) is not None)
+        if identity.is_new_number(vm, key):
+            return boolean(False)
         if not sourceable(as_key(key, hkey)):
             if key.pytype is tuple and identity.holds_id(vm, key):
                 identity.told_apart(vm)

@@ -88,6 +88,22 @@ def has_hooks(vm: Machine, self: Object) -> bool:
     return False
 
 
+def calls_hooks_on_errors(vm: Machine) -> bool:
+    """Return whether the innermost frame is a call of a module that has forward hooks with `always_call=True`: an error
+    of `forward` has to come by them, which PyTorch leaves out where it is told that somebody compiles.
+    """
+    frame = vm.frames[-1] if vm.frames else None
+    if frame is None or frame.raw is not CALLS["_call_impl"][1]:
+        return False
+    module = vm.cell_get(frame.cells["self"]) if "self" in frame.cells else frame.locals["self"]
+    everybodys = vm.wrap(
+        module_file._global_forward_hooks_always_called,
+        instance_attr(GLOBALS.base, "_global_forward_hooks_always_called"),  # type: ignore[arg-type]
+    )
+    own = attributes.generic_getattr(vm, module, "_forward_hooks_always_called")  # type: ignore[arg-type]
+    return not is_empty(vm, everybodys) or (own is not None and not is_empty(vm, own))
+
+
 PLAIN_DICTS = (dict, collections.OrderedDict)
 
 

@@ -1,0 +1,128 @@
+"""Hooks that a function registers on modules: compiled once, however many handles have been numbered since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torchdynamo
+from torchdynamo import _native
+
+Use = Callable[[nn.Module, Any, list[Any]], Any]
+
+
+def a_hook(model: nn.Module, x: Any, seen: list[Any]) -> Any:
+    handle = model.register_forward_hook(lambda module, args, out: out * 2)
+    y = model(x)
+    handle.remove()
+    return y + model(x)
+
+
+def a_hook_before(model: nn.Module, x: Any, seen: list[Any]) -> Any:
+    with model.register_forward_pre_hook(lambda module, args: (args[0] * 2,)):
+        return model(x)
+
+
+def with_keywords(model: nn.Module, x: Any, seen: list[Any]) -> Any:
+    handle = model.register_forward_hook(lambda module, args, kwargs, out: out * len(kwargs), with_kwargs=True)
+    try:
+        return model(input=x)
+    finally:
+        handle.remove()
+
+
+def a_hook_that_keeps(model: nn.Module, x: Any, seen: list[Any]) -> Any:
+    handles = [each.register_forward_hook(lambda module, args, out: seen.append(out)) for each in model.modules()]
+    y = model(x)
+    for handle in handles:
+        handle.remove()
+    return y
+
+
+def in_another_order(model: nn.Module, x: Any, seen: list[Any]) -> Any:
+    first = model.register_forward_hook(lambda module, args, out: out + 1)
+    second = model.register_forward_hook(lambda module, args, out: out * 2, prepend=True)
+    y = model(x)
+    first.remove()
+    z = model(x)
+    second.remove()
+    return y, z, len(model._forward_hooks)
+
+
+def compared(model: nn.Module, x: Any, seen: list[Any]) -> Any:
+    first, second = (model.register_forward_pre_hook(lambda module, args: None) for _ in range(2))
+    answer = first.id == first.id, first.id == second.id, first.id in model._forward_pre_hooks
+    first.remove()
+    second.remove()
+    return x + 1, answer, first.id in model._forward_pre_hooks
+
+
+USES: list[Use] = [a_hook, a_hook_before, with_keywords, a_hook_that_keeps, in_another_order, compared]
+
+
+@pytest.mark.parametrize("fn", USES, ids=lambda fn: fn.__name__)
+def test_compiled_once(fn: Use) -> None:
+    torchdynamo.reset()
+    model, x = nn.Linear(3, 3), torch.arange(6.0).view(2, 3)
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(3):
+        wanted, found = [], []
+        expected = fn(model, x, wanted)
+        torch.utils.hooks.RemovableHandle.next_id += 5
+        torch.testing.assert_close(compiled(model, x, found), expected, rtol=0, atol=0)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+        assert not model._forward_hooks and not model._forward_pre_hooks
+    assert len(_native.cache_entries(fn.__code__)) == 1  # type: ignore[attr-defined]
+
+
+def test_hooks_that_stay_have_numbers_of_their_own() -> None:
+    model, held = nn.Linear(3, 3), []
+
+    def fn(x: Any) -> Any:
+        model.register_forward_hook(lambda module, args, out: out * 2)
+        held.append(model.register_forward_hook(lambda module, args, out: out + 1, with_kwargs=False))
+        return x + 1
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    x = torch.ones(2, 3)
+    plain = model(x)
+    for count in range(1, 4):
+        compiled(x)
+        assert len(set(model._forward_hooks)) == 2 * count
+        assert all(number < torch.utils.hooks.RemovableHandle.next_id for number in model._forward_hooks)
+    for handle in held:
+        handle.remove()
+    torch.testing.assert_close(model(x), plain * 8)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_hooks_that_are_always_called_are_called_on_errors(everywhere: bool) -> None:
+    class Picky(nn.Module):
+        def forward(self, x: Any) -> Any:
+            if x.shape[0] == 2:
+                raise ValueError("two")
+            return x + 1
+
+    model, seen = Picky(), []
+
+    def fn(x: Any) -> Any:
+        try:
+            return model(x)
+        except ValueError as error:
+            return x - len(str(error))
+
+    def hook(module: nn.Module, args: Any, out: Any) -> None:
+        seen.append(out is None)
+
+    register = nn.modules.module.register_module_forward_hook if everywhere else model.register_forward_hook
+    with register(hook, always_call=True):
+        wanted = [fn(torch.ones(size)) for size in (3, 2)]
+        expected = list(seen)
+        seen.clear()
+        compiled = torchdynamo.compile(fn, backend="eager")
+        torch.testing.assert_close([compiled(torch.ones(size)) for size in (3, 2)], wanted)
+        assert seen == expected

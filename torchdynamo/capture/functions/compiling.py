@@ -1,0 +1,29 @@
+"""Whether anybody compiles: True while capturing, in all its spellings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch.compiler
+
+from torchdynamo import marks
+from torchdynamo.capture import policy
+from torchdynamo.capture.model import function
+from torchdynamo.capture.types.module import calls_hooks_on_errors
+from torchdynamo.capture.value import FALSE, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+
+@function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)
+def is_compiling(vm: Machine) -> Value:
+    """Return True; but False to torch's optimizers, since what they do otherwise when torch.compile asks rounds otherwise
+    and an update must be the same to the bit, and to calls of modules that would leave out hooks.
+    """
+    return boolean(not policy.in_optimizer(vm.frames) and not calls_hooks_on_errors(vm))
+
+
+@function(torch.compiler.is_exporting)
+def is_exporting(vm: Machine) -> Value:
+    return FALSE
