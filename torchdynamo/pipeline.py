@@ -485,7 +485,8 @@ def compile_captured(
     told, leaving = rerun.raised if rerun else None, blocks_left(captured)
     handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name, told, leaving)
     subclasses = any(overrides(type(each)) for each in examples)
-    plain = written_apart(vm, gm) and not subclasses and not effects_of(gm).as_captured
+    layered = torch_compat.is_layered(examples)  # a call within one of torch.func's, which has been left to Python
+    plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
     backend = backend if plain else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     with collector.awake(), shape_env.treating_sizes_alike():

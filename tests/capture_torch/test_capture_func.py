@@ -64,6 +64,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
         lambda a: torch.trace(hessian(lambda q: MODEL(q).sum())(a))
     )(x),
     "random": lambda x: vmap(lambda a: a + torch.randn(3), randomness="different")(x),
+    "an index for each sample": lambda x: vmap(lambda i: (x[i], x[:1, i]))(torch.arange(2)),
+    "a row and an index for each sample": lambda x: vmap(lambda a, i: a[i] + x[i, :1])(x, torch.arange(2)),
+    "indices in two layers": lambda x: vmap(lambda i: vmap(lambda j: x[i, j])(torch.arange(3)))(torch.arange(2)),
+    "an index of one layer of gradients": lambda x: grad(lambda a: a[torch.tensor(1)].sum())(x),
     "chunks": lambda x: vmap(lambda a: a.sum(), chunk_size=1)(x),
 }
 
@@ -80,6 +84,42 @@ def test_agrees_with_eager(name: str, backend: str) -> None:
         torch.manual_seed(0)
         Alike()(wanted, compiled(X))
     assert len(_native.cache_entries(fn.__code__)) == 1
+
+
+BROKEN: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda x: grad(lambda a: (torchdynamo.graph_break(), (a * 2).sin().sum())[1])(x),
+    "vmap": lambda x: vmap(lambda a: (torchdynamo.graph_break(), (a * 2).sin())[1])(x),
+    "vmap of grad": lambda x: vmap(grad(lambda a: (torchdynamo.graph_break(), (a * 2).sin().sum())[1]))(x),
+    "hessian": lambda x: hessian(lambda a: (torchdynamo.graph_break(), (a * 2).sin().sum())[1])(x[0]),
+    "jvp": lambda x: jvp(lambda a: (torchdynamo.graph_break(), (a * 2).sin())[1], (x,), (x,)),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.filterwarnings("error::torchdynamo.exc.FallbackWarning")
+def test_what_follows_a_break_inside_is_compiled_as_it_was_captured(name: str, backend: str) -> None:
+    fn = BROKEN[name]
+    compiled = torchdynamo.compile(fn, backend=backend)
+    for _ in range(2):
+        Alike()(fn(X), compiled(X))
+
+
+def test_a_level_that_was_open_before_is_closed_once() -> None:
+    """The break comes first, so what closes the level is another frame than what opens it."""
+    forward = torch.autograd.forward_ad
+
+    def fn(x: Any) -> Any:
+        with forward.dual_level():
+            dual = forward.make_dual(x, x * 2)
+            return forward.unpack_dual(dual * 3).tangent
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    with torchdynamo.config.patch(suppress_errors=False):
+        for _ in range(2):
+            Alike()(fn(X), compiled(X))
+    with forward.dual_level() as level:
+        assert level == 0
 
 
 def test_a_break_inside_leaves_no_level_open() -> None:

@@ -61,10 +61,20 @@ def width(part: Value) -> int:
 
 def is_number(part: Value) -> bool:
     """A tensor that torch's indexing asks for its number, as it does any integer without dimensions."""
-    if part.__class__ is not Graphed or part.fake.dim() > 0:
+    if part.__class__ is not Graphed or part.fake.dim() > 0 or is_batched(part.fake):
         return False
     dtype = part.fake.dtype
     return not (dtype.is_floating_point or dtype.is_complex or dtype in (torch.bool, torch.uint8))
+
+
+def is_batched(tensor: torch.Tensor) -> bool:
+    """Whether it stands for one number of each sample under `vmap`."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
 
 
 def is_ellipsis(part: Value) -> bool:

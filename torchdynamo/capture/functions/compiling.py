@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)
 def is_compiling(vm: Machine) -> Value:
-    """Return True; but False to torch's optimizers, since what they do otherwise when torch.compile asks rounds otherwise
-    and an update must be the same to the bit, and to calls of modules that would leave out hooks.
+    """Return True; but False to torch's optimizers, which would round otherwise, so that an update is the same to the
+    bit, and to calls of modules that would leave out hooks.
     """
     return boolean(not policy.in_optimizer(vm.frames) and not calls_hooks_on_errors(vm))
 

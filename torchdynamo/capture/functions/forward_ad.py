@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from torchdynamo.capture.functions.functorch import in_a_layer, layer
 from torchdynamo.capture.functions.torch_state import setter
 from torchdynamo.capture.model import function
+from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Known, Value
 
 try:
@@ -46,6 +47,8 @@ def enter_level(vm: Machine) -> Value:
 @function(*known_as("_exit_dual_level"))
 def exit_level(vm: Machine, *, level: Value) -> Value:
     number = vm.known(level, "level")
+    if ("dual level", number) not in vm.restore:  # it was open when the frame began
+        raise Break("unknown call", name="_exit_dual_level")
     vm.state_node(exit_dual_level, (number,))
     del vm.restore["dual level", number]
     return NONE

@@ -42,6 +42,8 @@ def layer(kind: str) -> None:
         return Known(level)
 
     def leave(vm: Machine) -> Value:
+        if not any(key[0] == "layer" for key in vm.restore):  # it was open when the frame began
+            raise Break("unknown call", name=closer.__name__)
         _, level = vm.state_node(closer, ())
         del vm.restore["layer", level]
         return Known(level)
