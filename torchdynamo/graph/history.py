@@ -6,7 +6,8 @@ from. Whoever calls that backward for some of the results has to know which inpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import torch
@@ -22,9 +23,9 @@ class History:
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         self.origins: dict[Any, int] = {}  # where a way ends: a leaf, or the last step before the graph
         self.inputs: dict[Any, int] = {}  # by step: the inputs it leads to, as bits
-        self.way: dict[Any, int] = {}  # by step: the first of the results that it is shared with
+        self.order: list[Any] = []  # steps within the graph, each after those that it leads to
+        self.last: dict[Any, int] = {}  # by step: the results that it gives, as bits
         self.reached: dict[int, frozenset[int]] = {}  # by the place of a result with a gradient: places of inputs
-        self.merged: dict[int, int] = {}  # ways that meet others
         for at, node in enumerate(gm.graph.find_nodes(op="placeholder")):
             example = with_gradient(node)
             if example is not None:
@@ -33,7 +34,7 @@ class History:
             example = with_gradient(result)
             if example is not None:
                 bits = self.walk(example.grad_fn, at) if example.grad_fn is not None else self.bit(id(example))
-                self.reached[at] = frozenset(place for place in range(bits.bit_length()) if bits >> place & 1)
+                self.reached[at] = frozenset(places_in(bits))
 
     def bit(self, origin: Any) -> int:
         """The input that begins here, as a bit."""
@@ -42,45 +43,72 @@ class History:
 
     def walk(self, last: Any, result: int) -> int:
         """The inputs that a step leads to. A step is done when those before it are."""
-        todo = [last]
+        todo, begun = [last], set[Any]()
+        self.last[last] = self.last.get(last, 0) | 1 << result
         while todo:
             step = todo[-1]
             leaf = getattr(step, "variable", None)  # of the step that adds to a leaf's gradient
             ends = self.bit(step if leaf is None else id(leaf))
             if step in self.inputs:
-                if step in self.way:
-                    self.meet(self.way[step], result)
                 todo.pop()
             elif ends or leaf is not None:
                 self.inputs[step] = ends
-            elif step in self.way:
+            elif step in begun:
                 before = [self.inputs[each] for each, _ in step.next_functions if each is not None]
                 self.inputs[step] = _union(before)
+                self.order.append(step)
                 todo.pop()
             else:
-                self.way[step] = result
+                begun.add(step)
                 todo += [each for each, _ in step.next_functions if each is not None]
         return self.inputs[last]
 
-    def meet(self, way: int, other: int) -> None:
-        """Two ways have a step in common."""
-        first, second = self.first(way), self.first(other)
-        if first != second:
-            self.merged[max(first, second)] = min(first, second)
+    def ways(self) -> dict[Any, int]:
+        """Return, by step, which way back it is on: the first of the results on it.
 
-    def first(self, way: int) -> int:
-        """The first of all the results that this one shares steps with."""
-        while way in self.merged:
-            way = self.merged[way]
-        return way
-
-    def strand(self, step: Any) -> int | None:
-        """Which way a step is on; results that share steps have one way."""
-        way = self.way.get(step)
-        return None if way is None else self.first(way)
+        Results that share steps are on one way. But a result that others lead to which share nothing with each other (a
+        sum of two losses) does not make one way of theirs: the steps that only such results have are on a way of their
+        own.
+        """
+        shared = {step: self.last.get(step, 0) for step in self.order}
+        for step in reversed(self.order):
+            for before, _ in step.next_functions:
+                if before in shared:
+                    shared[before] |= shared[step]
+        way_of = ways_of(set(shared.values()))
+        return {step: way_of[results] for step, results in shared.items()}
 
 
-def _union(bits: Sequence[int]) -> int:
+def ways_of(groups: AbstractSet[int]) -> dict[int, int]:
+    """Return, by group of results that have steps in common (as bits), the first of the results that are on one way.
+
+    Joins, results that share steps with two others that share none, come last, by the steps that are theirs alone.
+    """
+    sharing: dict[int, int] = {}
+    for group in groups:
+        for result in places_in(group):
+            sharing[result] = sharing.get(result, 0) | group
+    joins = _union(
+        1 << one for one, others in sharing.items() if any(others & ~sharing[each] for each in places_in(others))
+    )
+    if joins == _union(groups):  # a ring of results
+        return dict.fromkeys(groups, min(sharing))
+    found = {
+        group: next(places_in(sharing[next(places_in(group & ~joins))] & ~joins)) for group in groups if group & ~joins
+    }
+    left = groups - found.keys()
+    return {**found, **ways_of(left)} if left else found
+
+
+def places_in(bits: int) -> Iterator[int]:
+    """Yield the places of the bits that are set, from the first on."""
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def _union(bits: Iterable[int]) -> int:
     every = 0
     for each in bits:
         every |= each
@@ -105,17 +133,17 @@ def results_of(gm: torch.fx.GraphModule) -> Sequence[torch.fx.Node]:
 
 
 def strands(gm: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
-    """Which way back an operation is on, where there are several that have nothing in common but inputs.
+    """Which way back an operation is on, where there are several: see `History.ways`.
 
     Eager can go one of them after the other, and free each as it goes.
     """
     if sum(with_gradient(node) is not None for node in results_of(gm)) < 2:
         return {}
-    history = History(gm)
+    ways = History(gm).ways()
     nodes: dict[torch.fx.Node, int] = {}
     for node in gm.graph.nodes:
         for example in pytree.tree_leaves(node.meta.get("example_value")) if node.op.startswith("call_") else ():
-            way = history.strand(example.grad_fn) if isinstance(example, torch.Tensor) else None
+            way = ways.get(example.grad_fn) if isinstance(example, torch.Tensor) else None
             if way is not None:
                 nodes[node] = way
     return nodes if len(set(nodes.values())) > 1 else {}
