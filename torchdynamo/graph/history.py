@@ -122,10 +122,14 @@ def with_gradient(node: torch.fx.Node) -> torch.Tensor | None:
 
 
 def results_of(gm: torch.fx.GraphModule) -> Sequence[torch.fx.Node]:
-    """The results whose history tells what they were computed from: not that of inputs that were written to."""
+    """Return the results whose history tells what they were computed from; none where an input got another history.
+
+    A leaf that is written to, by an optimizer's step, stays a leaf.
+    """
     (output,) = gm.graph.find_nodes(op="output")
     results, written = output.args[0], mutated_inputs(gm)
-    if any(node.name in written and with_gradient(node) is not None for node in gm.graph.find_nodes(op="placeholder")):
+    inputs = [(node.name, with_gradient(node)) for node in gm.graph.find_nodes(op="placeholder")]
+    if any(name in written and example is not None and not example.is_leaf for name, example in inputs):
         return ()
     if not isinstance(results, (tuple, list)) or not all(isinstance(node, torch.fx.Node) for node in results):
         return ()
