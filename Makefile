@@ -10,6 +10,7 @@
 #   make training  the tests of training loops once more, by Inductor
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES), 500 at ten sizes each (FUZZ_SIZES) and 5,000 random changes
 #                  (FUZZ_CHANGES), other ones each time
+#   make stress    threads that share compiled functions, recompiled and forgotten all the time (STRESS_SECONDS, STRESS_THREADS)
 #   make lines     how long the files of capture/ are
 #   make cpython   CPython's own tests under the hook, each against the same test without
 #   make sanitize  the tests of the C half under AddressSanitizer and UBSan (TESTS: which files)
@@ -25,6 +26,8 @@ DEBUG_PYTHON ?= python3.11d
 FUZZ_EXAMPLES ?= 2000
 FUZZ_CHANGES ?= 5000
 FUZZ_SIZES ?= 500
+STRESS_SECONDS ?= 300
+STRESS_THREADS ?= 32
 
 # Kept beside the repository, where there are any: other people's models, and the measuring scripts.
 CORPUS ?= ../shared/corpus
@@ -38,7 +41,7 @@ CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes training training-corpus fuzz cpython sanitize debug lines clean
+.PHONY: setup demo test lint format golden bench corpus sizes training training-corpus fuzz stress cpython sanitize debug lines clean
 
 setup: $(VENV)/.built
 
@@ -93,6 +96,9 @@ fuzz: $(VENV)/.built
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_property.py
 	FUZZ_SIZES=$(FUZZ_SIZES) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/capture_torch/test_capture_sizes.py -k random
 	FUZZ_CHANGES=$(FUZZ_CHANGES) $(BIN)/python -m pytest $(PYTEST_ARGS) -s tests/mutations/test_random_changes.py
+
+stress: $(VENV)/.built
+	STRESS_SECONDS=$(STRESS_SECONDS) STRESS_THREADS=$(STRESS_THREADS) $(BIN)/python -m pytest $(PYTEST_ARGS) -s tests/test_stress.py
 
 cpython: $(VENV)/.built
 	$(BIN)/python tests/cpython.py

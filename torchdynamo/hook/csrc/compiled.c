@@ -60,7 +60,7 @@ static PyObject *call_fn(CompiledObject *self, PyObject *const *args, size_t nar
 {
     PyObject *forward = self->direct != NULL ? direct_forward(self) : NULL;
     if (forward == NULL)
-        return PyObject_Vectorcall(self->fn, args, nargsf, keys);
+        return self->direct != NULL && PyErr_Occurred() ? NULL : PyObject_Vectorcall(self->fn, args, nargsf, keys);
     PyObject *module = Py_NewRef(self->fn);
     Py_INCREF(forward);
     PyObject *result = call_with_self(forward, module, args, nargsf, keys);

@@ -58,6 +58,7 @@ static void program_dealloc(TdProgram *self)
     td_steps_clear(&self->steps);
     td_steps_clear(&self->late);
     td_disarm(self);
+    td_outside_free(self->outside);
     PyMem_Free(self->benign);
     PyMem_Free(self->hurdle);
     PyMem_Free(self->is_constant);
@@ -87,14 +88,22 @@ static PyObject *closure_from(TdProgram *self, PyObject *cells)
     return closure;
 }
 
+/* Owned, as a frame owns its own: the dict may lose them meanwhile. */
 static PyObject **slots_from(TdProgram *self, PyObject *locals)
 {
     PyObject **slots = PyMem_Calloc(self->n_slots + 1, sizeof(PyObject *));
     for (int i = 0; slots != NULL && i < self->n_slots; i++)
-        slots[i] = PyDict_GetItemWithError(locals, PyTuple_GET_ITEM(self->varnames, i));
+        slots[i] = Py_XNewRef(PyDict_GetItemWithError(locals, PyTuple_GET_ITEM(self->varnames, i)));
     if (slots == NULL)
         PyErr_NoMemory();
     return slots;
+}
+
+static void slots_free(TdProgram *self, PyObject **slots)
+{
+    for (int i = 0; slots != NULL && i < self->n_slots; i++)
+        Py_XDECREF(slots[i]);
+    PyMem_Free(slots);
 }
 
 /* fetch(locals, globals, builtins, closure={}) -> the bound tuple, or None: as the hook would ask it. */
@@ -107,7 +116,7 @@ static PyObject *program_fetch(TdProgram *self, PyObject *args)
     PyObject *closure = closure_from(self, cells);
     PyObject **slots = closure == NULL ? NULL : slots_from(self, locals);
     int answer = slots == NULL ? -1 : td_program_run(self, slots, globals, builtins, closure, &bound);
-    PyMem_Free(slots);
+    slots_free(self, slots);
     Py_XDECREF(closure);
     if (answer < 0)
         return NULL;
@@ -141,7 +150,7 @@ static PyObject *program_repeat(TdProgram *self, PyObject *args)
         held += td_program_run(self, slots, globals, builtins, closure, &bound) == 1;
         Py_XDECREF(bound);
     }
-    PyMem_Free(slots);
+    slots_free(self, slots);
     Py_XDECREF(closure);
     return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(held);
 }
@@ -230,6 +239,8 @@ int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound)
     PyObject *closure = frame->func == NULL ? NULL : PyFunction_GET_CLOSURE(frame->func);
     return td_program_run((TdProgram *)program, frame->localsplus, frame->globals, frame->builtins, closure, bound);
 }
+
+int td_program_asks(PyObject *program) { return ((TdProgram *)program)->outside != NULL; }
 
 int td_guards_init(PyObject *module)
 {

@@ -3,8 +3,8 @@
  * Every source is a node; `values` holds what each node was last seen to be, as raw pointers that are only followed
  * after the node's parent was checked in the same call. Nodes come parents first. What hangs below a dict by key, or
  * below a class by attribute, is not walked but witnessed: a `TdBind` remembers the tag under which all its keys led
- * to `values` and all checks that cannot change while the tag stands were true. While a check runs no Python code
- * runs and nothing is collected, so the pointers stay good. */
+ * to `values` and all checks that cannot change while the tag stands were true. During a pass no Python code
+ * runs and nothing is collected, so the pointers stay good, and no other pass of the program begins. */
 #ifndef TORCHDYNAMO_GUARDS_H
 #define TORCHDYNAMO_GUARDS_H
 #include "compat.h"
@@ -76,6 +76,7 @@ typedef struct {
 } TdItems;
 
 struct TdBind;
+typedef struct TdOutside TdOutside;
 
 typedef struct {
     TdOp op;
@@ -116,9 +117,10 @@ typedef struct {
     PyObject_HEAD
     int n_nodes, n_bound, n_temps;
     int n_slots;        /* fast locals that are arguments */
-    PyObject **values;  /* raw, one for each node; constants owned through `nodes` */
+    PyObject **values;  /* raw, one for each node, of a pass; constants owned through `nodes` */
     char *is_constant;  /* by node */
     struct TdArm *arm;  /* what is compared instead of running the steps, or NULL; see guards_arm.c */
+    TdOutside *outside; /* what only other code can tell, or NULL; see guards_outside.c */
     int patience;       /* so many passes until it is armed; -1: never */
     int missed;         /* the step at which an armed pass differed last */
     unsigned char *benign; /* by step: how often it differed, and all held */
@@ -150,6 +152,9 @@ int td_steps_visit(TdSteps *steps, visitproc visit, void *arg);
 int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
                    PyObject *closure, PyObject **bound);
 
+/* guards_outside.c */
+void td_outside_free(TdOutside *outside);
+
 /* guards_armed.c */
 void td_disarm(TdProgram *program);
 void td_costs(TdProgram *program, int *costs); /* by the caller's checks, zero at first */
@@ -166,14 +171,21 @@ int td_ordered_keys_are(PyObject *dict, const TdItems *keys);
 int td_set_is(PyObject *set, const TdItems *items);
 Py_ssize_t td_length(PyObject *obj); /* -1: nothing we can measure */
 PyObject *td_item_at(PyObject *obj, Py_ssize_t index); /* borrowed, or NULL */
-int td_attr_unbound(PyObject *obj, PyObject *name);
 int td_caches_init(PyObject *module);
 PyObject **td_cache_place(PyObject *obj); /* functools.lru_cache's results; NULL: it is no such function */
+
+/* guards_attrs.c. Each gives what is borrowed, or a new reference that it also puts in *temp, or NULL; where other code than
+ * ours has to be asked and `leave` is NULL, TD_OUTSIDE. With NULL, an error may be set if that was asked. */
+typedef struct {
+    int left; /* it was asked */
+} TdLeave;
+extern char td_outside;
+#define TD_OUTSIDE ((PyObject *)&td_outside)
+PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave); /* a slot, member or getter */
+PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp, TdLeave *leave);
+PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave); /* written in C */
 PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds it, if that is a place that stays */
-/* A C attribute (slot, member, getset) of the object: borrowed, or a new reference also put in *temp; or NULL. */
-PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp);
-PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp);
-PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp); /* what a method written in C says */
+int td_attr_unbound(PyObject *obj, PyObject *name);
 
 /* guards_keys.c: likewise */
 typedef struct {

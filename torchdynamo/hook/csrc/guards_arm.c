@@ -326,6 +326,8 @@ static void arm_all(Arming *a)
     add_root(a, NULL);
     for (int i = 0; i < program->steps.count; i++) {
         TdStep *step = &program->steps.steps[a->step = i];
+        if (program->outside != NULL && td_is_outside(program->outside, step->node))
+            continue;
         int armed = step->op >= CHECK_STATE                                        ? arm_check(a, step)
                     : step->op == STEP_BIND_DICT || step->op == STEP_BIND_CLASS ? arm_bind(a, step)
                                                                                    : arm_fetch(a, step);

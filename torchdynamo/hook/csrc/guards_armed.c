@@ -72,6 +72,8 @@ void td_costs(TdProgram *program, int *costs)
     }
     for (int i = 0; i < (arm != NULL ? arm->n_late : program->late.count); i++)
         costs[(arm != NULL ? arm->late[i] : &program->late.steps[i])->check] = -1;
+    if (program->outside != NULL)
+        td_outside_costs(program->outside, costs);
     for (int i = 0; arm != NULL && i < arm->n_tensors; i++)
         costs[steps[arm->tensor_steps[i]].check] = -2;
     for (int i = 0; arm != NULL && i < arm->n_words; i++) {
@@ -116,8 +118,5 @@ int td_arm_run(TdProgram *program, TdRun *run)
     for (int i = 0; i < arm->n_rest; i++)
         if (TD_UNLIKELY(!td_step_run(program, arm->rest[i], run)))
             return 0;
-    for (int i = 0; i < arm->n_late; i++)
-        if (TD_UNLIKELY(!td_check_holds(program, arm->late[i], run)))
-            return td_failed(program, arm->late[i]);
     return 1;
 }

@@ -1,7 +1,5 @@
 /* Comparing, measuring and finding without running anybody's Python code. */
 #include "guards.h"
-#include "hook.h"
-#include <structmember.h>
 
 PyTypeObject *td_deque_type = NULL;
 PyTypeObject *td_local_type = NULL;
@@ -68,12 +66,8 @@ static int same_frozenset(PyObject *constant, PyObject *obj)
 static int same_range(PyObject *constant, PyObject *obj)
 {
     for (int i = 0; i < 3; i++) {
-        PyObject *temp = NULL, *number = td_attr(constant, td_range_parts[i], &temp);
-        PyObject *other_temp = NULL, *other = td_attr(obj, td_range_parts[i], &other_temp);
-        int same = number != NULL && other != NULL && td_constant_equal(number, other);
-        Py_XDECREF(temp);
-        Py_XDECREF(other_temp);
-        if (!same)
+        PyObject **number = td_attr_place(constant, td_range_parts[i]), **other = td_attr_place(obj, td_range_parts[i]);
+        if (number == NULL || other == NULL || !td_constant_equal(*number, *other))
             return 0;
     }
     return 1;
@@ -215,150 +209,4 @@ PyObject *td_item_at(PyObject *obj, Py_ssize_t index)
     }
     Py_DECREF(item); /* the deque has it */
     return item;
-}
-
-/* ---- Attributes that C code keeps -------------------------------------------------------------------------------- */
-
-/* Where a slot or member keeps its object; NULL if it is not such a one. */
-static PyObject **member_place(PyObject *obj, PyObject *descriptor, int *optional)
-{
-    PyMemberDef *member = ((PyMemberDescrObject *)descriptor)->d_member;
-    if (!PyObject_TypeCheck(obj, PyDescr_TYPE(descriptor)) || (member->type != T_OBJECT && member->type != T_OBJECT_EX))
-        return NULL;
-    *optional = member->type == T_OBJECT;
-    return (PyObject **)((char *)obj + member->offset);
-}
-
-/* Some of a function's raise an audit event, and whoever listens for these is no part of the program. */
-static PyObject *call_getter(PyObject *obj, PyObject *descriptor, PyObject **temp)
-{
-    TdThread *thread = td_thread;
-    TdSetting ours, stray;
-    if (thread != NULL)
-        ours = td_thread_swap(thread, TD_OFF);
-    int was_on = td_gc_pause();
-    PyObject *value = Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj));
-    if (value == NULL)
-        PyErr_Clear();
-    td_gc_resume(was_on);
-    if (thread != NULL) {
-        stray = td_thread_swap(thread, ours);
-        Py_XDECREF(stray.callback);
-    }
-    return *temp = value;
-}
-
-/* Each thread has a dict of its own there. A subclass may have an `__init__`, which runs where a thread looks first. */
-static void of_this_thread(PyObject *obj, PyObject *name, PyObject **temp)
-{
-    TdThread *thread = td_thread;
-    int may_run = !Py_IS_TYPE(obj, td_local_type) && thread != NULL;
-    TdSetting ours, stray;
-    if (may_run)
-        ours = td_thread_swap(thread, TD_OFF);
-    if ((*temp = PyObject_GetAttr(obj, name)) == NULL)
-        PyErr_Clear();
-    if (may_run) {
-        stray = td_thread_swap(thread, ours);
-        Py_XDECREF(stray.callback);
-    }
-}
-
-/* What functools.lru_cache keeps goes by a name that no attribute has. */
-static int is_cache(PyObject *name) { return _PyUnicode_EqualToASCIIString(name, "<cache>"); }
-
-PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp)
-{
-    if (td_is_tensor(obj)) {
-        int was_on = td_gc_pause();
-        *temp = td_tensor_attr(obj, name);
-        td_gc_resume(was_on);
-        return *temp;
-    }
-    if (TD_UNLIKELY(Py_TYPE(obj)->tp_getattro == td_local_type->tp_getattro)) {
-        of_this_thread(obj, name, temp);
-        return *temp;
-    }
-    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
-    if (descriptor == NULL) {
-        PyObject **cache = is_cache(name) ? td_cache_place(obj) : NULL;
-        return cache == NULL ? NULL : *cache;
-    }
-    int optional;
-    if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
-        PyObject **place = member_place(obj, descriptor, &optional);
-        if (place != NULL)
-            return *place == NULL && optional ? Py_None : *place;
-        return call_getter(obj, descriptor, temp);
-    }
-    if (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type))
-        return call_getter(obj, descriptor, temp);
-    return NULL;
-}
-
-PyObject **td_attr_place(PyObject *obj, PyObject *name)
-{
-    int optional;
-    if (is_cache(name))
-        return td_cache_place(obj);
-    if (PyFunction_Check(obj)) {
-        PyFunctionObject *fn = (PyFunctionObject *)obj;
-        PyObject **place = _PyUnicode_EqualToASCIIString(name, "__closure__")    ? &fn->func_closure
-                           : _PyUnicode_EqualToASCIIString(name, "__globals__")  ? &fn->func_globals
-                           : _PyUnicode_EqualToASCIIString(name, "__defaults__") ? &fn->func_defaults
-                                                                                 : NULL;
-        return place == NULL || *place == NULL ? NULL : place;
-    }
-    if (td_is_tensor(obj) || (Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE))
-        return NULL;
-    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
-    PyObject **place = descriptor != NULL && Py_IS_TYPE(descriptor, &PyMemberDescr_Type)
-                           ? member_place(obj, descriptor, &optional)
-                           : NULL;
-    return place == NULL || *place == NULL ? NULL : place;
-}
-
-/* Only what is written in C and does nothing but look: a builtin that reads a flag, or a weak reference, which gives
- * what it refers to, whatever the user's subclass makes of a call. */
-PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp)
-{
-    if (PyWeakref_CheckRef(fn))
-        return *temp = Py_NewRef(td_weak_target(fn));
-    if (!PyCFunction_Check(fn))
-        return NULL;
-    int was_on = td_gc_pause();
-    *temp = PyObject_Call(fn, args, NULL);
-    td_gc_resume(was_on);
-    if (*temp == NULL)
-        PyErr_Clear();
-    return *temp;
-}
-
-/* Of a type that no class statement made, and that nobody can change, the method is C's: nothing of the user's runs. */
-static PyObject *call_method(PyObject *obj, PyObject *name)
-{
-    if ((Py_TYPE(obj)->tp_flags & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE)) == Py_TPFLAGS_HEAPTYPE)
-        return NULL;
-    PyObject *result = PyObject_CallMethodNoArgs(obj, name);
-    if (result == NULL)
-        PyErr_Clear();
-    return result;
-}
-
-PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp)
-{
-    int was_on = td_gc_pause();
-    *temp = td_is_tensor(obj) ? td_tensor_call(obj, name) : call_method(obj, name);
-    td_gc_resume(was_on);
-    return *temp;
-}
-
-int td_attr_unbound(PyObject *obj, PyObject *name)
-{
-    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
-    int optional;
-    if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
-        return 0;
-    PyObject **place = member_place(obj, descriptor, &optional);
-    return place != NULL && *place == NULL && !optional;
 }

@@ -1,4 +1,4 @@
-/* Checking: one pass over the steps, in which no Python code runs. */
+/* Running a program: passes over its steps, in which no Python code runs. */
 #include "guards_run.h"
 #include <alloca.h>
 
@@ -118,13 +118,12 @@ static int bound_check_holds(TdProgram *program, const TdStep *check, PyObject *
     return found.told && (found.value != NULL) == (check->op == CHECK_HAS_KEY);
 }
 
-/* The witness moved, or there is none: look every key up again, and see that all that rests on it still holds. */
-static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const TdRun *run)
+/* Look every key up again, and see that all that rests on it holds. */
+static inline int bind_again(TdProgram *program, const TdStep *step, PyObject *box, const TdRun *run, char *lasts)
 {
     TdBind *bind = step->u.bind;
     int of_class = step->op == STEP_BIND_CLASS;
-    char lasts = 1;
-    bind->seen[run->seen].box = NULL;
+    *lasts = 1;
     for (int i = 0; i < bind->keys->count; i++) {
         const TdItem *key = &bind->keys->items[i];
         TdLookup found = look_up(box, key, of_class);
@@ -134,14 +133,29 @@ static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const T
             return 0;
         }
         run->values[key->node] = found.value;
-        lasts &= found.lasts;
+        *lasts &= found.lasts;
     }
     for (int i = 0; i < bind->checks.count; i++)
-        if (!bound_check_holds(program, &bind->checks.steps[i], box, run, &lasts))
+        if (!bound_check_holds(program, &bind->checks.steps[i], box, run, lasts))
             return td_failed(program, &bind->checks.steps[i]);
-    uint64_t tag = of_class ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
-    bind->lasts = lasts;
-    bind->seen[run->seen] = (TdSeen){tag != 0 && lasts ? box : NULL, tag};
+    return 1;
+}
+
+int td_bind_again(TdProgram *program, const TdStep *step, PyObject *box, const TdRun *run)
+{
+    char lasts;
+    return bind_again(program, step, box, run, &lasts);
+}
+
+/* The witness moved, or there is none. */
+static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const TdRun *run)
+{
+    TdBind *bind = step->u.bind;
+    bind->seen[run->seen].box = NULL;
+    if (!bind_again(program, step, box, run, &bind->lasts))
+        return 0;
+    uint64_t tag = step->op == STEP_BIND_CLASS ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
+    bind->seen[run->seen] = (TdSeen){tag != 0 && bind->lasts ? box : NULL, tag};
     return 1;
 }
 
@@ -199,6 +213,72 @@ int td_root_is(const TdStep *root, TdProgram *program, TdRun *run)
     return 1;
 }
 
+PyObject *td_run_keep(TdRun *run, PyObject *obj)
+{
+    if (TD_UNLIKELY(run->n_temps == run->room)) {
+        int room = 2 * run->room + 8;
+        PyObject **temps = PyMem_Malloc(room * sizeof(PyObject *));
+        if (temps == NULL) {
+            Py_DECREF(obj);
+            PyErr_NoMemory();
+            return NULL;
+        }
+        if (run->n_temps > 0)
+            memcpy(temps, run->temps, run->n_temps * sizeof(PyObject *));
+        if (run->grown)
+            PyMem_Free(run->temps);
+        run->temps = temps;
+        run->room = room;
+        run->grown = 1;
+    }
+    return run->temps[run->n_temps++] = obj;
+}
+
+/* The fetches of which a program has many are told apart by run_step(). */
+PyObject *td_step_fetch(TdStep *step, TdRun *run, PyObject **temp, TdLeave *leave)
+{
+    PyObject *base = step->base < 0 ? NULL : run->values[step->base], *value;
+    switch (step->op) {
+    case STEP_DICT:
+        return instance_dict(base);
+    case STEP_ITEM:
+        return td_item_at(base, step->number);
+    case STEP_ATTR:
+        return td_attr(base, step->obj, temp, leave);
+    case STEP_CONTENTS:
+        return PyCell_Check(base) ? PyCell_GET(base) : NULL;
+    case STEP_TYPE:
+        return (PyObject *)Py_TYPE(base);
+    case STEP_CALL:
+        return td_call(base, step->obj, temp, leave);
+    case STEP_METHOD:
+        return td_method(base, step->obj, temp, leave);
+    case STEP_KEYED:
+        return td_dict_find_object(base, run->values[step->number], &step->u.place);
+    case STEP_SIZE:
+    case STEP_STRIDE:
+        return *temp = measured(base, step);
+    case STEP_WEAK:
+        value = td_weak_target(step->obj);
+        return value == Py_None ? NULL : value;
+    default:
+        return root_of(step, run);
+    }
+}
+
+/* A fetch that may make its value, or need other code for it. */
+static PyObject *fetch(TdStep *step, TdRun *run)
+{
+    PyObject *temp = NULL, *value = td_step_fetch(step, run, &temp, NULL);
+    if (TD_UNLIKELY(value == TD_OUTSIDE)) {
+        run->outside = step->node;
+        return NULL;
+    }
+    if (temp != NULL && td_run_keep(run, temp) == NULL)
+        PyErr_Clear(), value = NULL;
+    return value;
+}
+
 /* The steps of which a program has many are told apart here; the rest go to td_check_holds(). */
 static inline __attribute__((always_inline)) int run_step(TdProgram *program, TdStep *step, TdRun *run)
 {
@@ -217,32 +297,18 @@ static inline __attribute__((always_inline)) int run_step(TdProgram *program, Td
     case STEP_ITEM:
         value = td_item_at(values[step->base], step->number);
         break;
-    case STEP_ATTR:
-        value = td_attr(values[step->base], step->obj, &run->temps[run->n_temps++]);
-        break;
-    case STEP_CONTENTS:
-        value = PyCell_Check(values[step->base]) ? PyCell_GET(values[step->base]) : NULL;
-        break;
     case STEP_TYPE:
         value = (PyObject *)Py_TYPE(values[step->base]);
         break;
+    case STEP_ATTR:
+    case STEP_CONTENTS:
     case STEP_CALL:
-        value = td_call(values[step->base], step->obj, &run->temps[run->n_temps++]);
-        break;
     case STEP_METHOD:
-        value = td_method(values[step->base], step->obj, &run->temps[run->n_temps++]);
-        break;
     case STEP_KEYED:
-        value = td_dict_find_object(values[step->base], values[step->number], &step->u.place);
-        break;
     case STEP_SIZE:
     case STEP_STRIDE:
-        value = run->temps[run->n_temps++] = measured(values[step->base], step);
-        break;
     case STEP_WEAK:
-        value = td_weak_target(step->obj);
-        if (value == Py_None)
-            value = NULL;
+        value = fetch(step, run);
         break;
     case STEP_BIND_DICT:
         value = values[step->node];
@@ -290,29 +356,49 @@ int td_step_run(TdProgram *program, TdStep *step, TdRun *run) { return run_step(
 
 static int walk(TdProgram *program, TdRun *run)
 {
+    const TdOutside *outside = program->outside;
+    run->values = program->values;
+    run->seen = 0;
     for (TdStep *step = program->steps.steps, *end = step + program->steps.count; step < end; step++)
-        if (!run_step(program, step, run))
+        if (!(outside != NULL && td_is_outside(outside, step->node)) && !run_step(program, step, run))
             return 0;
-    for (int i = 0; i < program->late.count; i++)
-        if (!td_check_holds(program, &program->late.steps[i], run))
-            return td_failed(program, &program->late.steps[i]);
     return 1;
 }
 
-/* All the steps; from the second time that they hold, the program is armed. */
-static int run_all(TdProgram *program, TdRun *run)
+int td_pass(TdProgram *program, TdRun *run)
 {
-    run->values = program->values;
-    run->seen = 0;
-    if (!walk(program, run))
-        return 0;
+    int answer;
+    do {
+        run->outside = -1;
+        answer = program->arm != NULL ? td_arm_run(program, run) : -1;
+        if (answer < 0)
+            answer = walk(program, run);
+        if (TD_UNLIKELY(run->outside >= 0) && td_outside_add(program, run->outside) < 0)
+            return -1;
+    } while (TD_UNLIKELY(run->outside >= 0));
+    return answer;
+}
+
+int td_late_hold(TdProgram *program, const TdRun *run)
+{
+    int armed = run->values != program->values, count = armed ? program->arm->n_late : program->late.count;
+    for (int i = 0; i < count; i++) {
+        const TdStep *step = armed ? program->arm->late[i] : &program->late.steps[i];
+        if (TD_UNLIKELY(!td_check_holds(program, step, run)))
+            return td_failed(program, step);
+    }
+    return 1;
+}
+
+/* After all the steps: from the second time that they hold, the program is armed. */
+static void settle(TdProgram *program)
+{
     if (program->arm != NULL && program->benign[program->missed] < UCHAR_MAX)
         program->benign[program->missed]++;
     if (program->patience > 0)
         program->patience--;
     else if (program->patience == 0)
         td_arm(program);
-    return 1;
 }
 
 static PyObject *collect(TdProgram *program, PyObject **values)
@@ -328,16 +414,23 @@ static PyObject *collect(TdProgram *program, PyObject **values)
 int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
                    PyObject *closure, PyObject **bound)
 {
-    TdRun run = {NULL, 0, slots, globals, builtins, closure, NULL, 0};
-    if (program->n_temps > 0) /* twice: an armed pass may come to nothing */
-        run.temps = memset(alloca(2 * program->n_temps * sizeof(PyObject *)), 0, 2 * program->n_temps * sizeof(PyObject *));
+    TdRun run = {.slots = slots, .globals = globals, .builtins = builtins, .closure = closure};
+    run.room = 2 * program->n_temps; /* an armed pass may come to nothing */
+    if (run.room > 0)
+        run.temps = alloca(run.room * sizeof(PyObject *));
     *bound = NULL;
-    int answer = program->arm != NULL ? td_arm_run(program, &run) : -1;
-    if (answer < 0)
-        answer = run_all(program, &run);
-    if (answer && program->n_bound > 0 && (*bound = collect(program, run.values)) == NULL)
+    int answer = td_pass(program, &run);
+    if (TD_UNLIKELY(program->outside != NULL) && answer == 1)
+        answer = td_outside_run(program, &run);
+    if (answer == 1)
+        answer = td_late_hold(program, &run);
+    if (answer == 1 && run.values == program->values)
+        settle(program);
+    if (answer == 1 && program->n_bound > 0 && (*bound = collect(program, run.values)) == NULL)
         answer = -1;
     for (int i = 0; i < run.n_temps; i++)
-        Py_XDECREF(run.temps[i]);
+        Py_DECREF(run.temps[i]);
+    if (run.grown)
+        PyMem_Free(run.temps);
     return answer;
 }

@@ -3,16 +3,21 @@
 #define TORCHDYNAMO_GUARDS_RUN_H
 #include "guards.h"
 
-/* One pass over a program. */
+/* One run of a program: a pass, or more than one if other code is asked as well. */
 typedef struct {
     PyObject **values;   /* by node */
     int seen;            /* which of the two things a witness has seen belongs to these values */
     PyObject *const *slots;
     PyObject *globals, *builtins, *closure;
-    PyObject **temps;    /* objects made for this pass alone */
-    int n_temps;
+    PyObject **temps;    /* objects that this run owns */
+    int n_temps, room, grown;
+    int outside;         /* the node that ended the pass, as only other code can tell it; -1: none */
 } TdRun;
 
+PyObject *td_run_keep(TdRun *run, PyObject *obj);                             /* until the end; steals; NULL with an error */
+int td_pass(TdProgram *program, TdRun *run);                                  /* 1, 0; -1: error */
+PyObject *td_step_fetch(TdStep *step, TdRun *run, PyObject **temp, TdLeave *leave); /* one fetch, as td_attr() and the others */
+int td_bind_again(TdProgram *program, const TdStep *step, PyObject *box, const TdRun *run); /* all keys are looked up; 1, 0 */
 int td_step_run(TdProgram *program, TdStep *step, TdRun *run);               /* 1: go on; 0: it does not hold, and is noted */
 int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run); /* one check; no fetch, no witness */
 int td_root_is(const TdStep *root, TdProgram *program, TdRun *run);           /* it gives what `values` has for it */
@@ -43,11 +48,18 @@ typedef struct TdArm {
     const TdStep **late; /* likewise */
 } TdArm;
 
+/* guards_outside.c */
+int td_outside_add(TdProgram *program, int node);              /* -1: error */
+int td_is_outside(const TdOutside *outside, int node);
+int td_outside_run(TdProgram *program, TdRun *run);            /* after a pass that held; 1, 0; -1: error */
+void td_outside_costs(const TdOutside *outside, int *costs);
+
 #define TD_AHEAD 16 /* so many rows are fetched into the cache ahead of time */
 
 void td_arm(TdProgram *program);                  /* after a pass in which all held; may do nothing */
 int td_arm_room(TdProgram *program, TdArm *arm);  /* guards_armed.c: 0: there is none */
 void td_arm_fit(TdArm *arm);
 int td_arm_run(TdProgram *program, TdRun *run);   /* 1, 0; -1: run the steps, program->missed is the one that differs */
+int td_late_hold(TdProgram *program, const TdRun *run); /* checks of several nodes */
 
 #endif

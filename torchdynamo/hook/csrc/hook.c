@@ -172,7 +172,7 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
                 continue;
             }
             int holds = entry_holds(entry, view, thread, &choice->bound);
-            if (!entry->native) { /* a check in Python may have done anything */
+            if (!entry->native || td_program_asks(entry->check)) { /* what runs in Python may have done anything */
                 state = td_state_of(view->code);
                 asked = (TdAsked){0};
             }

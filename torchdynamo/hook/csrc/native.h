@@ -25,8 +25,9 @@ int td_tensor_init(PyObject *module); /* tensor.cpp: packed tensor metadata and 
 extern PyTypeObject *TdGuardProgram_Type;
 
 /* 1: the guards hold and *bound is a new tuple of what the code needs (or NULL when it needs nothing);
- * 0: they do not; -1: a Python error is set. Runs no user code. */
+ * 0: they do not; -1: a Python error is set. Runs no user code, but where it asks a getter or the like. */
 int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound);
+int td_program_asks(PyObject *program); /* 1: it does, so anything may have happened meanwhile */
 
 /* What was found in the frame for the program before, for the next; all zero at first. */
 typedef struct {

@@ -261,6 +261,7 @@ extern "C" int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answ
 // ---- A tensor's attributes ----------------------------------------------------------------------------------------
 
 static PyObject *grad_name, *base_name, *hooks_name, *grad_hooks_name, *leaf_name, *requires_name;
+static PyObject *item_name, *float_name, *int_name, *bool_name, *list_name;
 
 static PyObject *or_none(PyObject *obj) { return Py_NewRef(obj == nullptr ? Py_None : obj); }
 
@@ -276,26 +277,21 @@ static PyObject *descriptor_of(PyObject *obj, PyObject *name, PyTypeObject *type
 extern "C" PyObject *td_tensor_call(PyObject *obj, PyObject *name)
 {
     PyObject *descriptor = descriptor_of(obj, name, &PyMethodDescr_Type);
-    PyObject *value = descriptor == nullptr ? nullptr : PyObject_CallOneArg(descriptor, obj);
-    if (value == nullptr)
-        PyErr_Clear();
-    return value;
+    return descriptor == nullptr ? nullptr : PyObject_CallOneArg(descriptor, obj);
 }
 
-static PyObject *plain_getter(PyObject *obj, PyObject *name)
+extern "C" PyObject *td_tensor_getter(PyObject *obj, PyObject *name)
 {
     PyObject *descriptor = descriptor_of(obj, name, &PyGetSetDescr_Type);
     if (descriptor == nullptr)
         return nullptr;
-    PyObject *value = Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj));
-    if (value == nullptr)
-        PyErr_Clear();
-    return value;
+    return Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj));
 }
 
-extern "C" PyObject *td_tensor_attr(PyObject *obj, PyObject *name)
+extern "C" PyObject *td_tensor_attr(PyObject *obj, PyObject *name, int *known)
 {
     THPVariable *variable = (THPVariable *)obj;
+    *known = 1;
     try {
         const at::Tensor &tensor = THPVariable_Unpack(variable);
         if (name == grad_name)
@@ -310,12 +306,93 @@ extern "C" PyObject *td_tensor_attr(PyObject *obj, PyObject *name)
             return PyBool_FromLong(tensor.is_leaf());
         if (name == requires_name)
             return PyBool_FromLong(requires_grad(tensor.unsafeGetTensorImpl()));
-        return plain_getter(obj, name);
+        *known = 0;
     }
     catch (const std::exception &) {
         PyErr_Clear(); // an attribute that cannot be read is one that is not there
-        return nullptr;
     }
+    return nullptr;
+}
+
+// ---- What a tensor holds ------------------------------------------------------------------------------------------
+
+// Where its elements begin, if it is nothing but memory of this machine; else NULL.
+static const char *memory_of(const TensorImpl *impl)
+{
+    using c10::DispatchKeySet;
+    static const uint64_t plain = DispatchKeySet({DispatchKey::CPU, DispatchKey::AutogradCPU, DispatchKey::AutocastCPU,
+                                                  DispatchKey::ADInplaceOrView})
+                                      .raw_repr();
+    if ((impl->key_set().raw_repr() & ~plain) != 0 || !has_plain_sizes(impl) || impl->layout() != c10::kStrided
+        || !impl->has_storage())
+        return nullptr;
+    const char *start = (const char *)impl->unsafe_storage().unsafeGetStorageImpl()->data();
+    return start == nullptr ? nullptr : start + impl->storage_offset() * (int64_t)impl->itemsize();
+}
+
+template <typename T> static T value_at(const char *place) { return *reinterpret_cast<const T *>(place); }
+
+// The number that lies there as Python has it; NULL with no error: a kind that is not read here.
+static PyObject *number_at(const char *place, c10::ScalarType type)
+{
+    switch (type) {
+    case c10::kDouble: return PyFloat_FromDouble(value_at<double>(place));
+    case c10::kFloat: return PyFloat_FromDouble(value_at<float>(place));
+    case c10::kHalf: return PyFloat_FromDouble(value_at<c10::Half>(place));
+    case c10::kBFloat16: return PyFloat_FromDouble(value_at<c10::BFloat16>(place));
+    case c10::kLong: return PyLong_FromLongLong(value_at<int64_t>(place));
+    case c10::kInt: return PyLong_FromLong(value_at<int32_t>(place));
+    case c10::kShort: return PyLong_FromLong(value_at<int16_t>(place));
+    case c10::kChar: return PyLong_FromLong(value_at<int8_t>(place));
+    case c10::kByte: return PyLong_FromLong(value_at<uint8_t>(place));
+    case c10::kBool: return PyBool_FromLong(value_at<uint8_t>(place) != 0);
+    default: return nullptr;
+    }
+}
+
+static PyObject *list_at(const char *place, const TensorImpl *impl, int64_t dim)
+{
+    c10::IntArrayRef sizes = impl->sizes_default(), strides = impl->strides_default();
+    if (dim == (int64_t)sizes.size())
+        return number_at(place, c10::typeMetaToScalarType(impl->dtype()));
+    PyObject *list = PyList_New((Py_ssize_t)sizes[dim]);
+    for (int64_t i = 0; list != nullptr && i < sizes[dim]; i++) {
+        PyObject *item = list_at(place + i * strides[dim] * (int64_t)impl->itemsize(), impl, dim + 1);
+        if (item == nullptr) {
+            Py_DECREF(list);
+            return nullptr;
+        }
+        PyList_SET_ITEM(list, (Py_ssize_t)i, item);
+    }
+    return list;
+}
+
+// What `float`, `int` or `bool` makes of the one number of a tensor.
+static PyObject *converted(PyObject *number, PyObject *name)
+{
+    PyObject *made = name == float_name  ? PyNumber_Float(number)
+                     : name == int_name  ? PyNumber_Long(number)
+                     : name == bool_name ? PyBool_FromLong(PyObject_IsTrue(number))
+                                         : Py_NewRef(number);
+    Py_DECREF(number);
+    return made;
+}
+
+extern "C" PyObject *td_tensor_read(PyObject *obj, PyObject *name)
+{
+    const TensorImpl *impl = impl_of(obj);
+    int one = name == item_name || name == float_name || name == int_name || name == bool_name;
+    if ((!one && name != list_name) || !THPVariable_CheckTypeExact(Py_TYPE(obj)))
+        return nullptr;
+    const char *place = memory_of(impl);
+    if (place == nullptr || (one && impl->numel() != 1))
+        return nullptr;
+    PyObject *made = one ? number_at(place, c10::typeMetaToScalarType(impl->dtype())) : list_at(place, impl, 0);
+    if (one && made != nullptr)
+        made = converted(made, name);
+    if (made == nullptr)
+        PyErr_Clear(); // a NaN is no int; who asks hears that from torch
+    return made;
 }
 
 // ---- Aliasing -----------------------------------------------------------------------------------------------------
@@ -327,10 +404,21 @@ struct Range {
 };
 } // namespace
 
-// What lends its memory out: a bytearray, an array of NumPy's. None of Python's code runs for these.
+// What lends its memory out: a bytearray, an array of NumPy's. A class written in Python may do so by a method of its
+// own, which is not asked.
+static bool lends_in_c(PyTypeObject *type)
+{
+    const PyTypeObject *base = type;
+    while ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) && base->tp_base != nullptr)
+        base = base->tp_base;
+    return base->tp_as_buffer != nullptr && base->tp_as_buffer->bf_getbuffer == type->tp_as_buffer->bf_getbuffer;
+}
+
 static bool range_of_buffer(PyObject *obj, Range &range)
 {
     Py_buffer view;
+    if (!lends_in_c(Py_TYPE(obj)))
+        return false;
     if (PyObject_GetBuffer(obj, &view, PyBUF_STRIDED_RO) < 0) {
         PyErr_Clear();
         return false;
@@ -688,7 +776,12 @@ extern "C" int td_tensor_init(PyObject *module)
                  {&hooks_name, "_backward_hooks"},
                  {&grad_hooks_name, "_post_accumulate_grad_hooks"},
                  {&leaf_name, "is_leaf"},
-                 {&requires_name, "requires_grad"}};
+                 {&requires_name, "requires_grad"},
+                 {&item_name, "item"},
+                 {&float_name, "__float__"},
+                 {&int_name, "__int__"},
+                 {&bool_name, "__bool__"},
+                 {&list_name, "tolist"}};
     for (auto &name : names)
         if ((*name.place = PyUnicode_InternFromString(name.text)) == nullptr)
             return -1;

@@ -41,9 +41,13 @@ int td_is_tracing(void); /* torch.jit.trace is at work in this thread */
 
 int td_is_tensor(PyObject *obj);
 uint64_t td_tensor_look(PyObject *tensor); /* a number made of dtype, sizes and the like */
-/* A tensor's C attribute: a new reference, or NULL (no error set) where there is none that can be read safely. */
-PyObject *td_tensor_attr(PyObject *tensor, PyObject *name);
-/* What its method, written in C, says without arguments; likewise. */
+/* A tensor's attribute or what it holds, as torch has it in memory: a new reference, or NULL (no error set) where it
+ * cannot be read. No other code runs. */
+PyObject *td_tensor_attr(PyObject *tensor, PyObject *name, int *known); /* *known: by this name it is read here */
+PyObject *td_tensor_read(PyObject *tensor, PyObject *method);           /* what the method says without arguments */
+/* Of any other getter or method of a plain tensor, written in C: it may run other code, or let other threads run. NULL
+ * with an error, or without where there is none that can be asked safely. */
+PyObject *td_tensor_getter(PyObject *tensor, PyObject *name);
 PyObject *td_tensor_call(PyObject *tensor, PyObject *name);
 /* 1 when no tensor that is written to shares a byte of storage with another. Each mark is twice the place of a tensor
  * among the values, and one more if it is written to; they come back in the order the tensors have in memory. */
@@ -78,7 +82,9 @@ static inline int td_state_holds(const TdState *state) { return 0; }
 static inline int td_is_tracing(void) { return 0; }
 static inline int td_is_tensor(PyObject *obj) { return 0; }
 static inline uint64_t td_tensor_look(PyObject *tensor) { return 0; }
-static inline PyObject *td_tensor_attr(PyObject *tensor, PyObject *name) { return NULL; }
+static inline PyObject *td_tensor_attr(PyObject *tensor, PyObject *name, int *known) { return *known = 1, NULL; }
+static inline PyObject *td_tensor_read(PyObject *tensor, PyObject *method) { return NULL; }
+static inline PyObject *td_tensor_getter(PyObject *tensor, PyObject *name) { return NULL; }
 static inline PyObject *td_tensor_call(PyObject *tensor, PyObject *name) { return NULL; }
 static inline int td_tensors_apart(PyObject *const *values, int *marks, Py_ssize_t count) { return 0; }
 static inline int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answer) { return 0; }

@@ -1,0 +1,222 @@
+/* Reading what C code keeps: attributes, and what functions and methods that only look say.
+ *
+ * Most of it is read here, from where it lies. The rest is asked of code that may do anything: a getter, which may raise an
+ * audit event, run Python, or let other threads run. That is done only where the caller is ready for it; see
+ * guards_outside.c. */
+#include "guards.h"
+#include "hook.h"
+#include <structmember.h>
+
+char td_outside;
+
+/* ---- Asking code of others ----------------------------------------------------------------------------------------- */
+
+typedef struct {
+    TdThread *thread;
+    TdSetting setting;
+} Aside;
+
+/* Whoever listens for an audit event, or is called by a getter, is no part of the program. */
+static Aside step_aside(TdLeave *leave)
+{
+    Aside aside = {td_thread, TD_OFF};
+    leave->left = 1;
+    if (aside.thread != NULL)
+        aside.setting = td_thread_swap(aside.thread, TD_OFF);
+    return aside;
+}
+
+/* What cannot be read is not there; but Ctrl-C and the like are not ours to keep. */
+static PyObject *come_back(Aside aside, PyObject *answer)
+{
+    if (answer == NULL && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
+    if (aside.thread != NULL) {
+        TdSetting stray = td_thread_swap(aside.thread, aside.setting);
+        Py_XDECREF(stray.callback);
+    }
+    return answer;
+}
+
+/* ---- Attributes ---------------------------------------------------------------------------------------------------- */
+
+/* Where a slot or member keeps its object; NULL if it is not such a one. */
+static PyObject **member_place(PyObject *obj, PyObject *descriptor, int *optional)
+{
+    PyMemberDef *member = ((PyMemberDescrObject *)descriptor)->d_member;
+    if (!PyObject_TypeCheck(obj, PyDescr_TYPE(descriptor)) || (member->type != T_OBJECT && member->type != T_OBJECT_EX))
+        return NULL;
+    *optional = member->type == T_OBJECT;
+    return (PyObject **)((char *)obj + member->offset);
+}
+
+static int is(PyObject *name, const char *text) { return _PyUnicode_EqualToASCIIString(name, text); }
+
+/* What functools.lru_cache keeps goes by a name that no attribute has. */
+static int is_cache(PyObject *name) { return is(name, "<cache>"); }
+
+/* What a function's getters give, some of which raise audit events. */
+static PyObject **function_place(PyFunctionObject *fn, PyObject *name)
+{
+    return is(name, "__defaults__")     ? &fn->func_defaults
+           : is(name, "__kwdefaults__") ? &fn->func_kwdefaults
+           : is(name, "__code__")       ? &fn->func_code
+           : is(name, "__name__")       ? &fn->func_name
+           : is(name, "__qualname__")   ? &fn->func_qualname
+           : is(name, "__closure__")    ? &fn->func_closure
+           : is(name, "__globals__")    ? &fn->func_globals
+                                        : NULL;
+}
+
+/* And what those of a class do that a class statement made. */
+static PyObject **class_place(PyTypeObject *cls, PyObject *name)
+{
+    if (!(cls->tp_flags & Py_TPFLAGS_HEAPTYPE))
+        return NULL;
+    PyHeapTypeObject *made = (PyHeapTypeObject *)cls;
+    return is(name, "__name__") ? &made->ht_name : is(name, "__qualname__") ? &made->ht_qualname : NULL;
+}
+
+static PyObject *from_getter(PyObject *obj, PyObject *descriptor, PyObject *name, PyObject **temp, TdLeave *leave)
+{
+    PyObject **place = PyFunction_Check(obj) ? function_place((PyFunctionObject *)obj, name) : NULL;
+    if (PyType_Check(obj) && PyDescr_TYPE(descriptor) == &PyType_Type)
+        place = class_place((PyTypeObject *)obj, name);
+    if (place != NULL)
+        return *place == NULL ? Py_None : *place;
+    if (leave == NULL)
+        return TD_OUTSIDE;
+    Aside aside = step_aside(leave);
+    return *temp = come_back(aside, Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj)));
+}
+
+/* Each thread has a dict of its own there. A subclass may have an `__init__`, which runs where a thread looks first. */
+static PyObject *of_this_thread(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)
+{
+    if (Py_IS_TYPE(obj, td_local_type)) {
+        int was_on = td_gc_pause();
+        if ((*temp = PyObject_GetAttr(obj, name)) == NULL)
+            PyErr_Clear();
+        td_gc_resume(was_on);
+        return *temp;
+    }
+    if (leave == NULL)
+        return TD_OUTSIDE;
+    Aside aside = step_aside(leave);
+    return *temp = come_back(aside, PyObject_GetAttr(obj, name));
+}
+
+static PyObject *of_tensor(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)
+{
+    int was_on = td_gc_pause(), known;
+    *temp = td_tensor_attr(obj, name, &known);
+    td_gc_resume(was_on);
+    if (known)
+        return *temp;
+    if (leave == NULL)
+        return TD_OUTSIDE;
+    Aside aside = step_aside(leave);
+    return *temp = come_back(aside, td_tensor_getter(obj, name));
+}
+
+PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)
+{
+    if (td_is_tensor(obj))
+        return of_tensor(obj, name, temp, leave);
+    if (TD_UNLIKELY(Py_TYPE(obj)->tp_getattro == td_local_type->tp_getattro))
+        return of_this_thread(obj, name, temp, leave);
+    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
+    if (descriptor == NULL) {
+        PyObject **cache = is_cache(name) ? td_cache_place(obj) : NULL;
+        return cache == NULL ? NULL : *cache;
+    }
+    int optional;
+    if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+        PyObject **place = member_place(obj, descriptor, &optional);
+        if (place != NULL)
+            return *place == NULL && optional ? Py_None : *place;
+        return from_getter(obj, descriptor, name, temp, leave);
+    }
+    return Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) ? from_getter(obj, descriptor, name, temp, leave) : NULL;
+}
+
+PyObject **td_attr_place(PyObject *obj, PyObject *name)
+{
+    int optional;
+    if (is_cache(name))
+        return td_cache_place(obj);
+    if (PyFunction_Check(obj)) {
+        PyObject **place = function_place((PyFunctionObject *)obj, name);
+        return place == NULL || *place == NULL ? NULL : place;
+    }
+    if (td_is_tensor(obj) || (Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE))
+        return NULL;
+    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
+    PyObject **place = descriptor != NULL && Py_IS_TYPE(descriptor, &PyMemberDescr_Type)
+                           ? member_place(obj, descriptor, &optional)
+                           : NULL;
+    return place == NULL || *place == NULL ? NULL : place;
+}
+
+int td_attr_unbound(PyObject *obj, PyObject *name)
+{
+    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
+    int optional;
+    if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+        return 0;
+    PyObject **place = member_place(obj, descriptor, &optional);
+    return place != NULL && *place == NULL && !optional;
+}
+
+/* ---- Functions and methods ----------------------------------------------------------------------------------------- */
+
+/* A function of a module in C that is asked for nothing but what it knows: a flag, a count, a token. */
+static int reads_a_flag(PyObject *fn, PyObject *args)
+{
+    PyCFunctionObject *function = (PyCFunctionObject *)fn;
+    if (PyTuple_GET_SIZE(args) > 0)
+        return 0;
+    if (function->m_self != NULL && PyModule_Check(function->m_self))
+        return 1;
+    return function->m_module != NULL && PyUnicode_CheckExact(function->m_module) && is(function->m_module, "torch._C");
+}
+
+/* Only what is written in C and does nothing but look: a builtin that reads a flag, or a weak reference, which gives
+ * what it refers to, whatever the user's subclass makes of a call. */
+PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp, TdLeave *leave)
+{
+    if (PyWeakref_CheckRef(fn))
+        return *temp = Py_NewRef(td_weak_target(fn));
+    if (!PyCFunction_Check(fn))
+        return NULL;
+    if (reads_a_flag(fn, args)) {
+        int was_on = td_gc_pause();
+        if ((*temp = PyObject_Call(fn, args, NULL)) == NULL)
+            PyErr_Clear();
+        td_gc_resume(was_on);
+        return *temp;
+    }
+    if (leave == NULL)
+        return TD_OUTSIDE;
+    Aside aside = step_aside(leave);
+    return *temp = come_back(aside, PyObject_Call(fn, args, NULL));
+}
+
+PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)
+{
+    int is_tensor = td_is_tensor(obj);
+    if (is_tensor) {
+        int was_on = td_gc_pause();
+        *temp = td_tensor_read(obj, name);
+        td_gc_resume(was_on);
+        if (*temp != NULL)
+            return *temp;
+    }
+    /* Of a type that a class statement made, or that somebody can change, the method need not be C's. */
+    else if ((Py_TYPE(obj)->tp_flags & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE)) == Py_TPFLAGS_HEAPTYPE)
+        return NULL;
+    if (leave == NULL)
+        return TD_OUTSIDE;
+    Aside aside = step_aside(leave);
+    return *temp = come_back(aside, is_tensor ? td_tensor_call(obj, name) : PyObject_CallMethodNoArgs(obj, name));
+}
