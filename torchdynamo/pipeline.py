@@ -243,11 +243,11 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             with contextlib.nullcontext() if manner.by_value else shape_env.treating_sizes_alike():
                 captured = capture(code, roots, builder, stops, checking)
             if not rests_rightly(captured, builder, compiler.fullgraph):
-                captured.machine.heap.let_go()
+                let_go(captured, builder)
                 stops, why, checking = (), None, False
                 continue
             if manner.counts(undoing.counted(captured, resume.own_cells(code))):
-                captured.machine.heap.let_go()
+                let_go(captured, builder)
                 continue
             unsteady.leave(code, undoing.left(captured))
             captured = captured._replace(why=why if stops == place else None)
@@ -281,6 +281,12 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         stops = earlier
 
 
+def let_go(captured: Capture, builder: GraphBuilder) -> None:
+    """Drop what a capture that nobody needs any more knows of the program's objects."""
+    captured.machine.heap.let_go()
+    builder.forget_inputs()
+
+
 def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
     """Whether a frame whose graph raises, or says that a check fails, can run from its start as it was written."""
     vm = captured.machine
@@ -294,7 +300,7 @@ def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
     try:
         return codegen.draft(captured, functools.partial(leaves_no_trace, captured, builder))
     except BaseException:
-        captured.machine.heap.let_go()
+        let_go(captured, builder)
         raise
 
 
@@ -329,7 +335,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     try:
         return entry_of(found, failed, code, roots, compiler, started, first)
     finally:
-        found.capture.machine.heap.let_go()
+        let_go(found.capture, found.builder)
 
 
 def entry_of(

@@ -74,8 +74,13 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
         context = TracingContext(mode)
     else:
         context = _static_context(inputs, sources)
-    with tracing(context):
-        yield ready
+    try:
+        with tracing(context):
+            yield ready
+    finally:
+        context.tensor_to_context.data.clear()
+        if context.fake_mode is not None:
+            torch_compat.forget_tensors(context.fake_mode)
 
 
 def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> TracingContext:

@@ -71,6 +71,7 @@ def capture(
         return run_to_the_end(vm, root_frame(vm, code), code)
     except BaseException:
         vm.heap.let_go()
+        builder.forget_inputs()
         raise
     finally:
         vm.put_back()

@@ -82,6 +82,11 @@ class GraphBuilder:
         quiet.install()
         return recording_mode(self.numbers.env, self.record)
 
+    def forget_inputs(self) -> None:
+        """Drop what leads to the real tensors that are inputs: nobody asks for more fake tensors of them."""
+        if "fake_mode" in self.__dict__:
+            torch_compat.forget_tensors(self.fake_mode)
+
     @cached_property
     def memo(self) -> Memo:
         """What operations gave before."""

@@ -159,6 +159,14 @@ def is_tracing() -> bool:
     return bool(by_fx._is_fx_tracing_flag) or torch._C._get_tracing_state() is not None
 
 
+def forget_tensors(mode: FakeTensorMode) -> None:
+    """Drop the tables by which a mode knows real tensors. Their weak references would keep `torch.utils.swap_tensors`,
+    and so `module.to()`, from working for as long as something has one of the mode's fake tensors."""
+    describer = mode.fake_tensor_converter.meta_converter.describer
+    describer.lookup_tensor.data.clear()
+    describer.lookup_storage.data.clear()
+
+
 def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:
     """Says, in torch's terms, that every size of this tensor is fixed."""
     from torch.fx.experimental.symbolic_shapes import (
