@@ -17,6 +17,7 @@ from torchdynamo.hook.install import drop_owner, skip_code
 from torchdynamo.optimized_module import OptimizedModule
 from torchdynamo.reasons import REASONS
 from torchdynamo.report.explain import Explanation, collecting
+from torchdynamo.report.guard_failures import GuardFail
 
 F = TypeVar("F", bound=Callable[..., Any])
 Backend = Callable[..., Any]
@@ -76,14 +77,20 @@ def compile(
     return context if model is None else context(model)
 
 
-def optimize(backend: str | Backend = "inductor", *, nopython: bool = False) -> EvalContext:
+def optimize(
+    backend: str | Backend = "inductor",
+    *,
+    nopython: bool = False,
+    guard_fail_fn: Callable[[GuardFail], object] | None = None,
+) -> EvalContext:
     """Compile what runs inside: a `with` block, or a decorator for functions, methods and nn.Modules.
 
-    `nopython=True` raises `exc.Unsupported` at the first thing that would end a graph.
+    `nopython=True` raises `exc.Unsupported` at the first thing that would end a graph. `guard_fail_fn` is called before
+    a function is compiled again, for each version that there is, newest first, with `reason` and `orig_code`.
     """
     _check(nopython, None, backend, None, None, fullgraph_name="nopython")
-    settings = {"fullgraph": nopython, "backend": backend}
-    compiler = pipeline.compiler_for(**settings)
+    settings: dict[str, Any] = {"fullgraph": nopython, "backend": backend}
+    compiler = pipeline.compiler_for(**settings, guard_fail_fn=guard_fail_fn)
     return EvalContext(compiler, f"optimize({_named(backend)})", functools.partial(compile, **settings))
 
 

@@ -22,6 +22,15 @@ verbose: bool = False
 cache_size_limit: int = 8
 """How many versions of one function may be compiled before further ones run eagerly."""
 
+error_on_recompile: bool = False
+"""Raise `exc.RecompileError` where a function would be compiled once more: for finding what keeps changing."""
+
+fail_on_recompile_limit_hit: bool = False
+"""Raise `exc.FailOnRecompileLimitHit` at `cache_size_limit`, instead of warning and running eagerly."""
+
+verify_correctness: bool = False
+"""Hold what a backend makes of each graph against eager once, on copies of the inputs; differences are errors."""
+
 dynamic_shapes: bool = False
 """Capture sizes as symbols from the start, as `compile(dynamic=True)` does for one function."""
 

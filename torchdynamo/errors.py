@@ -42,6 +42,18 @@ class BackendError(TorchDynamoError):
         return self.text
 
 
+class VerificationError(BackendError):
+    """A backend's results differ from eager's, under `config.verify_correctness`."""
+
+
+class RecompileError(TorchDynamoError):
+    """A function would be compiled once more, under `config.error_on_recompile`."""
+
+
+class FailOnRecompileLimitHit(RecompileError):
+    """A function has been compiled as often as allowed, under `config.fail_on_recompile_limit_hit`."""
+
+
 class UnknownBackend(TorchDynamoError, LookupError):
     """No backend goes by that name."""
 

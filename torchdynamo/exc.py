@@ -3,21 +3,27 @@
 from torchdynamo.errors import (
     BackendError,
     CacheLimitWarning,
+    FailOnRecompileLimitHit,
     FallbackWarning,
     InternalError,
+    RecompileError,
     TorchDynamoError,
     TorchDynamoWarning,
     UnknownBackend,
     Unsupported,
+    VerificationError,
 )
 
 __all__ = [
     "BackendError",
     "CacheLimitWarning",
+    "FailOnRecompileLimitHit",
     "FallbackWarning",
     "InternalError",
+    "RecompileError",
     "TorchDynamoError",
     "TorchDynamoWarning",
     "UnknownBackend",
     "Unsupported",
+    "VerificationError",
 ]

@@ -14,7 +14,7 @@ import time
 import traceback
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -42,11 +42,14 @@ from torchdynamo.capture.worth import modes_watch, worth_capturing
 from torchdynamo.codegen import codegen, resume, unsteady
 from torchdynamo.errors import (
     CacheLimitWarning,
+    FailOnRecompileLimitHit,
     FallbackWarning,
     InternalError,
+    RecompileError,
     TorchDynamoError,
     TorchDynamoWarning,
     Unsupported,
+    VerificationError,
 )
 from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import shape_env, torch_compat
@@ -62,6 +65,7 @@ from torchdynamo.hook.stock import Kept
 from torchdynamo.manner import MOST_WHOLE, Manner
 from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain, recompiles
+from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text
 from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
 
@@ -83,7 +87,9 @@ class Compiler:
         dynamic: bool | None = None,
         mode: str | None = None,
         options: Mapping[str, Any] | None = None,
+        guard_fail_fn: Callable[[GuardFail], object] | None = None,
     ) -> None:
+        self.guard_fail_fn = guard_fail_fn
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
         self.dynamic = dynamic
@@ -153,13 +159,14 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
         with turn() as ours:
             made = made_meanwhile(code, roots, compiler.owner_id)
             if made is None and ours and not over_limit(code, compiler, roots):
+                announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
                 made = build_entry(code, roots, compiler, started)
                 publish(code, made)
             return made
     except NotYet:
         return None
-    except TorchDynamoWarning:
-        raise  # a warning that the user's filters made an error
+    except (TorchDynamoWarning, RecompileError, VerificationError):
+        raise  # a warning that the user's filters made an error, and errors that were asked for
     except Exception as error:
         if compiler.fullgraph or not config.suppress_errors:
             if isinstance(error, TorchDynamoError):
@@ -199,7 +206,7 @@ def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
     if len(known) < config.cache_size_limit:
         return False
     misses = count_misses(code, compiler.owner_id)
-    if misses == 1:
+    if misses == 1 or config.fail_on_recompile_limit_hit:
         tell_of_limit(code, known[-1], roots)
     _native.rest_code(code, compiler.owner_id, min(misses // 2, LONGEST_REST))
     return True
@@ -208,6 +215,8 @@ def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
 def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
     """Say what keeps failing."""
     text = limit_text(code, newest.guards, roots, config.cache_size_limit, newest.compiler.dynamic)
+    if config.fail_on_recompile_limit_hit:
+        raise FailOnRecompileLimitHit(text)
     warnings.warn(text, CacheLimitWarning, stacklevel=4)
 
 

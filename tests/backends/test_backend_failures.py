@@ -13,10 +13,11 @@ import torch
 import torch.fx
 from graphs import build
 
+import torchdynamo
 from torchdynamo import config
 from torchdynamo.backends import compile_graph, on_error
 from torchdynamo.backends.run import Careful
-from torchdynamo.errors import BackendError, FallbackWarning
+from torchdynamo.errors import BackendError, FallbackWarning, InternalError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import mutated_inputs
 
@@ -278,3 +279,36 @@ def test_modes_are_set_back_whole() -> None:
     assert Modes.now() == before
     assert torch.is_grad_enabled()
     assert not torch.is_autocast_enabled("cpu")
+
+
+def test_without_exceptions_an_error_is_a_fault() -> None:
+    def fn(x: Any) -> Any:
+        return x[torch.tensor([9])]
+
+    with pytest.raises(IndexError):
+        torchdynamo.compile(fn, backend="pre_dispatch_eager")(torch.ones(2))
+    with pytest.raises(InternalError, match="raised IndexError") as raised:
+        torchdynamo.compile(fn, backend="eager_noexcept")(torch.ones(2))
+    assert isinstance(raised.value.__cause__, IndexError)
+
+
+@pytest.mark.parametrize("backend", ["eager_noexcept", "pre_dispatch_eager"])
+@pytest.mark.filterwarnings("error::torchdynamo.exc.FallbackWarning")
+def test_modes_inside(backend: str) -> None:
+    def fn(x: Any) -> Any:
+        with torch.no_grad():
+            y = x.cos()
+            with torch.enable_grad():
+                z = x.sin() * y
+        with torch.autocast("cpu", torch.bfloat16):
+            return z * y, x @ x.t()
+
+    compiled = torchdynamo.compile(fn, backend=backend)
+    for size in (2, 3, 4):
+        found = []
+        for run in (fn, compiled):
+            x = torch.arange(2.0 * size).view(size, 2).requires_grad_()
+            results = run(x)
+            sum(each.float().sum() for each in results).backward()
+            found.append([*results, x.grad])
+        torch.testing.assert_close(*found, rtol=0, atol=0)

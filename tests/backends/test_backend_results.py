@@ -16,7 +16,7 @@ from torchdynamo.backends import BACKENDS, aot_autograd
 
 F = torch.nn.functional
 AOT = ["aot_eager", "aot_eager_decomp_partition"]
-EXACT = ["eager", "aot_eager", "ts", "ofi"]
+EXACT = ["eager", "eager_noexcept", "pre_dispatch_eager", "aot_eager", "ts", "ofi"]
 
 
 def mlp(t: Any, x: Any, w: Any, b: Any) -> Any:
@@ -48,7 +48,7 @@ def grads(run: Callable[..., Any], inputs: list[torch.Tensor]) -> list[torch.Ten
     return [*(out.detach() for out in outputs), *(t.grad for t in leaves if t.grad is not None)]
 
 
-@pytest.mark.parametrize("name", ["eager", "aot_eager", "ts"])
+@pytest.mark.parametrize("name", ["eager", "eager_noexcept", "pre_dispatch_eager", "aot_eager", "ts"])
 def test_training_is_exact(name: str) -> None:
     inputs = mlp_inputs()
     for t in inputs[1:]:

@@ -22,7 +22,8 @@ from torchdynamo.backends.preserve import (
     versions,
 )
 from torchdynamo.backends.registry import Backend, backend_name
-from torchdynamo.errors import BackendError, FallbackWarning
+from torchdynamo.backends.verify import verify
+from torchdynamo.errors import BackendError, FallbackWarning, InternalError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
@@ -59,6 +60,9 @@ def compile_graph(
             raise BackendError(text, label, name) from cause
         _warn(f"{text}; the graph runs eagerly", cause)
         return as_captured
+    if config.verify_correctness:
+        with undisturbed(gm, example_inputs, backend):
+            verify(as_captured, made, example_inputs, label, name)
     if not guarded or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
     return Careful(made, mutated_positions(gm), as_captured.__code__)
@@ -148,6 +152,8 @@ def on_error(
         if isinstance(error, Failure):
             spoiled = error.spoiled
             error = error.original
+        if isinstance(error, InternalError):
+            raise error
         if is_ordinary(error) and not raised_inside(error, code):
             if spoiled:
                 text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"

@@ -9,6 +9,7 @@ import torch.fx
 
 from torchdynamo.backends.preserve import leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
+from torchdynamo.errors import InternalError
 
 
 @register_backend
@@ -17,3 +18,17 @@ def eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
     """Run the captured operations one by one, as they were."""
     forward: Callable[..., Any] = gm.forward
     return forward
+
+
+@register_backend
+@leaves_inputs_alone
+def eager_noexcept(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Run the captured operations one by one; an error in them is an `InternalError`, for programs that have none."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return gm.forward(*args)
+        except Exception as error:
+            raise InternalError(f"an operator of a graph raised {type(error).__name__}: {error}") from error
+
+    return run
