@@ -59,14 +59,14 @@ def remade(digest: str) -> Decompositions:
     return Decompositions()
 
 
-def marks(gm: torch.fx.GraphModule, inputs: Sequence[Any], known: Mapping[str, str]) -> dict[str, str]:
+def marks(gm: torch.fx.GraphModule, facts: Sequence[Any], known: Mapping[str, str]) -> dict[str, str]:
     """Return a value for Inductor's setting `unsafe_marked_cacheable_functions`, in which `known` stays.
 
-    `gm` is the graph as it is handed over, `inputs` are the tensors and numbers of this call.
+    `gm` is the graph as it is handed over, `facts` are what else the keys must hold: each prints what it is.
     """
     digest = digest_of_sources()
     ours = {f"{fn.__module__}.{fn.__name__}": digest for fn in functions(gm) if is_ours(fn)}
-    return {**known, **ours, PACKAGE: f"{digest} {state()} {facts_of(inputs)}"}
+    return {**known, **ours, PACKAGE: " ".join(map(str, (digest, *facts)))}
 
 
 def state() -> str:

@@ -15,16 +15,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch.fx
-
-from torchdynamo.backends.cache_key import is_told_by_names, marks
+from torchdynamo.backends.cache_key import facts_of, is_told_by_names, marks, state
+from torchdynamo.backends.handoff import Handoff
 from torchdynamo.errors import TorchDynamoWarning
 
 MARKS = "unsafe_marked_cacheable_functions"
 
 
 @contextlib.contextmanager
-def disk_caches(gm: torch.fx.GraphModule, inputs: Sequence[Any], patches: dict[str, Any]) -> Iterator[None]:
+def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) -> Iterator[None]:
     """While this is open, compile with the caches, or without them where they cannot be relied on.
 
     Writes into `patches`, the settings of Inductor for this compile, what the keys must hold.
@@ -33,8 +32,9 @@ def disk_caches(gm: torch.fx.GraphModule, inputs: Sequence[Any], patches: dict[s
     from torch._functorch import config
 
     patch: Any = config.patch
-    patches[MARKS] = marks(gm, inputs, patches.get(MARKS, _inductor.config.unsafe_marked_cacheable_functions))
-    if is_told_by_names(gm) and is_trusted():
+    known = patches.get(MARKS, _inductor.config.unsafe_marked_cacheable_functions)
+    patches[MARKS] = marks(ready.module, [state(), facts_of(inputs), ready.known_sizes], known)
+    if is_told_by_names(ready.module) and is_trusted():
         yield
         return
     patches.update(fx_graph_cache=False, fx_graph_remote_cache=False)
@@ -43,7 +43,7 @@ def disk_caches(gm: torch.fx.GraphModule, inputs: Sequence[Any], patches: dict[s
 
 
 def is_trusted() -> bool:
-    """Return whether the folder of the caches is of the user's choice, or, where torch has chosen it, the user's alone."""
+    """Return whether the folder of the caches is the user's choice, or nobody else's to write to."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()

@@ -37,6 +37,7 @@ class Handoff:
         own_bodies(self.module, exact=exact)
         self.captured = gm
         self.inputs = list(inputs)
+        self.known_sizes = ""  # what is known of sizes that vary
 
     def as_captured(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled callable, returning what the graph that was handed over returns."""
@@ -68,9 +69,10 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
         yield ready
         return
     if sizes is not None:
-        shape_env.allow_all(sizes.numbers.env)
-        mode = fake_mode.make(shape_env.for_a_backend(sizes.numbers.env))
+        env: Any = sizes.numbers.env
+        mode = fake_mode.make(shape_env.for_a_backend(env))
         ready.inputs = fakes_for(gm, inputs, mode, sizes)
+        ready.known_sizes = env.hand_over()
         context = TracingContext(mode)
     else:
         context = _static_context(inputs, sources)

@@ -17,6 +17,8 @@ import torch
 import torch._guards
 import torch.fx
 
+from torchdynamo.graph.stored_facts import StoredFacts
+
 if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -63,7 +65,7 @@ def shape_env_type() -> Any:
     numbers = {Integer(0), *border}
     chosen = random.Random(0)
 
-    class Environment(ShapeEnv):
+    class Environment(StoredFacts, ShapeEnv):
         presuming: bool | str = False
         presumed = 0
         where: Callable[[], Any] | None = None  # the line of the program that is being followed
@@ -255,7 +257,7 @@ def for_a_backend(env: ShapeEnv) -> ShapeEnv:
 
     Whatever the graph reads from tensors may be read. Numbers that capture made belong to no operator of the tracer's.
     """
-    env.settings = dataclasses.replace(env.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    allow_all(env)
     env.pending_fresh_unbacked_symbols.clear()
     return env
 

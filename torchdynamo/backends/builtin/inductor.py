@@ -34,7 +34,7 @@ def inductor(
     patches = settings(mode, options)
     if is_for_eager(gm, example_inputs):
         return None
-    with handoff(gm, example_inputs) as ready, disk_caches(ready.module, example_inputs, patches):
+    with handoff(gm, example_inputs) as ready, disk_caches(ready, example_inputs, patches):
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
