@@ -25,6 +25,11 @@ def tied() -> nn.Module:
     return model
 
 
+def custom(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+    return gm.forward
+
+
+BACKENDS = ("eager", "aot_eager", custom)
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)), (2, 3)),
     "buffers": (lambda: nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), (2, 3, 4, 4)),
@@ -46,11 +51,11 @@ def tensors_of(model: nn.Module) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-def test_a_compiled_module_is_converted(model: str, train: bool, dynamic: bool | None, backend: str) -> None:
+def test_a_compiled_module_is_converted(model: str, train: bool, dynamic: bool | None, backend: Any) -> None:
     make, shape = MODELS[model]
     module, x = make(), torch.ones(shape)
     optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
@@ -75,8 +80,8 @@ def test_a_compiled_module_is_converted(model: str, train: bool, dynamic: bool |
     assert compiled(x.double()).dtype == torch.float64
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_after_a_break_a_failure_and_an_error(backend: str) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_after_a_break_a_failure_and_an_error(backend: Any) -> None:
     module, x = nn.Linear(3, 3), torch.ones(2, 3)
 
     def step(x: torch.Tensor, how: str) -> Any:

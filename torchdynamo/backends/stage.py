@@ -134,9 +134,12 @@ class Stage:
     def call(self, backend: Callable[..., Any], gm: torch.fx.GraphModule) -> Any:
         """Return what the backend makes of the graph."""
         context = Context(self.mode)
-        with tracing(context), SizesAsSymbols(self.fakes), Watch(self.varying) as watch:
-            made = backend(gm, self.inputs)
-            self.computed, self.traced = watch.computed, context.asked
+        try:
+            with tracing(context), SizesAsSymbols(self.fakes), Watch(self.varying) as watch:
+                made = backend(gm, self.inputs)
+                self.computed, self.traced = watch.computed, context.asked
+        finally:
+            torch_compat.forget_tensors(self.mode)
         return made
 
 
