@@ -7,6 +7,7 @@ Inductor and torch.compile do, so who has waited long enough runs the call eager
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,18 +18,46 @@ from torchdynamo import _native
 from torchdynamo.capture.source import Roots
 
 PATIENCE = 30.0  # seconds
+PATIENCE_OF_A_FORK = 1.0
 _turn = threading.RLock()  # a backend may call what is compiled, too
 
 
 @contextmanager
 def turn() -> Iterator[bool]:
     """Be the only thread that compiles. False: it did not come to that."""
-    ours = _turn.acquire(timeout=PATIENCE)
+    lock = _turn  # a new process, forked in here, may have another
+    ours = lock.acquire(timeout=PATIENCE)
     try:
         yield ours
     finally:
         if ours:
-            _turn.release()
+            lock.release()
+
+
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    """Wait a moment for who compiles now: a new process would have the locks that it holds, and nobody to release them."""
+    _forking.ours = _turn if _turn.acquire(timeout=PATIENCE_OF_A_FORK) else None
+
+
+def _after_fork() -> None:
+    if _forking.ours is not None:
+        _forking.ours.release()
+    _forking.ours = None
+
+
+def _forked() -> None:
+    """Take back the turn of a thread that a new process does not have: it would never end."""
+    global _turn
+    given = _forking.ours is not None
+    _after_fork()
+    if not given:
+        _turn = threading.RLock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)
 
 
 def publish(code: CodeType, made: Any) -> None:

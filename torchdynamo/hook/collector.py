@@ -7,24 +7,44 @@ now and then walk all that the process has: a fifth of a second where a library 
 from __future__ import annotations
 
 import gc
+import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_resting = 0  # how many frames are being compiled, in all threads
+_resting: Counter[int] = Counter()  # by thread: how many frames it compiles
 _was_on = False
 
 
 def _count(change: int) -> None:
-    global _resting, _was_on
+    global _was_on
     with _lock:
-        before, _resting = _resting, _resting + change
-        if not before:
+        before = bool(_resting)
+        mine = threading.get_ident()
+        _resting[mine] += change
+        if not _resting[mine]:
+            del _resting[mine]
+        if _resting and not before:
             _was_on = gc.isenabled()
             gc.disable()
-        elif not _resting and _was_on:
+        elif before and not _resting and _was_on:
             gc.enable()
+
+
+def _forked() -> None:
+    """Forget what threads compile that a new process does not have."""
+    global _lock
+    _lock, mine, before = threading.Lock(), threading.get_ident(), bool(_resting)
+    for thread in [*_resting]:
+        if thread != mine:
+            del _resting[thread]
+    if before and not _resting and _was_on:
+        gc.enable()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager

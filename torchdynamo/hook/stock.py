@@ -7,6 +7,8 @@ ones there were, which are back in their places while it runs.
 from __future__ import annotations
 
 import builtins
+import os
+import threading
 from types import TracebackType
 from typing import Any
 
@@ -37,6 +39,7 @@ class Kept:
                 break
         else:
             return self.space
+        OPEN[id(self)] = (threading.get_ident(), self)
         self.replaced = {name: REAL[name] for name, value in STOCK if name in REAL and REAL[name] is not value}
         self.replaced.update({name: GONE for name, _ in STOCK if name not in REAL})
         seen = Seen(REAL)
@@ -44,11 +47,27 @@ class Kept:
         return seen
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        stock = dict(STOCK)
         for name, value in (self.replaced or {}).items():
+            if REAL.get(name) is not stock[name]:  # somebody has written another since
+                continue
             if value is GONE:
                 del REAL[name]
             else:
                 REAL[name] = value
+        OPEN.pop(id(self), None)
 
 
 GONE = object()
+OPEN: dict[int, tuple[int, Kept]] = {}  # those that have put something in its place, with their thread
+
+
+def _forked() -> None:
+    """Put back what threads have replaced that a new process does not have."""
+    mine = threading.get_ident()
+    for thread, kept in [*OPEN.values()]:
+        if thread != mine:
+            kept.__exit__(None, None, None)
+
+
+os.register_at_fork(after_in_child=_forked)
