@@ -46,6 +46,10 @@ class VerificationError(BackendError):
     """A backend's results differ from eager's, under `config.verify_correctness`."""
 
 
+class ConstraintViolationError(TorchDynamoError):
+    """A size that has been marked as dynamic is none to the function."""
+
+
 class RecompileError(TorchDynamoError):
     """A function would be compiled once more, under `config.error_on_recompile`."""
 

@@ -3,6 +3,7 @@
 from torchdynamo.errors import (
     BackendError,
     CacheLimitWarning,
+    ConstraintViolationError,
     FailOnRecompileLimitHit,
     FallbackWarning,
     InternalError,
@@ -17,6 +18,7 @@ from torchdynamo.errors import (
 __all__ = [
     "BackendError",
     "CacheLimitWarning",
+    "ConstraintViolationError",
     "FailOnRecompileLimitHit",
     "FallbackWarning",
     "InternalError",

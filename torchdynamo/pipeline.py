@@ -42,6 +42,7 @@ from torchdynamo.capture.worth import modes_watch, worth_capturing
 from torchdynamo.codegen import codegen, resume, unsteady
 from torchdynamo.errors import (
     CacheLimitWarning,
+    ConstraintViolationError,
     FailOnRecompileLimitHit,
     FallbackWarning,
     InternalError,
@@ -67,6 +68,7 @@ from torchdynamo.reasons import message, unsupported_text
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text
+from torchdynamo.report.marks import check_marks
 from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
 
 _owner_ids = itertools.count(1)
@@ -165,7 +167,7 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
             return made
     except NotYet:
         return None
-    except (TorchDynamoWarning, RecompileError, VerificationError):
+    except (TorchDynamoWarning, ConstraintViolationError, RecompileError, VerificationError):
         raise  # a warning that the user's filters made an error, and errors that were asked for
     except Exception as error:
         if compiler.fullgraph or not config.suppress_errors:
@@ -358,6 +360,7 @@ def entry_of(
 ) -> Any:
     """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
     captured, draft, builder, why, constant = found
+    check_marks(captured, builder.numbers)
     for continuation in draft.continuations:
         undoing.goes_on(captured, continuation)
     if why is not None and is_worthless(captured, draft):

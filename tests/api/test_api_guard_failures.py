@@ -90,7 +90,7 @@ def test_the_limit_may_be_an_error(fullgraph: bool) -> None:
         assert torch.equal(compiled(torch.ones(3), 3), torch.ones(3) * 2)
 
 
-# -- verify_correctness --------------------------------------------------------------------------------------------------
+# -- verify_correctness ------------------------------------------------------------------------------------------------
 def right(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
     return gm.forward
 

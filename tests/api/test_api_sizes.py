@@ -39,6 +39,16 @@ def test_the_policy() -> None:
         assert compiles(rows(5, 7, 1, 0)) == 1
 
 
+def test_a_number_where_a_tensor_was_varies_at_once() -> None:
+    backend = Counting()
+    compiled = torchdynamo.compile(lambda x, y: x * y, backend=backend)
+    for at, (size, other) in enumerate([(2, None), (3, 3), (4, None), (5, 4), (6, None)]):
+        x = torch.ones(size)
+        y = torch.ones(size) * at if other is None else other
+        assert torch.equal(compiled(x, y), x * y)
+    assert len(backend.graphs) == 3
+
+
 def test_marks() -> None:
     first, *rest = rows(5, 7, 1, 0)
     torchdynamo.mark_dynamic(first, 0)

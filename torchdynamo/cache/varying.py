@@ -51,7 +51,9 @@ def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
                 yield Source("attr", guard.source, name)
     elif guard.kind == "TENSOR_MATCH" and isinstance(guard.arg, TensorMeta):
         now = read(guard.source, roots)
-        if isinstance(now, torch.Tensor) and now.layout is torch.strided and not now.is_nested:
+        if type(now) is int:
+            yield guard.source  # a tensor in one call and a number in the next: another number will follow
+        elif isinstance(now, torch.Tensor) and now.layout is torch.strided and not now.is_nested:
             yield from varying_dimensions(guard.source, guard.arg, now)
 
 

@@ -35,18 +35,21 @@ class Said(NamedTuple):
     """Dimensions, by what was said of them."""
 
     dynamic: frozenset[int]
+    firm: frozenset[int]  # of those, not only perhaps
     static: frozenset[int]
     unbacked: frozenset[int]
     bounds: dict[int, tuple[int | None, int | None]]
 
 
-NOTHING = Said(frozenset(), frozenset(), frozenset(), {})
+NOTHING = Said(frozenset(), frozenset(), frozenset(), frozenset(), {})
 
 
 def mark_dynamic(
     tensor: torch.Tensor, index: int | Iterable[int], *, min: int | None = None, max: int | None = None
 ) -> None:
-    """This size varies: make it a symbol in the first compile, for sizes from `min` to `max`."""
+    """This size varies: make it a symbol in the first compile, for sizes from `min` to `max`. A function that makes a
+    constant of it, or does not take all of these, raises `exc.ConstraintViolationError`.
+    """
     for dim in mark(tensor, DYNAMIC, index):
         if min is not None or max is not None:
             tensor.__dict__.setdefault(RANGES, set()).add(Bounds(dim, min, max))
@@ -89,10 +92,11 @@ def said_of(tensor: torch.Tensor) -> Said:
     own = tensor.__dict__
     if not own:
         return NOTHING
-    dynamic = {dim for name in (DYNAMIC, MAYBE, UNBACKED) for dim in indices(own.get(name))}
+    firm = indices(own.get(DYNAMIC)) | indices(own.get(UNBACKED))
+    dynamic = firm | indices(own.get(MAYBE))
     bounds = {each.dim: (each.min, each.max) for each in own.get(RANGES) or ()}
     static, unbacked = frozenset(indices(own.get(STATIC))), frozenset(indices(own.get(UNBACKED)))
-    return Said(frozenset(dynamic), static, unbacked, bounds)
+    return Said(frozenset(dynamic), frozenset(firm), static, unbacked, bounds)
 
 
 def indices(said: Any) -> set[int]:

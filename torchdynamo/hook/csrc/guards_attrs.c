@@ -77,6 +77,26 @@ static PyObject **class_place(PyTypeObject *cls, PyObject *name)
     return is(name, "__name__") ? &made->ht_name : is(name, "__qualname__") ? &made->ht_qualname : NULL;
 }
 
+/* A property whose getter is C++, as pybind11 makes them. */
+static int is_property_in_c(PyObject *descriptor)
+{
+    static PyObject *name;
+    if (!Py_IS_TYPE(descriptor, &PyProperty_Type) || (name == NULL && !(name = PyUnicode_InternFromString("fget"))))
+        return 0;
+    int optional;
+    PyObject **place = member_place(descriptor, _PyType_Lookup(&PyProperty_Type, name), &optional);
+    return place != NULL && *place != NULL && PyInstanceMethod_Check(*place) &&
+           PyCFunction_Check(PyInstanceMethod_GET_FUNCTION(*place));
+}
+
+static PyObject *ask(PyObject *obj, PyObject *descriptor, PyObject **temp, TdLeave *leave)
+{
+    if (leave == NULL)
+        return TD_OUTSIDE;
+    Aside aside = step_aside(leave);
+    return *temp = come_back(aside, Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj)));
+}
+
 static PyObject *from_getter(PyObject *obj, PyObject *descriptor, PyObject *name, PyObject **temp, TdLeave *leave)
 {
     PyObject **place = PyFunction_Check(obj) ? function_place((PyFunctionObject *)obj, name) : NULL;
@@ -84,10 +104,7 @@ static PyObject *from_getter(PyObject *obj, PyObject *descriptor, PyObject *name
         place = class_place((PyTypeObject *)obj, name);
     if (place != NULL)
         return *place == NULL ? Py_None : *place;
-    if (leave == NULL)
-        return TD_OUTSIDE;
-    Aside aside = step_aside(leave);
-    return *temp = come_back(aside, Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj)));
+    return ask(obj, descriptor, temp, leave);
 }
 
 /* Each thread has a dict of its own there. A subclass may have an `__init__`, which runs where a thread looks first. */
@@ -137,7 +154,9 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave
             return *place == NULL && optional ? Py_None : *place;
         return from_getter(obj, descriptor, name, temp, leave);
     }
-    return Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) ? from_getter(obj, descriptor, name, temp, leave) : NULL;
+    if (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type))
+        return from_getter(obj, descriptor, name, temp, leave);
+    return is_property_in_c(descriptor) ? ask(obj, descriptor, temp, leave) : NULL;
 }
 
 PyObject **td_attr_place(PyObject *obj, PyObject *name)

@@ -1,0 +1,50 @@
+"""What a program says of sizes, held against what its function makes of them: contradictions are errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.dimensions import said_of
+from torchdynamo.capture.sizes import bounds
+from torchdynamo.capture.source import Source
+from torchdynamo.errors import ConstraintViolationError
+from torchdynamo.graph.numbers import Numbers
+from torchdynamo.guards.sizes import number_guards
+from torchdynamo.report.recompiles import decisions
+
+SPECIAL = (0, 1)  # sizes by which torch's own rules may decide: that makes no error
+
+
+def check_marks(captured: Capture, numbers: Numbers) -> None:
+    """Raise ConstraintViolationError where a size that has been marked (`mark_dynamic`, `mark_unbacked`) has become a
+    constant, or does not range over all that its bounds allow.
+    """
+    found = list(contradictions(captured, numbers))
+    if found:
+        decided = decisions(number_guards(numbers, captured.machine.layouts))
+        raise ConstraintViolationError("\n".join([*found, *map(str, decided)]))
+
+
+def contradictions(captured: Capture, numbers: Numbers) -> Iterator[str]:
+    """Yield a sentence for each such size."""
+    vm = captured.machine
+    for value in vm.inputs:
+        tensor = vm.input_objects[value.node]
+        layout = vm.layouts.get(value.source) if value.source is not None else None
+        if layout is None or not isinstance(tensor, torch.Tensor):
+            continue
+        said = said_of(tensor)
+        for dim in sorted(said.firm - said.static):
+            now, source = tensor.size(dim), Source("size", value.source, dim)
+            least, most = numbers.bounds(layout.size[dim])
+            if least == most and least is not None:
+                if now not in SPECIAL:
+                    yield f"{source} has been marked as dynamic, and the function makes a constant of it ({now})"
+            elif dim in said.bounds:
+                low, high = bounds(now, *said.bounds[dim])
+                if (least or 0) > low or (most is not None and most < high):
+                    told = f"{least or 0} to {'any' if most is None else most}"
+                    yield f"{source} has been marked as dynamic from {low} to {high}, and the function takes {told}"
