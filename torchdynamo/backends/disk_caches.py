@@ -26,18 +26,24 @@ MARKS = "unsafe_marked_cacheable_functions"
 def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) -> Iterator[None]:
     """While this is open, compile with the caches, or without them where they cannot be relied on.
 
-    Writes into `patches`, the settings of Inductor for this compile, what the keys must hold.
+    Writes into `patches`, the settings of Inductor for this compile, what the keys must hold. What AOTAutograd's cache
+    gives is not handed to `inner_compile`, which looks after the results of CUDA graphs: with these it is not asked.
     """
     from torch import _inductor
     from torch._functorch import config
 
-    patch: Any = config.patch
-    known = patches.get(MARKS, _inductor.config.unsafe_marked_cacheable_functions)
+    settings: Any = _inductor.config
+    known = patches.get(MARKS, settings.unsafe_marked_cacheable_functions)
     patches[MARKS] = marks(ready.module, [state(), facts_of(inputs), ready.known_sizes], known)
-    if is_told_by_names(ready.module) and is_trusted():
+    kept = is_told_by_names(ready.module) and is_trusted()
+    if not kept:
+        patches.update(fx_graph_cache=False, fx_graph_remote_cache=False)
+    with settings.patch(patches):
+        recorded = settings.triton.cudagraphs
+    if kept and not recorded:
         yield
         return
-    patches.update(fx_graph_cache=False, fx_graph_remote_cache=False)
+    patch: Any = config.patch
     with patch(enable_autograd_cache=False, enable_remote_autograd_cache=False):
         yield
 

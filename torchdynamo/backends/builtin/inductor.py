@@ -9,6 +9,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.cache_key import Decompositions
+from torchdynamo.backends.cudagraph_results import keeping_results
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.partition import for_inductor
@@ -38,7 +39,7 @@ def inductor(
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
-            inner_compile=quickly(compile_fx_inner),
+            inner_compile=keeping_results(quickly(compile_fx_inner)),
             config_patches=patches,
             decompositions=decompositions(patches),
         )
