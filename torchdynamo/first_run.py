@@ -14,14 +14,14 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.source import Roots, Source, local
 from torchdynamo.capture.undoing import spends_gradients
 from torchdynamo.codegen.emit import Emitter
 
 MOST = 4  # first runs of one function: with more, it is the rule that it meets what is not set up yet
-_runs: PerCode[list[int]] = PerCode()
+_runs: Learned[list[int]] = Learned()
 
 
 def may_come_again(code: CodeType) -> bool:
@@ -31,11 +31,6 @@ def may_come_again(code: CodeType) -> bool:
         _runs.set(code, runs := [0])
     runs[0] += 1
     return runs[0] > MOST
-
-
-def forget() -> None:
-    """As if nothing had run."""
-    _runs.clear()
 
 
 def raises(entry: Any) -> bool:

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, first_run, marks
+from torchdynamo import _native, config, marks
 from torchdynamo.backends import registry
 from torchdynamo.backends.fixed import at_fixed_sizes
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.run import Handler, compile_graph, on_error
+from torchdynamo.bytecode import percode
 from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
 from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
@@ -33,7 +34,7 @@ from torchdynamo.cache.varying import what_varies
 from torchdynamo.capture import interop, undoing
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
-from torchdynamo.capture.raising import goes_both_ways, is_level
+from torchdynamo.capture.raising import goes_both_ways
 from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.subclasses import overrides
@@ -129,10 +130,7 @@ def compiler_for(backend: Any, **settings: Any) -> Compiler:
 def reset() -> None:
     """Forget all that was compiled, and what was learnt from it."""
     _native.clear_all()
-    first_run.forget()
-    undoing.forget()
-    unsteady.forget()
-    goes_both_ways.clear()
+    percode.forget_all()
 
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
@@ -303,7 +301,7 @@ def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool
     vm = captured.machine
     if not vm.checks and not vm.may_raise:
         return True
-    return is_level(vm) and can_begin_again(builder, vm.checks, vm.input_objects, whole)
+    return vm.effects.is_level() and can_begin_again(builder, vm.checks, vm.input_objects, whole)
 
 
 def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
@@ -475,7 +473,9 @@ def tell(
 def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
     """Nothing was captured before a loop that stays Python anyway, nor will be, of a frame that was, behind it."""
     leave = captured.exit
-    if not isinstance(leave, BreakExit) or not leave.resume_here or captured.machine.ops or captured.changed:
+    if not isinstance(leave, BreakExit) or not leave.resume_here or captured.machine.ops:
+        return False
+    if captured.machine.effects.since(captured.machine.effects.start):
         return False
     return not resume.is_continuation(captured.code) or len(draft.continuations) == len(draft.skipped)
 
@@ -526,8 +526,7 @@ def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
     """What a frame that goes on after a break has to call where it leaves the `with` blocks it was in."""
     if not resume.is_continuation(captured.code):
         return []
-    vm = captured.machine
-    return [(fn, args) for (fn, key), args in vm.exit_state.items() if vm.entry_state[fn, key] != args]
+    return list(captured.machine.effects.switched())
 
 
 def not_overridden(fn: Any) -> Any:

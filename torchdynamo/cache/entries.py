@@ -6,7 +6,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from torchdynamo import _native
-from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.bytecode.percode import Learned
 from torchdynamo.cache.ties import Ties
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.source import Guard
@@ -24,7 +24,7 @@ class CompiledEntry(NamedTuple):
     ties: Ties  # what drops it
 
 
-_misses: PerCode[dict[int, int]] = PerCode()
+_misses: Learned[dict[int, int]] = Learned()
 
 
 def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:

@@ -83,9 +83,9 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
     if kind is not types.MemberDescriptorType:
         write_instance(vm, entity, name, value)
     elif value is ABSENT and not existed(entity, found):
-        entity.attrs.pop(name, None)
+        vm.effects.drop(entity, name)
     else:
-        entity.attrs[name] = value
+        vm.effects.write(entity, name, value)
 
 
 def is_told(kind: type) -> bool:

@@ -47,9 +47,9 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
             return known_getattr(vm, settled(vm, obj), name)
     except Raised as raised:
         if issubclass(raised.value.pytype, AttributeError):
-            attrs = vm.entity(raised.value).attrs
-            if is_none(attrs.get("name", ABSENT)) and is_none(attrs.get("obj", ABSENT)):
-                attrs.update(name=Known(name), obj=obj)
+            entity = vm.entity(raised.value)
+            if is_none(entity.attrs.get("name", ABSENT)) and is_none(entity.attrs.get("obj", ABSENT)):
+                vm.effects.write_all(entity, {"name": Known(name), "obj": obj})
         raise
     raise Break("unsupported type", type=obj.pytype.__name__)
 
@@ -80,7 +80,7 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
     if row is not None:
         return row(vm, obj)
     entity = vm.entity(obj)
-    if vm.class_written:
+    if vm.effects.wrote_classes:
         written = class_writes.written(vm, cls, name)
         if written is not None:
             return read_instance(vm, entity, name) or written
@@ -136,16 +136,16 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
     own = own_attributes(vm, entity)
     if own is not None and entity.source is not None:
         spaces.write(vm.spaces[id(own)])
-    if entity.attrs.get(name) is ABSENT:
-        del entity.attrs[name]  # set again after it was deleted, it comes last
-        if name in (own or ()):
-            vm.set_again.setdefault(entity.ref, set()).add(name)
-    if own is not None and name in own and name not in entity.attrs:
-        deaths.may_die(vm, type(own[name]))
-    if value is ABSENT and name not in (own or ()):
-        entity.attrs.pop(name, None)
-        return
-    entity.attrs[name] = value
+    there = own is not None and name in own
+    deleted = entity.attrs.get(name) is ABSENT
+    if there and (deleted or name not in entity.attrs):
+        deaths.may_die(vm, type(own[name]))  # type: ignore[index]
+    if value is ABSENT and not there:
+        vm.effects.drop(entity, name)
+    elif deleted:
+        vm.effects.write_last(entity, name, value, there)
+    else:
+        vm.effects.write(entity, name, value)
 
 
 def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
@@ -171,7 +171,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
             raise vm.error(AttributeError, *error.args) from None
     if cls is types.FunctionType and name not in FUNCTION_FIELDS:
         own = real.__dict__
-        if vm.functions_written:
+        if vm.effects.wrote_functions:
             known = function_writes.written(vm, obj, name)
             if known is not None:
                 return known
@@ -212,7 +212,7 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
         spaces.rest_on(vm, own, Source("dict", source))
     if name == "__dict__":
         return wrap(vm, own, Source("dict", source))
-    if vm.globals_written:
+    if vm.effects.wrote_names:
         written = module_writes.written(vm, module, name)
         if written is not None:
             return written
@@ -282,7 +282,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
         if type(above) is property:
             return vm.call(Known(above.fget, property_source(vm, meta, name)), [Known(cls)], {})
         return class_fact(vm, cls, name)
-    if vm.class_written:
+    if vm.effects.wrote_classes:
         written = class_writes.written(vm, cls, name)
         if written is not None:
             return written

@@ -53,7 +53,7 @@ class Capture(NamedTuple):
     @property
     def changed(self) -> list[Entity]:
         """Objects that existed at entry and were written to, in the order they were met."""
-        return [entity for entity in self.machine.heap.entities if entity.changed]
+        return self.machine.effects.changed()
 
 
 def capture(
@@ -74,7 +74,7 @@ def capture(
         builder.forget_inputs()
         raise
     finally:
-        vm.put_back()
+        vm.effects.leave_process()
         builder.numbers.closed()  # what was looked at is free to go as soon as nobody needs the capture
 
 

@@ -156,7 +156,7 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
 def is_pythons(vm: Machine, space: Globals, name: str) -> bool:
     """Whether a name is that of Python's own error there."""
     error = vars(builtins).get(name)
-    if name in space.real or (id(space.real), name) in vm.globals_written or space.builtins.get(name) is not error:
+    if name in space.real or vm.effects.name(space.real, name) is not None or space.builtins.get(name) is not error:
         return False
     if space.source is not None:
         vm.guard(space.source, "NO_KEY", name)

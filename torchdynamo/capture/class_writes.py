@@ -25,11 +25,11 @@ def write(vm: Machine, cls: type, name: str, value: Value) -> None:
     described = value.__class__ is Object and any(hasattr(value.pytype, name) for name in DESCRIPTOR)
     if told or described or not data or value is ABSENT or not is_open(cls) or name.startswith("__"):
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
-    if (cls, name) not in vm.class_written and id(cls) not in vm.made_classes:
+    if vm.effects.of_class(cls, name) is None and id(cls) not in vm.made_classes:
         guarded_own(vm, cls, name)  # what is written over was there
     if id(cls) not in vm.made_classes:
         spaces.write(spaces.rest_on(vm, spaces.of_class(cls), None))
-    vm.class_written[cls, name] = value
+    vm.effects.write_class(cls, name, value)
 
 
 DESCRIPTOR = ("__get__", "__set__", "__delete__")
@@ -39,7 +39,7 @@ PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None), ty
 def written(vm: Machine, cls: type, name: str) -> Value | None:
     """What the frame wrote, where that is what a look-up on the class finds."""
     for base in cls.__mro__:
-        value = vm.class_written.get((base, name))
+        value = vm.effects.of_class(base, name)
         if value is not None:
             return value
         if name in base.__dict__:

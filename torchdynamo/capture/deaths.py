@@ -10,6 +10,7 @@ import types
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo.capture.effects import Kind
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.naming import class_name
@@ -81,10 +82,10 @@ class Watched(list[Entity]):
 def passes_unseen(vm: Machine, value: Object) -> bool:
     """Whether its `__del__` does nothing."""
     found = guarded_lookup(vm, value.pytype, "__del__")
-    if type(found) is not types.FunctionType or vm.globals_written or vm.class_written:
+    if type(found) is not types.FunctionType or vm.effects.wrote_outside:
         return False
-    entities, own, before = vm.heap.entities, vm.entity(value), traces(vm)
-    attrs, items, touched = dict(own.attrs), own.items, own.touched
+    entities, own, mark = vm.heap.entities, vm.entity(value), vm.effects.mark()
+    attrs, nodes = dict(own.attrs), len(vm.builder.graph.nodes)
     watched = vm.heap.entities = Watched(entities)
     try:
         vm.call_method(value, "__del__")
@@ -95,14 +96,9 @@ def passes_unseen(vm: Machine, value: Object) -> bool:
     others = [vm.heap.entities[ref] for ref in watched.asked if ref != value.ref]
     if any(other.changed or (other.fresh and other.ref < len(entities)) for other in others):
         return False
-    own.attrs, unchanged = attrs, own.items is items and own.touched == touched
-    return unchanged and traces(vm) == before
-
-
-def traces(vm: Machine) -> Any:
-    """What a run leaves behind, besides the contents of objects."""
-    written = len(vm.globals_written), len(vm.class_written), len(vm.later), len(vm.modes), len(vm.restore)
-    return len(vm.builder.graph.nodes), len(vm.tensor_attrs), len(vm.checks), *written, dict(vm.exit_state)
+    done = [change for change in vm.effects.since(mark) if not (change.kind is Kind.ATTRIBUTE and change.owner is own)]
+    vm.effects.put_back(own, attrs)
+    return not done and len(vm.builder.graph.nodes) == nodes
 
 
 class Holding(dict[str, Value]):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchdynamo.bytecode.decode import decode
-from torchdynamo.capture import kept
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.signals import AHEAD, Attentive, Break, Raised
@@ -126,7 +125,7 @@ def local(vm: Machine, frame: Frame, name: str) -> Value | None:
 def function(vm: Machine, frame: Frame, name: str) -> Value | None:
     """A global that is a function which can be asked ahead: it takes nothing, and writes nothing by itself."""
     found = frame.globals.real.get(name, MISSING)
-    if AHEAD in vm.builder.numbers.attentive or vm.globals_written or frame.globals.source is None:
+    if AHEAD in vm.builder.numbers.attentive or vm.effects.wrote_names or frame.globals.source is None:
         return None
     if type(found) is not types.FunctionType or not answers(found.__code__):
         return None
@@ -145,13 +144,12 @@ def called(vm: Machine, what: list[Value]) -> Value | None:
     """What a function answers, if it answers at once and does nothing else."""
     if len(what) != 1 or what[0].__class__ is not Known:
         return None
-    count = len(vm.heap.entities)
-    before = vm.ops, kept.traces(vm, count)
+    ops, mark = vm.ops, vm.effects.mark()
     try:
         answer = vm.call(what[0], [], {})
     except (Break, Raised):
         raise Attentive(AHEAD) from None
-    if (vm.ops, kept.traces(vm, count)) != before:
+    if vm.ops != ops or vm.effects.since(mark):
         raise Attentive(AHEAD)
     return answer if answer.__class__ is Known and type(answer.obj) in PLAIN else None
 

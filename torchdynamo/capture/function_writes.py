@@ -28,7 +28,7 @@ def write(vm: Machine, fn: Known, name: str, value: Value) -> None:
     vm.guard(fn.source, "ID_MATCH", real)
     own = Source("dict", fn.source)
     spaces.rest_on(vm, real.__dict__, own)
-    vm.functions_written = True
+    vm.effects.wrote_functions = True
     vm.write_global(Globals(real.__dict__, own, vm.roots.builtins), name, value)
 
 
@@ -36,4 +36,4 @@ def written(vm: Machine, fn: Known, name: str) -> Value | None:
     """What the frame wrote there, if it wrote to functions at all."""
     if fn.source is not None:
         vm.guard(fn.source, "ID_MATCH", fn.obj)
-    return vm.globals_written.get((id(fn.obj.__dict__), name))
+    return vm.effects.name(fn.obj.__dict__, name)

@@ -1,8 +1,8 @@
 """The contents of mutable objects while a frame is executed symbolically.
 
 Nothing real is ever written during capture, so an object's state at entry can be read from the object itself at any
-time. An `Entity` holds what was read (`loaded`, with a guard each) and what the frame made of it (`attrs`, `items`).
-Effects to replay are the difference between the two.
+time. An `Entity` holds what was read (`loaded`, with a guard each) and what the frame made of it (`attrs`, `items`),
+which only effects.py writes to, or is told of.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ class Entity:
 
     __slots__ = (
         "attrs",
+        "attrs_at",
         "born",
         "entry_items",
         "items",
+        "items_at",
         "loaded",
         "note",
         "pytype",
@@ -51,6 +53,7 @@ class Entity:
         self.items: Any = None  # the type's own payload; None until loaded
         self.entry_items: Any = None  # a copy from when it was loaded
         self.touched = False  # the frame wrote to `items`
+        self.attrs_at = self.items_at = -1  # after how many marks the frame wrote to them last
         self.version = 0  # how often it changed in a way that ends its iterators
         self.born = born  # the root step it was made in: where to stop if it cannot be rebuilt
         self.note: Any = None  # what the type's model needs to remember of how it was made

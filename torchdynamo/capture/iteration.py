@@ -14,6 +14,8 @@ from torchdynamo.capture.value import Graphed, Known, Object, Value
 from torchdynamo.capture.wrap import constant
 
 if TYPE_CHECKING:
+    from torchdynamo.capture.effects import SideEffects
+    from torchdynamo.capture.heap import Entity
     from torchdynamo.capture.machine import Machine
 
 
@@ -23,9 +25,12 @@ TEE: type = type(itertools.tee(())[0])
 class Steps:
     """The state of an iterator made in the frame: how far it is, and over what."""
 
-    __slots__ = ("count", "ended", "inner", "over", "version")
+    __slots__ = ("count", "effects", "ended", "entity", "inner", "over", "version")
 
-    def __init__(self, inner: Iterator[Value], over: Value | None, version: int = 0) -> None:
+    def __init__(
+        self, effects: SideEffects, entity: Entity, inner: Iterator[Value], over: Value | None, version: int = 0
+    ) -> None:
+        self.effects, self.entity = effects, entity  # to whom each step is an effect
         self.inner = inner
         self.count = 0
         self.over = over
@@ -36,6 +41,7 @@ class Steps:
         return self
 
     def __next__(self) -> Value:
+        self.effects.items(self.entity)
         try:
             value = next(self.inner)
         except Raised as raised:
@@ -197,7 +203,10 @@ def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytyp
     if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
         pytype = type(iter(over.obj))
     cls = pytype or model.for_type(ITERATOR_TYPES, over.pytype if over is not None else list) or type(iter([]))
-    return vm.new(cls, Steps(steps, over, version(vm, over)))
+    made = vm.new(cls)
+    entity = vm.entity(made)
+    entity.items = Steps(vm.effects, entity, steps, over, version(vm, over))
+    return made
 
 
 def version(vm: Machine, over: Value | None) -> int:

@@ -30,34 +30,21 @@ def holds_number(vm: Machine, value: Value) -> bool:
 
 def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What the function gives that the cache is for."""
-    count = len(vm.heap.entities)
-    before = traces(vm, count)
+    mark = vm.effects.mark()
     try:
         result = vm.call(function, args, kwargs)
     except Break:
         raise Attentive(CACHES) from None
-    if traces(vm, count) != before or any(each.changed for each in vm.heap.entities[count:]) or not keep(vm, result):
+    if vm.effects.since(mark) or not keep(vm, result):
         raise Attentive(CACHES)
     return result
-
-
-def traces(vm: Machine, count: int) -> list[Any]:
-    """What there is to see of what a function does: to the first so many objects, to globals and classes."""
-    seen = [
-        contents(entity) if entity.fresh or entity.changed else entity.changed for entity in vm.heap.entities[:count]
-    ]
-    return [
-        seen,
-        len(vm.checks),
-        *(list(map(id, written.values())) for written in (vm.globals_written, vm.class_written)),
-    ]
 
 
 def contents(entity: Entity) -> Any:
     """What an object holds, by identity."""
     items = entity.items
     held = list(map(id, items.values() if isinstance(items, dict) else items)) if is_plain(items) else id(items)
-    return entity.version, entity.touched, [(name, id(value)) for name, value in entity.attrs.items()], held
+    return entity.touched, [(name, id(value)) for name, value in entity.attrs.items()], held
 
 
 def is_plain(items: Any) -> bool:

@@ -39,7 +39,7 @@ def class_lookup(cls: type, name: str) -> Any:
 
 def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     """`class_lookup`, with the guard that the class keeps saying so."""
-    if vm.class_written and any((base, name) in vm.class_written for base in cls.__mro__):
+    if vm.effects.wrote_classes and any(vm.effects.of_class(base, name) is not None for base in cls.__mro__):
         raise Break("unsupported attribute", name=name, type=cls.__name__)
     key = (cls, name)
     found = vm.class_attrs.get(key, vm)
@@ -84,8 +84,15 @@ def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
             value = getattr(found, part)
             equal = value is None or type(value) is str
             vm.guard(Source("attr", place, part), "EQUALS_MATCH" if equal else "ID_MATCH", value)
+    elif vm.builder.numbers.varying and found is not MISSING and is_replaced(vm, cls, name):
+        vm.guard(class_attribute(vm, cls, name), "TYPE_MATCH", type(found))
     else:
         vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
+
+
+def is_replaced(vm: Machine, cls: type, name: str) -> bool:
+    """Whether it is known that the frame finds another object there each time: see `undoing.counted`."""
+    return class_attribute(vm, cls, name) in vm.builder.numbers.varying
 
 
 NAMES = frozenset({str})

@@ -100,8 +100,6 @@ class Machine(Trace):
         self.rows: dict[tuple[type, str], model.Model | None] = {}
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, Graphed] = {}
-        self.tensor_attrs: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # what the frame stored on tensors
-        self.set_again: dict[int, set[str]] = {}  # attributes set after they were deleted, by their object's reference
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made
@@ -110,21 +108,15 @@ class Machine(Trace):
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
         self.inside: dict[int, int] = {}  # such classes and what was made for them, by id: the step of each
         self.realized: dict[int, Any] = {}  # what lies in such a class, by reference into the heap
-        self.class_written: dict[tuple[type, str], Value] = {}
         self.with_names: set[int] = set()  # classes and objects whose own dictionaries have no keys but strings
         self.ids_are_keys = self.addresses_are_keys = False  # what `id` gave; numbers at entry that may be the same
         self.spaces: dict[int, spaces.Space] = {}  # by id: dictionaries that are read or written as attributes
-        self.globals_written: dict[tuple[int, str], Value] = {}
-        self.written_spaces: dict[int, Globals] = {}
-        self.functions_written = False  # attributes of functions that were there
         self.devices: list[torch.device] = []  # `with torch.device(...)` the frame is in
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.unseen: dict[int, Source] = {}  # tensors that are no inputs: where each was found
-        self.entry_state: dict[Any, tuple[Any, ...]] = {}
-        self.exit_state: dict[Any, tuple[Any, ...]] = {}
         self.watching = False  # whether operators may be overridden by modes or subclasses (overrides.py)
         self.watching_modes = False
-        self.modes: list[Value] = []  # of `__torch_function__`, opened by the frame
+        self.modes = self.effects.modes
         self.modes_off = self.subclasses_off = 0  # blocks in which they are not asked
         self.grad_mode_unknown = False  # what is followed runs later, wherever somebody asks for gradients
 
@@ -232,7 +224,7 @@ class Machine(Trace):
     def name_error(self, name: str, text: str) -> Raised:
         """NameError, which keeps the name."""
         raised = self.error(NameError, text)
-        self.entity(raised.value).attrs["name"] = Known(name)
+        self.effects.write(self.entity(raised.value), "name", Known(name))
         return raised
 
     def note_raised(self, exc: Object) -> None:
@@ -251,12 +243,12 @@ class Machine(Trace):
         gone: set[int] = set()  # a program may have closed the chain to a ring
         while link.__class__ is Object and link.ref not in gone:
             gone.add(link.ref)
-            attrs = self.entity(link).attrs
-            link = attrs.get("__context__")
+            entity = self.entity(link)
+            link = entity.attrs.get("__context__")
             if link.__class__ is Object and link.ref == exc.ref:
-                attrs["__context__"] = NONE
+                self.effects.write(entity, "__context__", NONE)
                 break
-        self.entity(exc).attrs["__context__"] = found[-1]
+        self.effects.write(self.entity(exc), "__context__", found[-1])
 
     def bound_method(self, owner: Value, fn: Value, name: str) -> Value:
         """`owner.fn` as a value."""
@@ -417,7 +409,7 @@ class Machine(Trace):
         value = frame.locals.pop(name, None)
         cell = self.new(types.CellType, note=name if frame.root else None)
         if value is not None:
-            self.entity(cell).attrs["cell_contents"] = value
+            self.effects.write(self.entity(cell), "cell_contents", value)
         return cell
 
     def cell_get(self, cell: Object) -> Value | None:
@@ -435,11 +427,15 @@ class Machine(Trace):
                     return None
                 value = entity.loaded["cell_contents"] = self.wrap(real, Source("contents", entity.source))
         if value.__class__ is Opaque:
-            value = entity.attrs["cell_contents"] = self.look(value)
+            value = self.look(value)
+            if "cell_contents" in entity.attrs:
+                self.effects.look(entity, "cell_contents", value)
+            else:
+                entity.loaded["cell_contents"] = value
         return None if value is ABSENT else value
 
     def cell_set(self, cell: Object, value: Value) -> None:
-        self.entity(cell).attrs["cell_contents"] = value
+        self.effects.write(self.entity(cell), "cell_contents", value)
 
     def globals_of(self, fn: types.FunctionType, source: Source | None) -> Globals:
         """The namespace a function's names are looked up in."""
@@ -476,15 +472,14 @@ class Machine(Trace):
     def write_global(self, space: Globals, name: str, value: Value) -> None:
         """`global name; name = value`."""
         spaces.write(spaces.rest_on(self, space.real, space.source))
-        self.globals_written[id(space.real), name] = value
-        self.written_spaces[id(space.real)] = space
+        self.effects.write_name(space, name, value)
 
     # -- generators -----------------------------------------------------------------------------------------------
     def generator(self, value: Object) -> Iterator[Value]:
         """The steps of a generator made by the frame."""
         entity = self.entity(value)
         if entity.items is None:
-            entity.items = iteration.Steps(self.resume(value), None)
+            entity.items = iteration.Steps(self.effects, entity, self.resume(value), None)
         return entity.items
 
     def resume(self, value: Object) -> Generator[Value, Value, None]:
@@ -501,12 +496,12 @@ class Machine(Trace):
                         "__context__": raised.value,
                         "__suppress_context__": TRUE,
                     }
-                    self.entity(error.value).attrs.update(links)
+                    self.effects.write_all(self.entity(error.value), links)
                     self.entity(error.value).note = RAISED
                     raise error from None
                 raise
             if not frame.yielded:
-                self.entity(value).attrs["return"] = result
+                self.effects.write(self.entity(value), "return", result)
                 return
             waiting = True
             while waiting:
@@ -573,26 +568,17 @@ class Machine(Trace):
         """A switch of process state has its place among the operators; it is made for real."""
         return self.builder.switch(fn, args, self.position())
 
-    def put_back(self) -> None:
-        """Leave the process as the frame found it; called on every way out."""
-        for undo in reversed(list(self.restore.values())):
-            undo()
-        self.restore.clear()
-
     # -- tensors as objects ---------------------------------------------------------------------------------------
-    def stored_on(self, tensor: Graphed) -> dict[str, Value]:
-        """The attributes the frame stored on a tensor; ABSENT where it deleted one."""
-        known = self.tensor_attrs.get(id(tensor.fake))
-        return {} if known is None else known[1]
-
     def store_on(self, tensor: Graphed, name: str, value: Value) -> None:
         """From now on the tensor has this attribute; ABSENT takes it away."""
-        self.tensor_attrs[id(tensor.fake)] = tensor, {**self.stored_on(tensor), name: value}
+        self.effects.write_tensor(tensor, name, value)
         self.note_change(tensor)
 
     def note_change(self, tensor: Graphed) -> None:
         """More than the tensor's numbers is changed."""
-        self.inputs_apart |= tensor.node in self.input_objects
+        if tensor.node in self.input_objects:
+            self.effects.change_tensor()
+            self.inputs_apart = True
 
     # -- implemented by type models -------------------------------------------------------------------------------
     def tensor_getattr(self, obj: Any, name: str) -> Value:
@@ -619,7 +605,7 @@ class Machine(Trace):
             known = instance_attr(Source("module", None, "sys"), "modules")
             self.guard(known, "NO_KEY", error.name)
             missing = self.error(ModuleNotFoundError, *error.args)
-            self.entity(missing.value).attrs["name"] = Known(error.name)
+            self.effects.write(self.entity(missing.value), "name", Known(error.name))
             raise missing from None
         except Exception as error:  # anything: it is what the module's own code raises; Python will raise it again
             raise Break("import in frame", name=name) from error

@@ -11,7 +11,6 @@ from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Known, Value
-from torchdynamo.capture.wrap import source_of
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -33,9 +32,4 @@ def write(vm: Machine, module: Known, name: str, value: Value) -> None:
 
 def written(vm: Machine, module: types.ModuleType, name: str) -> Value | None:
     """What the frame wrote there."""
-    return vm.globals_written.get((id(module.__dict__), name))
-
-
-def is_entry(vm: Machine, space: Globals, name: str, value: Value) -> bool:
-    """Whether that is, again, what was there at entry."""
-    return space.source is not None and source_of(vm, value) is Source("key", space.source, name)
+    return vm.effects.name(module.__dict__, name)

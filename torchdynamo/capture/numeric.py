@@ -105,10 +105,14 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
         raise Break("data-dependent value", name=f"numpy.{name}")
     real = [vm.concretely(arg) for arg in args]
     named = {key: vm.concretely(arg) for key, arg in kwargs.items()}
+    before = [(entity, entity.items.tobytes()) for entity in arrays(vm)] if vm.effects.is_watched else []
     try:
         result = fn(*real, **named)
     except Exception as error:
         raise vm.error(type(error), *error.args) from None
+    for entity, held in before:
+        if entity.items.tobytes() != held:
+            vm.effects.items(entity)
     for entity in arrays(vm):
         fixed = entity.note if entity.source is None else (entity.real.tobytes(), entity.real.dtype)
         if fixed is not None and fixed != (entity.items.tobytes(), entity.items.dtype):

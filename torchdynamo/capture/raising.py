@@ -14,7 +14,7 @@ import torch
 
 from torchdynamo.bytecode.flow import reachable, successors
 from torchdynamo.bytecode.instruction import Code
-from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.bytecode.percode import Learned, PerCode
 from torchdynamo.capture import readings, symbols
 from torchdynamo.capture.value import Graphed, Symbol, Value
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.frame import Frame
     from torchdynamo.capture.machine import Machine
 
-goes_both_ways: PerCode[bool] = PerCode()  # frames of which a check failed and nothing was raised
+goes_both_ways: Learned[bool] = Learned()  # frames of which a check failed and nothing was raised
 fails_early: PerCode[bool] = PerCode()  # functions that skip the body of an `if`, unless their caller is to raise
 RAISING = frozenset({"RAISE", "RERAISE"})
 LEAVING = frozenset({"RETURN", "YIELD"})
@@ -73,7 +73,7 @@ def expect(vm: Machine, value: Value, truth: bool) -> bool:
     assert isinstance(value, (Graphed, Symbol))
     if isinstance(value, Symbol):
         vm.builder.numbers.learn(value.fake if truth else torch.sym_not(value.fake))
-    vm.checks.append(Check(value, truth, is_level(vm)))
+    vm.checks.append(Check(value, truth, vm.effects.is_level()))
     return True
 
 
@@ -85,12 +85,6 @@ def decides(vm: Machine, value: Value) -> bool:
         return False
     one = all(type(size) is int and size == 1 for size in value.fake.shape)
     return one and readings.evaluate(vm, value) is None
-
-
-def is_level(vm: Machine) -> bool:
-    """Whether the process is as the frame found it."""
-    back = all(vm.exit_state.get(key) == entry for key, entry in vm.entry_state.items())
-    return back and vm.restore.keys() <= vm.entry_state.keys()
 
 
 def only_raises(code: Code, start: int) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
+from torchdynamo.capture.effects import Kind, Write
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.types.tails import Tail
 from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value
@@ -55,14 +56,49 @@ def guard_line(guard: Any) -> str:
 
 
 def effect_lines(capture: Capture) -> Iterator[str]:
-    for entity in capture.changed:
-        if entity.touched:
-            sign = "+=" if isinstance(entity.items, Tail) else "="
-            yield f"{entity.source} {sign} {contents(capture, entity)}"
-        for name, value in entity.attrs.items():
-            yield f"{entity.source}.{name} = {value_text(capture, value)}"
-    for (_, name), value in capture.machine.globals_written.items():
-        yield f"global {name} = {value_text(capture, value)}"
+    """What is done when the graph has run, a line each."""
+    for write in capture.machine.effects.pending():
+        yield LINES[write.kind](capture, write)
+
+
+def items_line(capture: Capture, write: Write) -> str:
+    sign = "+=" if isinstance(write.owner.items, Tail) else "="
+    return f"{write.owner.source} {sign} {contents(capture, write.owner)}"
+
+
+def attribute_line(capture: Capture, write: Write) -> str:
+    return f"{write.owner.source}.{write.name} = {value_text(capture, write.value)}"
+
+
+def tensor_line(capture: Capture, write: Write) -> str:
+    return f"{write.owner.source or write.owner.node}.{write.name} = {value_text(capture, write.value)}"
+
+
+def name_line(capture: Capture, write: Write) -> str:
+    return f"global {write.name} = {value_text(capture, write.value)}"
+
+
+def class_line(capture: Capture, write: Write) -> str:
+    return f"class {write.owner.__qualname__}.{write.name} = {value_text(capture, write.value)}"
+
+
+def deferred_line(capture: Capture, write: Write) -> str:
+    return f"then {write.owner.text}"
+
+
+def state_line(capture: Capture, write: Write) -> str:
+    return f"then {write.owner.__name__}({', '.join(value_text(capture, arg) for arg in write.value)})"
+
+
+LINES: dict[Kind, Callable[[Capture, Write], str]] = {
+    Kind.ITEMS: items_line,
+    Kind.ATTRIBUTE: attribute_line,
+    Kind.TENSOR: tensor_line,
+    Kind.NAME: name_line,
+    Kind.CLASS: class_line,
+    Kind.DEFERRED: deferred_line,
+    Kind.STATE: state_line,
+}
 
 
 def exit_lines(capture: Capture) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture import sizes
+from torchdynamo.capture.effects import SideEffects
 from torchdynamo.capture.heap import Entity, Heap
 from torchdynamo.capture.signals import Break, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
@@ -194,18 +195,17 @@ class Trace:
         self.objects_in: list[Any] = []  # inputs that are neither tensors nor numbers
         self.layouts: dict[Source, Any] = {}  # of tensors whose sizes are numbers
         self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
-        self.restore: dict[Any, Callable[[], object]] = {}  # process state changed so far -> how to put it back
         self.step = 0  # root instructions begun
         self.stops: Steps = ()
         self.direct = False  # what is called next returns to the instruction itself
         self.frames: list[Any] = []  # the frames being executed, innermost last
         self.ops = 0
-        self.later: list[Callable[[Any], None]] = []  # what is said to the user: each writes its code
         self.hooks: list[Any] = []  # on tensors, in the order they were registered
         self.turns = 0  # calls followed, and turns of loops
         self.patience, self.ops_by_then = IDLE_TURNS, 0  # how many of them before it is looked whether there was an op
         self.may_begin_again = False  # whether checks may be noted: after one that fails the frame runs as written
         self.checks: list[Any] = []  # see raising.py
+        self.effects = SideEffects(self.heap, builder, self.checks)
         self.may_raise = False  # an operator may, and the frame would catch it: see catching.py
         self.sizes_fit = False  # or sizes are taken to be the same: see fitting.py
 

@@ -8,30 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.effects import Kind
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.lasting import lasts
 from torchdynamo.capture.machine import Machine
-from torchdynamo.capture.source import Guard, Source, instance_attr
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value
-from torchdynamo.capture.wrap import item_source
+from torchdynamo.capture.places import Place, places
+from torchdynamo.capture.source import Guard, Source
+from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
 
-
-class Write(NamedTuple):
-    """A place that is written, and what will be there."""
-
-    owner: int  # the id of the object that is written to
-    name: Any
-    source: Source
-    value: Value
-
-
-_begun: PerCode[set[tuple[int, Any]]] = PerCode()  # by continuation: what was written before it, by owner and name
+_begun: Learned[set[tuple[int, Any]]] = Learned()  # by continuation: what was written before it, by owner and name
 NUMBERS = (int, float)
 # What guards ask of a container itself: whether it still holds for these keys.
 HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
@@ -44,14 +35,9 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
 }
 
 
-def forget() -> None:
-    """As if nothing had run."""
-    _begun.clear()
-
-
 def goes_on(before: Capture, continuation: CodeType) -> None:
     """What a frame has written before a break, what comes after may write again."""
-    written = {(write.owner, write.name) for write in writes(before.machine, before.changed, ())}
+    written = {(place.owner, place.name) for place in places(before.machine)}
     known = (_begun.get(before.code) or set()) | (_begun.get(continuation) or set())
     if written or known:
         _begun.set(continuation, known | written)
@@ -60,8 +46,9 @@ def goes_on(before: Capture, continuation: CodeType) -> None:
 def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
     """Whether some guard of the capture fails once its effects are done; `own` variables are made in each call."""
     vm = capture.machine
-    changed = [entity for entity in capture.changed if lasts(vm.roots, entity.source, own)]
-    if not changed and not vm.tensor_attrs and not vm.globals_written:
+    written = lasting(vm, own)
+    changed = [entity for entity in capture.changed if entity.touched and lasts(vm.roots, entity.source, own)]
+    if not written and not changed:
         return False
     on: dict[Source, list[Guard]] = {}
     read: set[Source] = set()
@@ -72,51 +59,40 @@ def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
             read.add(path)
             path = path.base
     begun = _begun.get(capture.code) or ()
-    for owner, name, source, value in writes(vm, changed, own):
-        if value is ABSENT or (owner, name) in begun:
+    for place in written:
+        if place.value is ABSENT or (place.owner, place.name) in begun:
             continue
+        source, value = place.source, place.value
         if source in read and not alike(vm, vm.by_source.get(source), value, read, source):
             return True
         above = source.base
-        if above is not None and any(says_absent(g, source.arg) for g in on.get(above, ())):
+        if above is not None and any(fails(vm, guard, source, value, read) for guard in on.get(above, ())):
             return True
-    return any(keys_differ(entity, on) for entity in changed if entity.touched)
+    return any(keys_differ(entity, on) for entity in changed)
 
 
-def writes(vm: Machine, changed: list[Entity], own: Collection[str]) -> Iterator[Write]:
-    """Each place that is written."""
-    for entity in changed:
-        assert entity.source is not None
-        owner = id(entity.real)
-        for name, value in entity.attrs.items():
-            yield Write(owner, name, instance_attr(entity.source, name), value)
-            yield Write(owner, name, Source("attr", entity.source, name), value)
-            if name == "cell_contents":
-                yield Write(owner, name, Source("contents", entity.source), value)
-        if entity.touched and isinstance(entity.items, dict):
-            for item in entity.items.values():
-                if isinstance(item, list) and item[0].__class__ is Known:
-                    place = item_source(entity.source, item[0].obj)
-                    yield Write(owner, place.arg, place, item[1])
-        elif entity.touched and isinstance(entity.items, list):
-            for index, item in enumerate(entity.items):
-                yield Write(owner, index, Source("item", entity.source, index), item)
-    for tensor, attrs in vm.tensor_attrs.values():
-        for name, value in attrs.items():
-            if tensor.source is not None and lasts(vm.roots, tensor.source, own):
-                yield Write(id(tensor.source), name, instance_attr(tensor.source, name), value)
-    for (space, name), value in vm.globals_written.items():
-        home = vm.written_spaces[space].source
-        if home is not None:
-            yield Write(space, name, Source("key", home, name), value)
+def lasting(vm: Machine, own: Collection[str]) -> list[Place]:
+    """The places that belong to something that outlives the call."""
+    return [place for place in places(vm) if place.home is None or lasts(vm.roots, place.home, own)]
 
 
 def counted(capture: Capture, own: Collection[str]) -> Iterator[Source]:
     """The numbers that the frame has taken for constants and changes itself, or writes one over that varies: the next
-    call begins with others."""
+    call begins with others. And what it replaces on classes, of which each attribute is taken for what it is.
+    """
     vm = capture.machine
-    for write in writes(vm, [entity for entity in capture.changed if lasts(vm.roots, entity.source, own)], own):
-        yield from changed_numbers(vm, vm.by_source.get(write.source), write.value, write.source)
+    for place in lasting(vm, own):
+        old = vm.by_source.get(place.source)
+        yield from changed_numbers(vm, old, place.value, place.source)
+        if place.kind is Kind.CLASS and is_replaced(old, place.value):
+            yield place.source
+
+
+def is_replaced(old: Value | None, new: Value) -> bool:
+    """Whether an object, or a tensor, has another of its type in its place."""
+    if isinstance(old, Object) and isinstance(new, Object):
+        return old.pytype is new.pytype and old.ref != new.ref
+    return isinstance(old, Graphed) and isinstance(new, Graphed) and old.node is not new.node
 
 
 def changed_numbers(vm: Machine, old: Value | None, new: Value, source: Source) -> Iterator[Source]:
@@ -149,24 +125,27 @@ def parts(vm: Machine, value: Value | None) -> list[Value] | None:
 
 def left(capture: Capture) -> Iterator[Source]:
     """Where the frame leaves numbers of its graph: what it finds there when it runs again is no constant."""
-    for write in writes(capture.machine, capture.changed, ()):
-        if isinstance(write.value, Symbol):
-            yield write.source
+    return (place.source for place in places(capture.machine) if isinstance(place.value, Symbol))
 
 
 def spends_gradients(vm: Machine) -> bool:
     """Whether gradients that the frame has looked at are gone when it is done: the next call brings others."""
-    for tensor, attrs in vm.tensor_attrs.values():
-        gone = getattr(attrs.get("grad"), "obj", ABSENT) is None
-        if gone and tensor.source is not None:
-            found = vm.by_source.get(Source("attr", tensor.source, "grad"))
+    for place in places(vm):
+        if place.kind is Kind.TENSOR and place.name == "grad" and is_none(place.value):
+            found = vm.by_source.get(Source("attr", place.home, "grad"))
             if found is not None and found.pytype is not type(None):
                 return True
     return False
 
 
-def says_absent(guard: Guard, name: Any) -> bool:
-    return guard.kind == "NO_KEY" and type(guard.arg) is type(name) and bool(guard.arg == name)
+def fails(vm: Machine, guard: Guard, source: Source, value: Value, read: set[Source]) -> bool:
+    """Whether a guard on an owner says of what is written there that it is missing, or another."""
+    if guard.kind == "NO_KEY":
+        return type(guard.arg) is type(source.arg) and bool(guard.arg == source.arg)
+    if guard.kind != "CLASS_ATTR" or guard.arg[0] != source.arg:
+        return False
+    old = vm.by_source.get(source) or vm.heap.by_id.get(id(guard.arg[1])) or Known(guard.arg[1])
+    return guard.arg[1] is ABSENT or not alike(vm, old, value, read, source)
 
 
 def alike(vm: Machine, old: Value | None, new: Value, read: set[Source], source: Source) -> bool:

@@ -3,82 +3,85 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 
 from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.instruction import Instruction, Item
-from torchdynamo.capture import lookup, model, module_writes
+from torchdynamo.capture import lookup, model
 from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.effects import Kind, Write
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import local
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Value, is_none
+from torchdynamo.capture.value import ABSENT, is_none
 from torchdynamo.codegen.emit import Emitter
 
 
 def begin(emit: Emitter, capture: Capture) -> list[Item]:
     """What is done before the graph runs: the memory of gradients that are let go of is free while it does."""
     kept, emit.items = emit.items, []
-    for tensor, attrs in capture.machine.tensor_attrs.values():
-        for name, value in attrs.items():
-            if is_let_go(tensor, name, value):
-                store_on_tensor(emit, tensor, name, value)
+    for write in capture.machine.effects.pending():
+        if is_let_go(write):
+            store_on_tensor(emit, write)
     made, emit.items = emit.items, kept
     return made
 
 
-def is_let_go(tensor: Graphed, name: str, value: Value) -> bool:
-    return name == "grad" and tensor.source is not None and is_none(value)
+def is_let_go(write: Write) -> bool:
+    """Whether it takes the gradient of a tensor that was there."""
+    of_tensor = write.kind is Kind.TENSOR and write.owner.source is not None
+    return of_tensor and write.name == "grad" and is_none(write.value)
 
 
 def replay(emit: Emitter, capture: Capture, begun: bool) -> None:
-    """All effects, in the order the objects were met; values are what they were at the end."""
-    vm = capture.machine
-    for entity in capture.changed:
-        if entity.touched:
-            row = model.for_type(model.REPLAY, entity.pytype)
-            if row is None:
-                raise Restart(-1)
-            row(emit, entity)
-        for name in vm.set_again.get(entity.ref, ()):
-            if entity.attrs[name] is not ABSENT:
-                write_attribute(emit, entity, name, ABSENT)  # else it would keep its place
-        for name, value in entity.attrs.items():
-            write_attribute(emit, entity, name, value)
-    for tensor, attrs in vm.tensor_attrs.values():
-        for name, value in attrs.items():
-            if not (begun and is_let_go(tensor, name, value)):
-                store_on_tensor(emit, tensor, name, value)
-    for (space_id, name), value in vm.globals_written.items():
-        space = vm.written_spaces[space_id]
-        if module_writes.is_entry(vm, space, name, value):
-            continue
-        emit.value(value)
-        if space.real is vm.roots.globals:
-            emit.op("STORE_GLOBAL", name)
-        else:
-            assert space.source is not None
-            emit.source(space.source)
-            emit.const(name)
-            emit.op("SETITEM")
-    for (cls, name), value in vm.class_written.items():
-        if id(cls) in vm.made_classes:
-            continue
-        emit.value(value)
-        emit.const(cls)
-        emit.op("STORE_ATTR", name)
-    for write in vm.later:
-        write(emit)
-    for (fn, _), args in vm.exit_state.items():
-        if vm.entry_state[fn, _] != args:
-            emit.function(fn)
-            for arg in args:
-                emit.value(Known(arg))
-            emit.op("CALL", (len(args), ()))
-            emit.op("POP")
+    """All effects, in their order; values are what they were at the end."""
+    for write in capture.machine.effects.pending():
+        if not (begun and is_let_go(write)):
+            REPLAYS[write.kind](emit, write)
 
 
-def write_attribute(emit: Emitter, entity: Entity, name: str, value: Value) -> None:
+def write_items(emit: Emitter, write: Write) -> None:
+    row = model.for_type(model.REPLAY, write.owner.pytype)
+    if row is None:
+        raise Restart(-1)
+    row(emit, write.owner)
+
+
+def write_name(emit: Emitter, write: Write) -> None:
+    space = write.owner
+    emit.value(write.value)
+    if space.real is emit.capture.machine.roots.globals:
+        emit.op("STORE_GLOBAL", write.name)
+    else:
+        assert space.source is not None
+        emit.source(space.source)
+        emit.const(write.name)
+        emit.op("SETITEM")
+
+
+def write_class(emit: Emitter, write: Write) -> None:
+    """Of classes that were there; others are made with their attributes."""
+    if id(write.owner) not in emit.capture.machine.made_classes:
+        emit.value(write.value)
+        emit.const(write.owner)
+        emit.op("STORE_ATTR", write.name)
+
+
+def call_deferred(emit: Emitter, write: Write) -> None:
+    write.owner.emit(emit)
+
+
+def switch(emit: Emitter, write: Write) -> None:
+    emit.function(write.owner)
+    for arg in write.value:
+        emit.value(arg)
+    emit.op("CALL", (len(write.value), ()))
+    emit.op("POP")
+
+
+def write_attribute(emit: Emitter, write: Write) -> None:
     """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
+    entity, name, value = write.owner, write.name, write.value
     plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
     if value is ABSENT:
         emit.function(object.__delattr__)
@@ -99,8 +102,9 @@ def write_attribute(emit: Emitter, entity: Entity, name: str, value: Value) -> N
         emit.op("POP")
 
 
-def store_on_tensor(emit: Emitter, tensor: Graphed, name: str, value: Value) -> None:
+def store_on_tensor(emit: Emitter, write: Write) -> None:
     """What the frame stored on a tensor, or took off one that had it at entry."""
+    tensor, name, value = write.owner, write.name, write.value
     if value is not ABSENT:
         emit.value(value)
         emit.value(tensor)
@@ -108,6 +112,17 @@ def store_on_tensor(emit: Emitter, tensor: Graphed, name: str, value: Value) -> 
     elif name in getattr(emit.capture.machine.input_objects.get(tensor.node), "__dict__", ()):
         emit.value(tensor)
         emit.op("DELETE_ATTR", name)
+
+
+REPLAYS: dict[Kind, Callable[[Emitter, Write], None]] = {
+    Kind.ITEMS: write_items,
+    Kind.ATTRIBUTE: write_attribute,
+    Kind.TENSOR: store_on_tensor,
+    Kind.NAME: write_name,
+    Kind.CLASS: write_class,
+    Kind.DEFERRED: call_deferred,
+    Kind.STATE: switch,
+}
 
 
 def root_cells(emit: Emitter, capture: Capture) -> None:

@@ -28,7 +28,7 @@ def push(emit: Emitter, cls: type) -> None:
     for change in made.changes:
         change(emit)
         emit.op("POP")
-    emit.fields({name: value for (owner, name), value in vm.class_written.items() if owner is cls})
+    emit.fields(vm.effects.all_of_class(cls))
     for cell in emit.waiting.pop(key, ()):
         emit.const(cls)
         emit.local(cell)

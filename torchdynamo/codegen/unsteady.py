@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture.source import Roots, Source, instance_attr, local
 from torchdynamo.capture.value import Graphed, Object, Symbol, Value
 from torchdynamo.graph.numbers import SYMBOLIC
@@ -28,16 +28,10 @@ OF_DATA = frozenset(
 MANY = 32  # of more numbers in one list, each is data
 RESULT = local("__result")
 
-_given: PerCode[set[Source]] = PerCode()  # by continuation or function: where, among its variables
-_drawn: PerCode[set[Source]] = PerCode()  # by continuation: variables of which all that is a number or a size is such
-_taken: PerCode[list[tuple[Source, CodeType]]] = PerCode()  # by continuation: variables that hold a function's result
-_results: PerCode[set[Source]] = PerCode()  # by function: where, in its result
-
-
-def forget() -> None:
-    """As if nothing had run."""
-    for table in (_given, _drawn, _taken, _results):
-        table.clear()
+_given: Learned[set[Source]] = Learned()  # by continuation or function: where, among its variables
+_drawn: Learned[set[Source]] = Learned()  # by continuation: variables of which all that is a number or a size is such
+_taken: Learned[list[tuple[Source, CodeType]]] = Learned()  # by continuation: variables that hold a function's result
+_results: Learned[set[Source]] = Learned()  # by function: where, in its result
 
 
 def known(code: CodeType, roots: Roots) -> frozenset[Source]:

@@ -227,11 +227,14 @@ class GraphBuilder:
 
     def since(self, mark: Mark) -> Mark:
         """How often memory that was there before was written to, and random numbers were drawn, since then."""
+        draws = self.record.draws - mark.draws
+        if len(self.record.writes) == mark.writes:
+            return Mark(mark.last, 0, draws)
         own = {id(node) for node in self.added(mark)}
         before = [node.meta["example_value"] for node in self.graph.nodes if id(node) not in own]
         memory = {0, *(storage._cdata for storage in map(storage_of, tensors_in(before)) if storage is not None)}
         written = [where for where in self.record.writes[mark.writes :] if where in memory]
-        return Mark(mark.last, len(written), self.record.draws - mark.draws)
+        return Mark(mark.last, len(written), draws)
 
     def added(self, mark: Mark) -> list[Node]:
         """The operations added since then."""

@@ -86,7 +86,6 @@ class Follower:
         self.outer, self.call = vm, call
         self.builder = vm.builder.inner()
         self.vm: Machine = type(vm)(self.builder, vm.roots)
-        self.begun = self.builder.begin()
         self.moved: dict[int, Value] = {}  # by stand-in or number of the frame: what it is here
         self.given = count()
         self.places: dict[torch.fx.Node, int] = {}
@@ -132,31 +131,20 @@ class Follower:
         vm, call = self.vm, self.call
         vm.grad_mode_unknown = not once
         context = vm.new(Context)
-        attrs = vm.entity(context).attrs
-        attrs.update({name: self.bring(value) for name, value in self.outer.entity(call.context).attrs.items()})
-        before = dict(attrs), repr([entity.items for entity in vm.heap.entities])
-        count = len(vm.heap.entities)
+        given = {name: self.bring(value) for name, value in self.outer.entity(call.context).attrs.items()}
+        vm.effects.write_all(vm.entity(context), given)
+        mark = vm.effects.mark()
         with torch.no_grad(), torch._C._DisableAutocast():
             try:
                 answer = vm.call(fn, [context, *self.grads], {})
+                acts = bool(vm.effects.net(mark) or vm.inputs or vm.boxes or vm.numbers_in)
             finally:
-                vm.put_back()
+                vm.effects.leave_process()
         items = list(vm.iterate(answer)) if issubclass(answer.pytype, tuple) else [answer]
-        if before != (attrs, repr([entity.items for entity in vm.heap.entities[:count]])) or self.acts():
+        if acts:
             raise call.unfollowed()
         self.rest_on()
         return self.finish(items)
-
-    def acts(self) -> bool:
-        """Whether it did more than compute."""
-        vm, done = self.vm, self.builder.since(self.begun)
-        outside = (vm.inputs, vm.boxes, vm.numbers_in, vm.later, vm.globals_written, vm.tensor_attrs, vm.class_written)
-        return (
-            any(outside)
-            or any(entity.changed for entity in vm.heap.entities)
-            or any(vm.entry_state.get(key) != state for key, state in vm.exit_state.items())
-            or bool(done.writes or done.draws)
-        )
 
     def rest_on(self) -> None:
         """What was read of the program is code: that stays. The frame rests on it, too."""

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture import symbols
-from torchdynamo.capture.functions.torch_wrappers import effects
+from torchdynamo.capture.effects import Kind
 from torchdynamo.capture.model import function
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value
@@ -50,7 +50,7 @@ def side(
     vm: Machine, fn: Value, given: Sequence[Value], where: str = "in one side of torch.cond"
 ) -> tuple[list[torch.fx.Node], Value]:
     """What one function adds to the graph, and what it returns. It may do nothing but compute."""
-    mark, before, brought = vm.builder.begin(), effects(vm), (len(vm.boxes), len(vm.numbers_in), len(vm.later))
+    mark, brought = vm.effects.mark(), (len(vm.boxes), len(vm.numbers_in))
     sizes, checking = dict(vm.sizes), vm.may_begin_again
     vm.may_begin_again = False
     try:
@@ -58,11 +58,9 @@ def side(
     finally:
         vm.may_begin_again = checking
     vm.sizes = sizes
-    done = vm.builder.since(mark)
-    now = len(vm.boxes), len(vm.numbers_in), len(vm.later)
-    if done.writes or effects(vm) != before or now != brought:
+    if vm.effects.net(mark, (Kind.RANDOM,)) or (len(vm.boxes), len(vm.numbers_in)) != brought:
         raise Break("side effect not replayable", what=where)
-    return vm.builder.added(mark), result
+    return vm.builder.added(mark.graph), result
 
 
 def leaves(vm: Machine, value: Value) -> Iterator[Graphed]:

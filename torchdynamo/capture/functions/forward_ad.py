@@ -40,7 +40,7 @@ def enter_level(vm: Machine) -> Value:
     """What a break leaves open is closed when capture ends."""
     in_a_layer("_enter_dual_level")
     _, level = vm.state_node(C._enter_dual_level, ())
-    vm.restore["dual level", level] = lambda: C._exit_dual_level(level=level)
+    vm.effects.open_layer(("dual level", level), lambda: C._exit_dual_level(level=level))
     return Known(level)
 
 
@@ -50,7 +50,7 @@ def exit_level(vm: Machine, *, level: Value) -> Value:
     if ("dual level", number) not in vm.restore:  # it was open when the frame began
         raise Break("unknown call", name="_exit_dual_level")
     vm.state_node(exit_dual_level, (number,))
-    del vm.restore["dual level", number]
+    vm.effects.close_layer(("dual level", number))
     return NONE
 
 

@@ -38,14 +38,14 @@ def layer(kind: str) -> None:
 
     def enter(vm: Machine, *args: Value) -> Value:
         _, level = vm.state_node(opener, tuple(given(vm, arg) for arg in args))
-        vm.restore["layer", level] = closer
+        vm.effects.open_layer(("layer", level), closer)
         return Known(level)
 
     def leave(vm: Machine) -> Value:
         if not any(key[0] == "layer" for key in vm.restore):  # it was open when the frame began
             raise Break("unknown call", name=closer.__name__)
         _, level = vm.state_node(closer, ())
-        del vm.restore["layer", level]
+        vm.effects.close_layer(("layer", level))
         return Known(level)
 
     function(*named(opener.__name__))(enter)

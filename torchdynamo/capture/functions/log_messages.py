@@ -64,7 +64,7 @@ def log(
         emit.op("CALL", (5, ()))
         emit.op("POP")
 
-    vm.later.append(emit_log)
+    vm.effects.defer(f"log {plain[0]!r}", emit_log)
     return NONE
 
 

@@ -43,7 +43,7 @@ TYPE_DIR, MODULE_DIR = (vars(cls)["__dir__"] for cls in (type, types.ModuleType)
 
 def names_of_class(vm: Machine, cls: type) -> list[str]:
     """Its own and its bases', in the order Python finds them."""
-    if vm.class_written:
+    if vm.effects.wrote_classes:
         raise Break("unknown call", name="dir")
     names = list(type.__dir__(cls))
     vm.guard(listing(cls), "EQUALS_MATCH", repr(names))
@@ -73,7 +73,7 @@ def has_dict(vm: Machine, obj: Object) -> bool:
 def names_in_module(vm: Machine, module: Known) -> Value:
     """A module may say by a function of its own."""
     own: types.ModuleType = module.obj
-    if any(space == id(own.__dict__) for space, _ in vm.globals_written):
+    if vm.effects.wrote_in(own.__dict__):
         raise Break("unknown call", name="dir")
     if "__dir__" in own.__dict__ or class_lookup(type(own), "__dir__") is not MODULE_DIR:
         return vm.call(vm.getattr(module, "__dir__"), [], {})

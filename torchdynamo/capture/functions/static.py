@@ -56,7 +56,7 @@ def held(vm: Machine, obj: Value, name: str) -> Value | None:
     if obj.__class__ is Object:
         return read_instance(vm, vm.entity(obj), name)
     if obj.__class__ is Graphed:
-        value = vm.stored_on(obj).get(name)
+        value = vm.effects.on_tensor(obj).get(name)
         real = vm.input_objects.get(obj.node)
         if value is not None or real is None or obj.source is None:
             return None if value is ABSENT else value

@@ -41,7 +41,7 @@ class Registration:
     def remove(self, vm: Machine) -> Value:
         """Take the hook off again; once more does no harm."""
         self.removed = True
-        vm.later.append(lambda emit: None)  # whoever counts what is done later sees that something was
+        vm.effects.defer(f"remove a hook ({self.method})", lambda emit: None)  # by the registration, which sees it
         return NONE
 
 
@@ -64,7 +64,7 @@ def registers(method: str, leaves_only: bool) -> Model:
                 emit.value(registration.handle)
                 emit.op("POP")
 
-        vm.later.append(emit_registration)
+        vm.effects.defer(method, emit_registration)
         return registration.handle
 
     return row
@@ -91,7 +91,7 @@ def retain_grad(vm: Machine, self: Value) -> Value:
         emit.op("CALL", (0, ()))
         emit.op("POP")
 
-    vm.later.append(emit_retain)
+    vm.effects.defer("retain_grad", emit_retain)
     return NONE
 
 

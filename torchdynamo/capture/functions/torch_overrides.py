@@ -24,19 +24,9 @@ C = torch._C
 @function(C._push_on_torch_function_stack)
 def push(vm: Machine, mode: Value) -> Value:
     """Open from here on; what a break leaves open is opened for real after the graph."""
-    if not vm.watching_modes:
-        vm.later.append(lambda emit: leave_open(emit, vm))
     vm.modes.append(mode)
     vm.watching = vm.watching_modes = True
     return NONE
-
-
-def leave_open(emit: Any, vm: Machine) -> None:
-    for mode in vm.modes:
-        emit.function(C._push_on_torch_function_stack)
-        emit.value(mode)
-        emit.op("CALL", (1, ()))
-        emit.op("POP")
 
 
 @function(C._pop_torch_function_stack)

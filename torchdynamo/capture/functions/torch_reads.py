@@ -61,8 +61,8 @@ USUAL = (("cpu",), ("cuda",))
 def switched(vm: Machine, fn: Any, given: tuple[Any, ...]) -> bool:
     """Whether the frame itself has set the flag: then what it was at entry does not matter."""
     if fn is torch.get_autocast_dtype:
-        return (torch.set_autocast_dtype, given) in vm.entry_state
-    return any(setter is SWITCHED.get(id(fn)) for setter, _ in vm.entry_state)
+        return vm.effects.was_switched(torch.set_autocast_dtype, given)
+    return vm.effects.was_switched(SWITCHED.get(id(fn)))
 
 
 for _space in (torch._C, torch):

@@ -69,9 +69,7 @@ def setter(fn: Any, read: Callable[..., tuple[Any, ...]]) -> None:
             vm.state_node(fn, tuple(real))
         except (TypeError, ValueError, RuntimeError) as error:
             raise vm.error(type(error), *error.args) from None
-        vm.restore.setdefault((fn, before[:-1]), lambda: fn(*before))
-        vm.entry_state.setdefault((fn, before[:-1]), before)
-        vm.exit_state[fn, before[:-1]] = tuple(real)
+        vm.effects.switch((fn, before[:-1]), before, tuple(real), lambda: fn(*before))
         return NONE
 
     function(fn)(row)
@@ -94,13 +92,8 @@ def decrement_nesting(vm: Machine) -> Value:
 def nest(vm: Machine, step: Callable[[], int], back: Callable[[], int], by: int) -> Value:
     """One level in or out. A frame left inside a block it entered, or outside of one it began in, steps for real."""
     depth = step()
-    undone = (back, depth - by)
-    if undone in vm.exit_state:
-        del vm.exit_state[undone], vm.entry_state[undone], vm.restore[undone]
-    else:
-        vm.entry_state[step, depth] = ("not yet",)
-        vm.exit_state[step, depth] = ()
-        vm.restore[step, depth] = back
+    if not vm.effects.switch_back((back, depth - by)):
+        vm.effects.switch((step, depth), ("not yet",), (), back)
     return Known(depth)
 
 

@@ -11,6 +11,7 @@ import torch.profiler
 import torch.utils.checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
+from torchdynamo.capture.effects import Kind
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.policy import CHECKPOINT
@@ -55,26 +56,18 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
     usual = {key for key, arg in kwargs.items() if getattr(arg, "obj", None) is USUAL.get(key, CHECKPOINT_OPTIONS)}
     if (kwargs.keys() & UNUSUAL) - usual or reentrant.__class__ is not Known or reentrant.obj is not False:
         raise Break("activation checkpoint", name=name)
-    mark, before = vm.builder.begin(), effects(vm)
+    mark = vm.effects.mark()
     result = vm.call(fn, list(args), given)
-    done = vm.builder.since(mark)
-    if done.writes or effects(vm) != before:
+    if vm.effects.net(mark, TOLERATED):
         raise Break("activation checkpoint", name=name)
     if not torch._C._are_functorch_transforms_active():
-        vm.builder.enclose(mark, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": bool(done.draws)})
+        draws = vm.builder.since(mark.graph).draws > 0
+        vm.builder.enclose(mark.graph, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": draws})
     return result
 
 
 UNUSUAL = frozenset({"context_fn", "preserve_rng_state", "debug"})
-
-
-def effects(vm: Machine) -> list[object]:
-    """What has been written to so far of what existed."""
-    changed = [
-        (e.ref, repr(e.items) if e.touched else "", list(e.attrs.items())) for e in vm.heap.entities if e.changed
-    ]
-    switched = [(key, state) for key, state in vm.exit_state.items() if vm.entry_state.get(key) != state]
-    return [changed, list(vm.globals_written.items()), list(vm.tensor_attrs), switched]
+TOLERATED = frozenset({Kind.RANDOM, Kind.ASSUMPTION})  # drawn again, the same ones; looked at once, by the graph
 
 
 def label(cls: type) -> None:
@@ -121,7 +114,7 @@ def enter_inference_mode(vm: Machine, self: Object) -> Value:
         raise Break("unknown context manager", type="torch.inference_mode")
     node, guard = vm.state_node(_enter_inference_mode, (entity.note,))
     entity.items = node, guard
-    vm.restore[id(guard)] = lambda: _exit_inference_mode(guard)
+    vm.effects.open_layer(id(guard), lambda: _exit_inference_mode(guard))
     return NONE
 
 
@@ -130,7 +123,7 @@ def exit_inference_mode(vm: Machine, self: Object, *error: Value) -> Value:
     if vm.entity(self).items is None:  # it was entered before the frame began
         raise Break("unknown context manager", type="torch.inference_mode")
     node, guard = vm.entity(self).items
-    del vm.restore[id(guard)]
+    vm.effects.close_layer(id(guard))
     vm.state_node(_exit_inference_mode, (node,))
     return NONE
 

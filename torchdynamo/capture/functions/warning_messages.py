@@ -14,7 +14,6 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import module_writes
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.model import Emitter, function
 from torchdynamo.capture.signals import Break, Restart
@@ -49,20 +48,14 @@ def warn(vm: Machine, message: Value, category: Value = NONE, stacklevel: Value 
             raise Break("builtin with effects", name="warnings.warn")
         show(vm, changed, decided, (text, kind, line), frame)
     else:
-        vm.later.append(Warned(vm, decided, text, kind, frame, line, level - len(frames)))
+        warned = Warned(vm, decided, text, kind, frame, line, level - len(frames))
+        vm.effects.defer(f"warn {kind.__name__} {text!r}", warned)
     return NONE
 
 
 def hooked(vm: Machine) -> bool:
     """Whether the frame has put something in place to which warnings go."""
-    if not vm.globals_written:
-        return False
-    values = {name: module_writes.written(vm, warnings, name) for name in HOOKS}
-    space = vm.written_spaces.get(id(vars(warnings)))
-    return any(
-        space is not None and value is not None and not module_writes.is_entry(vm, space, name, value)
-        for name, value in values.items()
-    )
+    return vm.effects.wrote_names and any(vm.effects.renames(vars(warnings), name) for name in HOOKS)
 
 
 def show(vm: Machine, changed: Changed, decided: str, what: tuple[Any, ...], frame: Frame) -> None:
@@ -227,7 +220,7 @@ class Changed:
 
 def newest(vm: Machine) -> Changed | None:
     """The last change of the filters by the frame."""
-    return next((each for each in reversed(vm.later) if isinstance(each, Changed)), None)
+    return next((each.emit for each in reversed(vm.effects.deferred) if isinstance(each.emit, Changed)), None)
 
 
 def errors_made():  # type: ignore[no-untyped-def]
@@ -245,5 +238,5 @@ def filters_changed(vm: Machine) -> Value:
     before = newest(vm)
     if before is not None:
         before.check()
-    vm.later.append(Changed(vm, before))
+    vm.effects.defer("filters of warnings changed", Changed(vm, before))
     return NONE

@@ -61,8 +61,8 @@ def unbound(vm: Machine, name: str) -> Raised:
 @op("LOAD_GLOBAL", "-- value")
 def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     name, space = inst.arg, frame.globals
-    if vm.globals_written:
-        value = vm.globals_written.get((id(space.real), name))
+    if vm.effects.wrote_names:
+        value = vm.effects.name(space.real, name)
         if value is not None and value is not ABSENT:
             return value
     found = space.real.get(name, MISSING)

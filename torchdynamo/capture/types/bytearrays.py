@@ -63,7 +63,8 @@ def method(name: str) -> Model:
         before = bytes(box)
         result = for_real(vm, fn, box, args, kwargs)
         entity = vm.entity(self)
-        entity.touched |= before != box
+        if before != box:
+            vm.effects.items(entity)
         if not entity.fresh and len(box) != len(before):  # a view of it, wherever that is, makes this an error
             raise Break("unsupported method", name=fn.__name__, type="bytearray")
         if result is box:
@@ -88,6 +89,7 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 @models(bytearray, "__init__")
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     for_real(vm, bytearray.__init__, contents(vm, self), args, kwargs)
+    vm.effects.items(vm.entity(self))
     return NONE
 
 

@@ -43,11 +43,13 @@ def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value])
     if kept.typed:
         key = (key, tuple(arg.pytype for arg in (*args, *kwargs.values())))
     if key in entity.items:
+        vm.effects.items(entity)
         found: Value = entity.items.pop(key)
         entity.items[key] = found
         return found
     result: Value = vm.call(kept.fn, args, kwargs)
     if kept.most != 0 and key not in entity.items:  # it may have asked for the same itself
+        vm.effects.items(entity)
         if kept.most is not None and len(entity.items) >= kept.most:
             del entity.items[next(iter(entity.items))]
         entity.items[key] = result

@@ -103,7 +103,7 @@ def function_annotations(vm: Machine, self: Value) -> Value:
     entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
         flat = list(vm.iterate(entity.note.given["annotations"])) if "annotations" in entity.note.given else []
-        entity.attrs["__annotations__"] = vm.make_dict(zip(flat[::2], flat[1::2]))
+        vm.effects.look(entity, "__annotations__", vm.make_dict(zip(flat[::2], flat[1::2])))
     return entity.attrs["__annotations__"]
 
 
@@ -113,7 +113,7 @@ def set_function_attribute(vm: Machine, self: Value, name: Known, value: Value) 
     if self.__class__ is not Object or name.obj in ("__code__", *FUNCTION_PARTS):
         raise Break("unsupported attribute write", name=name.obj, type="function")
     entity = vm.entity(self)
-    entity.attrs[name.obj] = value
+    vm.effects.write(entity, name.obj, value)
     return NONE
 
 
@@ -272,7 +272,8 @@ def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: V
         given = [*vm.iterate(inner), *given]
         named = {**{vm.known(key, "keyword"): value for key, value in vm.dict_items(known)}, **named}
     made = vm.new(cls.obj, func=fn, args=vm.make_tuple(given))
-    vm.entity(made).attrs["keywords"] = vm.make_dict((Known(name), value) for name, value in named.items())
+    keywords = vm.make_dict((Known(name), value) for name, value in named.items())
+    vm.effects.write(vm.entity(made), "keywords", keywords)
     return made
 
 

@@ -32,7 +32,7 @@ def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, /, *args:
         raise vm.error(TypeError, "first argument must be callable or None")
     if factory.__class__ is Object and class_lookup(factory.pytype, "__call__") is MISSING:
         raise vm.error(TypeError, "first argument must be callable or None")
-    vm.entity(self).attrs["default_factory"] = factory
+    vm.effects.write(vm.entity(self), "default_factory", factory)
     return init(vm, self, *args, **kwargs)
 
 

@@ -63,7 +63,7 @@ def limit(vm: Machine, value: Object) -> int | None:
 def write(vm: Machine, value: Object) -> list[Value]:
     """The items, to be changed in place."""
     items = items_of(vm, value)
-    vm.entity(value).touched = True
+    vm.effects.items(vm.entity(value))
     return items
 
 

@@ -21,9 +21,7 @@ def enter(vm: Machine, self: Value) -> Value:
     """Open from here on; a break inside leaves it open for real."""
     device = vm.known(self, "device")
     vm.devices.append(device)
-    key = ENTER, len(vm.devices)
-    vm.entry_state[key] = ()
-    vm.exit_state[key] = (device,)
+    vm.effects.switch((ENTER, len(vm.devices)), (), (device,), None)
     return self
 
 
@@ -31,7 +29,6 @@ def enter(vm: Machine, self: Value) -> Value:
 def leave(vm: Machine, self: Value, *error: Value) -> Value:
     if not vm.devices:  # it was open when the frame began
         raise Break("unknown context manager", type="torch.device")
-    key = ENTER, len(vm.devices)
+    vm.effects.switch_back((ENTER, len(vm.devices)))
     vm.devices.pop()
-    del vm.entry_state[key], vm.exit_state[key]
     return NONE

@@ -62,9 +62,10 @@ def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         raise vm.error(TypeError, f"{self.pytype.__name__}() takes no keyword arguments")
     if not entity.fresh:
         raise Break("side effect not replayable", what=f"{self.pytype.__name__}.__init__()")
+    vm.effects.items(entity)
     entity.items = list(args)
     keep(vm, self, args)
-    entity.attrs.update(kwargs)
+    vm.effects.write_all(entity, kwargs)
     return NONE
 
 
@@ -73,15 +74,16 @@ def keep(vm: Machine, made: Object, args: tuple[Value, ...]) -> None:
     fields = fields_of(made.pytype)
     if not fields:
         return
-    attrs, cls = vm.entity(made).attrs, native(made.pytype)
+    entity, cls = vm.entity(made), native(made.pytype)
     if any(issubclass(cls, base) for base in KEYWORDS):
-        attrs.update(dict.fromkeys(fields, NONE))
+        vm.effects.write_all(entity, dict.fromkeys(fields, NONE))
         if "msg" in fields:
-            attrs["msg"] = args[0] if len(args) == 1 else NONE
+            vm.effects.write(entity, "msg", args[0] if len(args) == 1 else NONE)
     elif issubclass(cls, StopIteration):
-        attrs["value"] = args[0] if args else NONE
+        vm.effects.write(entity, "value", args[0] if args else NONE)
     elif issubclass(cls, SystemExit):
-        attrs["code"] = vm.make_tuple(list(args)) if len(args) > 1 else args[0] if args else NONE
+        code = vm.make_tuple(list(args)) if len(args) > 1 else args[0] if args else NONE
+        vm.effects.write(entity, "code", code)
     else:
         keep_as_it_does(vm, made, cls, fields, args)
 
@@ -97,7 +99,7 @@ def keep_as_it_does(vm: Machine, made: Object, cls: type, fields: list[str], arg
     for name in fields:
         value = getattr(sample, name, MISSING)
         if value is not MISSING:
-            entity.attrs[name] = constant(vm, value)
+            vm.effects.write(entity, name, constant(vm, value))
             if value is None:  # to store None is not the same as to store nothing
                 entity.loaded[name] = entity.attrs[name]
 
@@ -184,11 +186,13 @@ def setattr_(vm: Machine, self: Object, name: Known, value: Value) -> Value:
     if not entity.fresh or not held or value is ABSENT:
         raise Break("unsupported attribute write", name=text, type=self.pytype.__name__)
     if text == "args":
-        entity.items = list(vm.iterate(value))
+        items = list(vm.iterate(value))
+        vm.effects.items(entity)
+        entity.items = items
     elif text == "__traceback__":
         set_traceback(vm, self, value)
     elif text == "__suppress_context__":
-        entity.attrs[text] = Known(vm.truth(value))
+        vm.effects.write(entity, text, Known(vm.truth(value)))
     else:
         set_linked(vm, self, text, value)
     return NONE
@@ -206,9 +210,9 @@ def set_linked(vm: Machine, self: Object, name: str, value: Value) -> None:
     if not issubclass(value.pytype, (BaseException, type(None))):
         raise vm.error(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
     entity = vm.entity(self)
-    entity.attrs[name] = value
+    vm.effects.write(entity, name, value)
     if name == "__cause__":
-        entity.attrs["__suppress_context__"] = TRUE
+        vm.effects.write(entity, "__suppress_context__", TRUE)
 
 
 @models(BaseException, "with_traceback")
@@ -310,7 +314,7 @@ def raise_new(vm: Machine, exc: Value, cause: Value | None = None) -> Raised:
         raise vm.error(TypeError, "exceptions must derive from BaseException")
     if not vm.entity(exc).fresh:
         raise Break("side effect not replayable", what="raising an exception that existed")
-    vm.entity(exc).attrs.pop("<whole>", None)  # raised by itself, it is no part of a group any more
+    vm.effects.drop(vm.entity(exc), "<whole>")  # raised by itself, it is no part of a group any more
     vm.put_in_context(exc)
     if cause is not None:
         if cause.__class__ is Known and isinstance(cause.obj, type) and issubclass(cause.obj, BaseException):

@@ -25,10 +25,16 @@ def steps_of(vm: Machine, self: Object) -> Steps:
     return vm.generator(self)  # type: ignore[return-value]
 
 
-def body(steps: Steps) -> Generator[Value, Value, None]:
+def inner(steps: Steps) -> Generator[Value, Value, None]:
     """The host's generator under the steps."""
-    inner: Any = steps.inner
-    return inner
+    found: Any = steps.inner
+    return found
+
+
+def body(steps: Steps) -> Generator[Value, Value, None]:
+    """Return the host's generator, to be stepped."""
+    steps.effects.items(steps.entity)
+    return inner(steps)
 
 
 def stop(vm: Machine, self: Value) -> Raised:
@@ -37,25 +43,26 @@ def stop(vm: Machine, self: Value) -> Raised:
     if entity.items.__class__ is Steps and entity.items.ended is not None:
         ended: Raised = entity.items.ended
         return ended
-    result = entity.attrs.pop("return", NONE)
+    result = vm.effects.drop(entity, "return") or NONE
     if result.__class__ is Known and result.obj is None:
         return vm.error(StopIteration)
     raised = vm.error(StopIteration)
     entity = vm.entity(raised.value)
-    entity.items, entity.attrs["value"] = [result], result
+    entity.items = [result]
+    vm.effects.write(entity, "value", result)
     return raised
 
 
 @function(inspect.getgeneratorstate)
 def state(vm: Machine, self: Object) -> Value:
     steps = steps_of(vm, self)
-    now = inspect.getgeneratorstate(body(steps))
+    now = inspect.getgeneratorstate(inner(steps))
     return Known(now if steps.count or now != inspect.GEN_SUSPENDED else inspect.GEN_CREATED)
 
 
 @models(GENERATOR, ".gi_running")
 def running(vm: Machine, self: Object) -> Value:
-    return boolean(inspect.getgeneratorstate(body(steps_of(vm, self))) == inspect.GEN_RUNNING)
+    return boolean(inspect.getgeneratorstate(inner(steps_of(vm, self))) == inspect.GEN_RUNNING)
 
 
 @models(GENERATOR, "__next__")

@@ -50,7 +50,8 @@ def fields(vm: Machine, made: Object, message: Value, parts: Value) -> None:
     """What `__new__` gives when the group is made again needs no writing."""
     entity = vm.entity(made)
     for name, value in (("message", message), ("exceptions", parts)):
-        entity.attrs[name] = entity.loaded[name] = value
+        entity.loaded[name] = value
+        vm.effects.write(entity, name, value)
 
 
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
@@ -134,12 +135,13 @@ def inherit_from(vm: Machine, made: Object, group: Object) -> Value:
         raise Break("unsupported method", name="split", type=group.pytype.__name__)
     for name in ("__cause__", "__context__"):
         if name in whole.attrs:
-            mine.attrs[name] = whole.attrs[name]
-    mine.attrs["__suppress_context__"] = TRUE  # as setting a cause does, be it None
+            vm.effects.write(mine, name, whole.attrs[name])
+    vm.effects.write(mine, "__suppress_context__", TRUE)  # as setting a cause does, be it None
     if "__notes__" in whole.attrs:
-        mine.attrs["__notes__"] = vm.new(list, list(vm.iterate(whole.attrs["__notes__"])))
+        notes = vm.new(list, list(vm.iterate(whole.attrs["__notes__"])))
+        vm.effects.write(mine, "__notes__", notes)
     mine.note = whole.note
-    mine.attrs[WHOLE] = whole.attrs.get(WHOLE, group)
+    vm.effects.write(mine, WHOLE, whole.attrs.get(WHOLE, group))
     return NONE
 
 

@@ -140,7 +140,7 @@ def instance_items(vm: Machine, owner: Object) -> Items:
         assert entity.source is not None
         own = instance_dict(entity.real) or {}
         vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
-        again = vm.set_again.get(entity.ref, ())
+        again = vm.effects.set_again(entity)
         names = dict.fromkeys(name for name in own if name not in again)
     if any(type(name) is not str for name in names):
         raise Break("unsupported key", type="object")
@@ -239,7 +239,7 @@ def to_write(vm: Machine, value: Object) -> Items:
     else:
         writing_items(vm, entity)
         items = whole(vm, value)
-    entity.touched = True
+    vm.effects.items(entity)
     return items
 
 
@@ -279,7 +279,8 @@ def to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
         if told or issubclass(entity.pytype, collections.OrderedDict):
             return to_write(vm, value)
         writing_items(vm, entity)
-        entity.items, entity.touched = Partly(items_of(vm, value)), True
+        entity.items = Partly(items_of(vm, value))
+    vm.effects.items(entity)
     if hkey not in entity.items:
         guard_missing(vm, value, key, hkey)
         entity.items.added.add(hkey)

@@ -31,6 +31,7 @@ def contents(vm: Machine, self: Object) -> Any:
 def for_real(vm: Machine, self: Object, name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Any:
     """Call a method of the real one."""
     box, real = contents(vm, self), [vm.concretely(arg) for arg in args]
+    vm.effects.items(vm.entity(self))  # reading moves its place
     try:
         return getattr(type(box), name)(box, *real, **{key: vm.concretely(value) for key, value in kwargs.items()})
     except Exception as error:

@@ -54,8 +54,8 @@ def method(name: str) -> Model:
         box = contents(vm, owner) if owner.pytype is bytearray else b""
         before = bytes(box)
         result: Any = for_real(vm, fn, real, args, kwargs)
-        if owner.__class__ is Object:
-            vm.entity(owner).touched |= before != box
+        if owner.__class__ is Object and before != box:
+            vm.effects.items(vm.entity(owner))
         if result is real:
             return self
         return shown(vm, result, owner) if type(result) is memoryview else constant(vm, result)

@@ -92,7 +92,7 @@ def namespace_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> 
 def namespace_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     if args:
         raise Break("unsupported type", type="SimpleNamespace")
-    vm.entity(self).attrs.update(kwargs)
+    vm.effects.write_all(vm.entity(self), kwargs)
     return NONE
 
 

@@ -72,7 +72,11 @@ def of_class(vm: Machine, cls: type) -> Value:
 def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Value:
     """One name at a time: a class is told apart by what is asked of it, not by all it has."""
     name = vm.known(key, "name")
-    if type(name) is not str or asked not in ("get", "__getitem__", "__contains__") or (cls, name) in vm.class_written:
+    if (
+        type(name) is not str
+        or asked not in ("get", "__getitem__", "__contains__")
+        or vm.effects.of_class(cls, name) is not None
+    ):
         raise Break("unsupported method", name=asked, type="mappingproxy")
     found = guarded_own(vm, cls, name)
     if asked == "__contains__":

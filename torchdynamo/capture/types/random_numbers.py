@@ -38,8 +38,8 @@ def seed(vm: Machine, self: Object, value: Value = NONE) -> Value:
     if given is None:
         raise Break("builtin with effects", name="random.seed")  # by the time, or by the system
     entity = vm.entity(self)
+    vm.effects.items(entity)
     entity.items = GENERATOR(given)
-    entity.touched = True
     return NONE
 
 
@@ -52,12 +52,14 @@ def drawing(vm: Machine, self: Object, name: str) -> Any:
 
 @models(GENERATOR, "random")
 def draw(vm: Machine, self: Object) -> Value:
+    vm.effects.items(vm.entity(self))
     return Known(drawing(vm, self, "random").random())
 
 
 @models(GENERATOR, "getrandbits")
 def draw_bits(vm: Machine, self: Object, count: Value) -> Value:
     generator = drawing(vm, self, "getrandbits")
+    vm.effects.items(vm.entity(self))
     return vm.run_pure(generator.getrandbits, [count], {})
 
 
@@ -71,7 +73,8 @@ def setstate(vm: Machine, self: Object, state: Value) -> Value:
     made = GENERATOR()
     vm.run_pure(made.setstate, [state], {})
     entity = vm.entity(self)
-    entity.items, entity.touched = made, True
+    vm.effects.items(entity)
+    entity.items = made
     return NONE
 
 

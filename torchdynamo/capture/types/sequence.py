@@ -60,7 +60,7 @@ def read(vm: Machine, items: list[Value], index: int) -> Value:
 def write(vm: Machine, value: Object) -> list[Value]:
     """The items, to be changed in place."""
     items = items_of(vm, value)
-    vm.entity(value).touched = True
+    vm.effects.items(vm.entity(value))
     return items
 
 
@@ -347,12 +347,14 @@ def sort(vm: Machine, self: Object, *, key: Value = NONE, reverse: Value = FALSE
     """Meanwhile the list is empty, and who writes to it is told; an error leaves it as far as it was sorted."""
     entity, values = vm.entity(self), list(iterate(vm, self))
     order = list(range(len(values)))
-    entity.items, entity.touched = [], False
+    vm.effects.items(entity)
+    entity.items, mark = [], vm.effects.mark()
     try:
         put_in_order(vm, order, values, key, reverse)
-        written = entity.touched
+        written = any(change.owner is entity for change in vm.effects.since(mark))
     finally:
-        entity.items, entity.touched = [values[at] for at in order], True
+        vm.effects.items(entity)
+        entity.items = [values[at] for at in order]
     if written:
         raise vm.error(ValueError, "list modified during sort")
     return NONE

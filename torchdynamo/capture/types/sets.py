@@ -110,7 +110,7 @@ def write(vm: Machine, value: Object, more: Iterable[Any] = ()) -> Items:
     items, entity = items_of(vm, value), vm.entity(value)
     if not entity.fresh and any(by_code(key) for key in more):
         raise Break("unsupported key", type="object")
-    entity.touched = True
+    vm.effects.items(entity)
     entity.version += 1
     return items
 

@@ -26,7 +26,7 @@ def tail(vm: Machine, value: Object) -> Tail | None:
         entity.items = Tail()
     if entity.items.__class__ is not Tail:
         return None
-    entity.touched = True
+    vm.effects.items(entity)
     found: Tail = entity.items
     return found
 

@@ -106,7 +106,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
         return vm.bound_method(obj, tensor_methods.put_on(vm, obj, name) or Known(found), name)
     if type(found) is property and tensor_methods.is_foreign(found.fget):
         return vm.call(Known(found.fget, lookup.property_source(vm, obj.pytype, name)), [obj], {})
-    written = vm.stored_on(obj).get(name)
+    written = vm.effects.on_tensor(obj).get(name)
     if written is not None and written is not ABSENT:
         return written
     row = model.MODELS.get((BASE, "." + name))

@@ -113,8 +113,9 @@ def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
     if entity.source is not None:
         read(vm, self, name.obj)  # and so there is one for this thread
         spaces.write(vm.spaces[id(entity.real.__dict__)])
-    written(vm, self, name.obj)[name.obj] = value
-    entity.touched = True
+    own = written(vm, self, name.obj)
+    vm.effects.items(entity)
+    own[name.obj] = value
     return NONE
 
 

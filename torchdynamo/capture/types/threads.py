@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import _multiprocessing  # type: ignore[import-not-found]
 import _thread
-import copy
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo.capture.effects import Mark
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
@@ -55,41 +55,28 @@ def alone(vm: Machine) -> None:
     vm.guard(Source("call", Source("pinned", None, Pinned(_thread._count)), ()), "EQUALS_MATCH", 0)
 
 
+class Held(NamedTuple):
+    """The note of a lock that others know: when the frame took it, and what had been done by then."""
+
+    step: int
+    ops: int
+    mark: Mark
+
+
 def hold(vm: Machine, self: Object) -> Value:
     """Held once more. The outermost time of a lock that others know, remember what the frame has done up to then."""
     entity = known_free(vm, self)
+    vm.effects.items(entity)
     if not entity.fresh and not entity.items:
-        entity.note = (vm.step, done_so_far(vm))
+        entity.note = Held(vm.step, vm.ops, vm.effects.mark())
     entity.items += 1
-    entity.touched = not entity.fresh
     return TRUE
 
 
-def done_so_far(vm: Machine) -> tuple[Any, ...]:
-    """Changes as soon as the frame changes something that others can see."""
-    changed = [each for each in vm.heap.entities if each.changed and each.pytype not in LOCKS and not as_it_was(each)]
-    return (
-        vm.ops,
-        [(entity.ref, list(entity.attrs.items()), contents(entity)) for entity in changed],
-        list(vm.globals_written.items()),
-        [list(attrs.items()) for _, attrs in vm.tensor_attrs.values()],
-    )
-
-
-def as_it_was(entity: Entity) -> bool:
-    """Whether what the frame did to it, it has undone."""
-    if entity.attrs:
-        return False
-    if type(entity.items) is dict and entity.entry_items is not None:
-        return list(entity.items.items()) == list(entity.entry_items.items())
-    return entity.pytype is list and not entity.items and not entity.real
-
-
-def contents(entity: Entity) -> Any:
-    """A copy of what is in a container; anything else may have changed."""
-    if not entity.touched:
-        return None
-    return copy.copy(entity.items) if type(entity.items) in (list, dict) else object()
+def is_seen(vm: Machine, held: Held) -> bool:
+    """Whether anything was done while the lock was held that another thread, which waits for it, would see."""
+    done = [change for change in vm.effects.net(held.mark) if getattr(change.owner, "pytype", None) not in LOCKS]
+    return vm.ops != held.ops or bool(done)
 
 
 @models(LOCK, "acquire", "__enter__")
@@ -118,11 +105,11 @@ def release(vm: Machine, self: Object, *args: Value) -> Value:
             raise Break("unsupported method", name="release", type="lock")
         cannot = "release unlocked lock" if self.pytype is LOCK else "cannot release un-acquired lock"
         raise vm.error(RuntimeError, cannot)
+    vm.effects.items(entity)
     if not entity.fresh and entity.items == 1:
-        (ops, *before), (ops_now, *now) = entity.note[1], done_so_far(vm)
-        if ops_now != ops or (now != before and any(now)):
+        if is_seen(vm, entity.note):
             alone(vm)
-        entity.touched = False
+        vm.effects.items_as_at_entry(entity)
     entity.items -= 1
     return NONE
 
@@ -138,7 +125,7 @@ MAKERS: dict[type, Any] = {LOCK: threading.Lock, RLOCK: RLOCK}  # what C has, no
 @replays(*LOCKS)
 def replay(emit: Emitter, entity: Entity) -> None:
     """Still held where the graph ends: it ends before the lock is taken."""
-    raise Restart(entity.note[0] - 1)
+    raise Restart(entity.note.step - 1)
 
 
 @rebuilds(LOCK, RLOCK)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import collections
 import types
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from torchdynamo.capture import operators
+from torchdynamo.capture.effects import Kind, Write
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import instance_dict
 from torchdynamo.capture.machine import IDENTITY_HASHES, Keyed, Ref
@@ -141,15 +143,28 @@ def call(vm: Machine, self: Object) -> Value:
 
 def has_let_go(vm: Machine) -> bool:
     """Whether the frame took something out of what was there before, which may have been all that held it."""
-    return (
-        bool(vm.globals_written)
-        or not keeps_arguments(vm)
-        or any(
-            (entity.touched and not still_holds(vm, entity)) or any(was_object(entity, name) for name in entity.attrs)
-            for entity in vm.heap.entities
-            if entity.changed
-        )
-    )
+    return not keeps_arguments(vm) or any(lets_go(vm, write) for write in vm.effects.pending())
+
+
+def lets_go(vm: Machine, write: Write) -> bool:
+    """Whether what is written over held an object. What is not known here may have."""
+    if write.kind is Kind.ITEMS:
+        return not still_holds(vm, write.owner)
+    if write.kind is Kind.ATTRIBUTE:
+        return is_object(instance_dict(write.owner.real), write.name)
+    if write.kind is Kind.NAME:
+        return is_object(write.owner.real, write.name)
+    if write.kind is Kind.CLASS:
+        return id(write.owner) not in vm.made_classes and is_object(write.owner.__dict__, write.name)
+    if write.kind is Kind.TENSOR:
+        real = vm.input_objects.get(write.owner.node)
+        return real is not None and write.name != "grad" and is_object(instance_dict(real), write.name)
+    return write.kind not in (Kind.DEFERRED, Kind.STATE)
+
+
+def is_object(held: Mapping[str, Any] | None, name: str) -> bool:
+    """Whether what lies under the name is more than a constant; of slots nobody knows."""
+    return held is None or (name in held and type(held[name]) not in HOLD_NOTHING)
 
 
 def keeps_arguments(vm: Machine) -> bool:
@@ -179,12 +194,6 @@ def real_of(vm: Machine, value: Value) -> Any:
     if value.__class__ is Object:
         return vm.entity(value).real
     return value.source.load(vm.roots) if isinstance(value, Opaque) else getattr(value, "obj", MISSING)
-
-
-def was_object(entity: Entity, name: str) -> bool:
-    """Whether the attribute, which the frame has written, was more than a constant."""
-    own = instance_dict(entity.real)
-    return own is None or (name in own and type(own[name]) not in HOLD_NOTHING)
 
 
 # -- as keys ----------------------------------------------------------------------------------------------------------

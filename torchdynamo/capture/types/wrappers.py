@@ -38,7 +38,7 @@ def wrapper(cls: type) -> None:
         if wrong or not vm.entity(self).fresh:
             raise Break("unsupported method", name="__init__", type=cls.__name__)
         shown = {fields[name]: named.get(name, NONE) for name in fields if name in named or name != "doc"}
-        vm.entity(self).attrs.update(shown)
+        vm.effects.write_all(vm.entity(self), shown)
         return NONE
 
     def is_abstract(vm: Machine, self: Value) -> Value:  # asks for the truth of what may be anything
