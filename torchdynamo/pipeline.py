@@ -252,11 +252,11 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             with contextlib.nullcontext() if manner.by_value else shape_env.treating_sizes_alike():
                 captured = capture(code, roots, builder, stops, checking)
             if not rests_rightly(captured, builder, compiler.fullgraph):
-                let_go(captured, builder)
+                captured.machine.let_go()
                 stops, why, checking = (), None, False
                 continue
             if manner.counts(undoing.counted(captured, resume.own_cells(code))):
-                let_go(captured, builder)
+                captured.machine.let_go()
                 continue
             unsteady.leave(code, undoing.left(captured))
             captured = captured._replace(why=why if stops == place else None)
@@ -290,12 +290,6 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         stops = earlier
 
 
-def let_go(captured: Capture, builder: GraphBuilder) -> None:
-    """Drop what a capture that nobody needs any more knows of the program's objects."""
-    captured.machine.heap.let_go()
-    builder.forget_inputs()
-
-
 def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
     """Whether a frame whose graph raises, or says that a check fails, can run from its start as it was written."""
     vm = captured.machine
@@ -309,7 +303,7 @@ def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
     try:
         return codegen.draft(captured, functools.partial(leaves_no_trace, captured, builder))
     except BaseException:
-        let_go(captured, builder)
+        captured.machine.let_go()
         raise
 
 
@@ -344,7 +338,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
     try:
         return entry_of(found, failed, code, roots, compiler, started, first)
     finally:
-        let_go(found.capture, found.builder)
+        found.capture.machine.let_go()
 
 
 def entry_of(

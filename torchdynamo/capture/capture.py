@@ -70,8 +70,7 @@ def capture(
     try:
         return run_to_the_end(vm, root_frame(vm, code), code)
     except BaseException:
-        vm.heap.let_go()
-        builder.forget_inputs()
+        vm.let_go()
         raise
     finally:
         vm.effects.leave_process()

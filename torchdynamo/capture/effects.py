@@ -76,6 +76,7 @@ class Mark(NamedTuple):
 
 
 UNKNOWN: Final = object()  # contents of which no copy is kept
+AT_ENTRY: Final = object()  # contents that were still those at entry, which had not been looked at
 IN_PLACE = frozenset({Kind.GRAPH, Kind.RANDOM, Kind.ASSUMPTION})  # by the graph itself: nothing is left to do after it
 
 
@@ -99,6 +100,7 @@ class SideEffects:
         self._tick = 0  # marks so far
         self._older = 0  # objects that are older than the newest mark
         self._changes: list[Change] = []
+        self._written: dict[int, Entity] = {}  # by reference: objects that existed at entry and were written to
         self._copied: dict[Kind, int] = {}  # the tick in which a store that is one of a kind was copied last
         self.start = Mark(0, 0, builder.begin(), 0, self._state(), 0)
 
@@ -152,21 +154,27 @@ class SideEffects:
         if entity.attrs_at != self._tick:
             entity.attrs_at = self._tick
             if entity.real is not MISSING or entity.ref < self._older:
-                self._changes.append(Change(Kind.ATTRIBUTE, entity, dict(entity.attrs)))
+                self._note(Kind.ATTRIBUTE, entity, dict(entity.attrs))
 
     def _note_items(self, entity: Entity) -> None:
         entity.items_at = self._tick
         if entity.real is not MISSING or entity.ref < self._older:
-            self._changes.append(Change(Kind.ITEMS, entity, copied(entity.items) if self._tick else UNKNOWN))
+            unread = copied(entity.items) is UNKNOWN and not (entity.touched or entity.fresh)
+            self._note(Kind.ITEMS, entity, AT_ENTRY if unread else copied(entity.items))
+
+    def _note(self, kind: Kind, entity: Entity, before: Any) -> None:
+        self._changes.append(Change(kind, entity, before))
+        if entity.real is not MISSING:
+            self._written[entity.ref] = entity
 
     def changed(self) -> list[Entity]:
         """Objects that existed at entry and were written to, in the order in which they were met."""
-        return [entity for entity in self.heap.entities if entity.changed]
+        return [entity for _, entity in sorted(self._written.items()) if entity.changed]
 
     # -- names, classes, tensors ----------------------------------------------------------------------------------
     def write_name(self, space: Globals, name: str, value: Value) -> None:
         """Set a name in the dictionary of a module or a function."""
-        self._note(Kind.NAME, self._names)
+        self._note_store(Kind.NAME, self._names)
         self.wrote_names = True
         self._names[id(space.real), name] = value
         self._spaces[id(space.real)] = space
@@ -186,7 +194,7 @@ class SideEffects:
 
     def write_class(self, cls: type, name: str, value: Value) -> None:
         """Set an attribute of a class."""
-        self._note(Kind.CLASS, self._classes)
+        self._note_store(Kind.CLASS, self._classes)
         self.wrote_classes = True
         self._classes[cls, name] = value
 
@@ -200,19 +208,19 @@ class SideEffects:
 
     def write_tensor(self, tensor: Graphed, name: str, value: Value) -> None:
         """Set an attribute of a tensor; ABSENT deletes."""
-        self._note(Kind.TENSOR, self._tensors)
+        self._note_store(Kind.TENSOR, self._tensors)
         self._tensors[id(tensor.fake)] = tensor, {**self.on_tensor(tensor), name: value}
 
     def change_tensor(self) -> None:
         """More than the numbers of an input of the graph is changed."""
-        self._note(Kind.TENSOR, self._tensors)
+        self._note_store(Kind.TENSOR, self._tensors)
 
     def on_tensor(self, tensor: Graphed) -> Mapping[str, Value]:
         """Return the attributes that the frame set; ABSENT where it deleted one."""
         known = self._tensors.get(id(tensor.fake))
         return {} if known is None else known[1]
 
-    def _note(self, kind: Kind, store: Mapping[Any, Any]) -> None:
+    def _note_store(self, kind: Kind, store: Mapping[Any, Any]) -> None:
         if self._copied.get(kind) != self._tick:
             self._copied[kind] = self._tick
             self._changes.append(Change(kind, None, dict(store)))
@@ -276,6 +284,12 @@ class SideEffects:
             undo()
         self._undo.clear()
 
+    def let_go(self) -> None:
+        """Drop what leads to the program's objects."""
+        for store in (self._changes, self._written, self._names, self._spaces, self._classes, self._tensors):
+            store.clear()
+        self._deferred.clear()
+
     def _state(self) -> tuple[Any, ...]:
         layers = [key for key in self._undo if key not in self._entry]
         return list(self.switched()), layers, [id(mode) for mode in self.modes]
@@ -329,7 +343,8 @@ class SideEffects:
             now, entry = entity.attrs, entity.loaded
             return all(now.get(name, entry.get(name)) is before.get(name, entry.get(name)) for name in {*now, *before})
         if change.kind is Kind.ITEMS:
-            return before is not UNKNOWN and is_same(copied(entity.items), before)
+            at_entry = before is AT_ENTRY and self._is_entry_list(entity)
+            return at_entry or (before is not UNKNOWN and is_same(copied(entity.items), before))
         if change.kind is Kind.NAME:
             return all(self._is_entry(key, value) for key, value in self._names.items() if before.get(key) is not value)
         return False
@@ -337,8 +352,19 @@ class SideEffects:
     def _is_entry(self, key: tuple[int, str], value: Value) -> bool:
         """Return whether a name has, again, what it had at entry."""
         home = self._spaces[key[0]].source
-        found = self.heap[value].source if value.__class__ is Object else getattr(value, "source", None)
-        return home is not None and found is Source("key", home, key[1])
+        return home is not None and self._source_of(value) is Source("key", home, key[1])
+
+    def _is_entry_list(self, entity: Entity) -> bool:
+        """Return whether a list holds, again, what it held at entry."""
+        items = entity.items
+        return (
+            items.__class__ is list
+            and len(items) == len(entity.real)
+            and all(self._source_of(item) is Source("item", entity.source, at) for at, item in enumerate(items))
+        )
+
+    def _source_of(self, value: Value) -> Source | None:
+        return self.heap[value].source if value.__class__ is Object else getattr(value, "source", None)
 
     def pending(self) -> Iterator[Write]:
         """Yield what has to be done when the graph has run, in this order. Objects come as they were met, with what

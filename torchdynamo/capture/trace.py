@@ -249,6 +249,12 @@ class Trace:
         """The contents of an object."""
         return self.heap.entities[value.ref]
 
+    def let_go(self) -> None:
+        """Drop what leads to the program's objects: nobody needs the capture any more."""
+        self.heap.let_go()
+        self.effects.let_go()
+        self.builder.forget_inputs()
+
     # -- graph ----------------------------------------------------------------------------------------------------
     def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> Graphed:
         """A tensor that exists at entry becomes an input of the graph, and the sizes that vary become inputs too."""
