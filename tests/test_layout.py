@@ -103,3 +103,79 @@ def test_only_heavy_or_optional_packages_are_imported_inside_functions(path: Pat
 def test_nothing_is_left_for_later() -> None:
     words = ("TO" + "DO", "FIX" + "ME", "XX" + "X", "raise NotImplemented" + "Error")
     assert mentions(r"\b(" + "|".join(words) + r")\b", SOURCES) == []
+
+
+# -- side effects -----------------------------------------------------------------------------------------------------
+# Where a store of side effects is changed past their owner, and why that is no side effect.
+NO_WRITES = {
+    ("capture/trace.py", "new"): "what an object is made with",
+    ("capture/heap.py", "__init__"): "there is nothing yet",
+}
+STORES = frozenset({"attrs", "touched", "attrs_at", "items_at"})
+CHANGING = frozenset(
+    {"update", "pop", "popitem", "setdefault", "clear", "append", "extend", "add", "discard", "remove"}
+)
+
+
+def private_stores() -> set[str]:
+    """The stores that the owner of side effects has to itself."""
+    owner = ast.parse((PACKAGE / "capture/effects.py").read_text())
+    assigned = [node for node in ast.walk(owner) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    return {node.attr for node in assigned if node.attr.startswith("_")}
+
+
+def base_of(node: ast.AST) -> ast.AST:
+    """What an item or an attribute is of."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def is_store(node: ast.AST, names: set[str]) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr in STORES) or (
+        isinstance(node, ast.Name) and node.id in names
+    )
+
+
+def store_changes(function: ast.AST) -> Iterator[int]:
+    """The lines of a function that change a store of an object, by its own name or by another."""
+    names = {
+        target.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute) and node.value.attr in STORES
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            if is_store(base_of(node) if isinstance(node, ast.Subscript) else node, names):
+                yield node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            if is_store(node.func.value, names):
+                yield node.lineno
+
+
+def test_one_owner_changes_the_stores_of_side_effects() -> None:
+    found = [
+        f"{name_of(path)}:{line} in {function.name}"
+        for path in PYTHON
+        if name_of(path) != "capture/effects.py"
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef) and (name_of(path), function.name) not in NO_WRITES
+        for line in store_changes(function)
+    ]
+    assert found == []
+
+
+def test_nobody_else_names_the_stores_of_side_effects() -> None:
+    stores = private_stores()
+    assert {"_names", "_classes", "_tensors", "_deferred", "_exit", "_changes"} <= stores
+    found = [
+        f"{name_of(path)}:{node.lineno}: {node.attr}"
+        for path in PYTHON
+        if name_of(path) != "capture/effects.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in stores
+        if not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    ]
+    assert found == []

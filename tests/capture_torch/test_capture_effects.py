@@ -50,12 +50,12 @@ KINDS = {
     "thread-local": Way(Kind.ITEMS, "TL.n = TL.n + 1", "TL.n", "TL = threading.local(); TL.n = 0"),
     "generator of random numbers": Way(Kind.ITEMS, "R.seed(3)", "R.getstate()", "R = random.Random(1)"),
     "global": Way(Kind.NAME, "global N; N += 1", "N", "N = 0"),
-    "module": Way(Kind.NAME, "MOD.n += 1", "MOD.n", "MOD = types.ModuleType('made'); MOD.n = 0; sys.modules['made'] = MOD"),
+    "module": Way(Kind.NAME, "MOD.n += 1", "MOD.n", "MOD = module('made'); MOD.n = 0"),
     "function": Way(Kind.NAME, "plain.n += 1", "plain.n", "plain.n = 0"),
     "class": Way(Kind.CLASS, "K.n += 1", "K.n", "class K: n = 0"),
     "class that inherits": Way(Kind.CLASS, "Sub.n += 1", "(K.n, Sub.n)", "class K: n = 0\nclass Sub(K): pass"),
     "tensor": Way(Kind.TENSOR, "W.seen += 1", "W.seen", "W = torch.ones(2); W.seen = 0"),
-    "gradient": Way(Kind.TENSOR, "W.grad = None if W.grad is not None else torch.ones(2)", "W.grad", "W = torch.ones(2)"),
+    "gradient": Way(Kind.TENSOR, "W.grad = None if W.grad is not None else W * 2", "W.grad", "W = torch.ones(2)"),
     "log message": Way(Kind.DEFERRED, "logging.getLogger('effects').warning('said')", "MESSAGES"),
     "warning": Way(Kind.DEFERRED, "warnings.warn('said')", "MESSAGES"),
     "memory": Way(Kind.GRAPH, "W.add_(1)", "W.tolist()", "W = torch.ones(2)"),
@@ -80,6 +80,9 @@ def counter():
         n += 1
     return bump, lambda: n
 def plain(): pass
+def module(name):
+    sys.modules[name] = types.ModuleType(name)
+    return sys.modules[name]
 """
 
 
@@ -244,9 +247,7 @@ HOLDERS = {
     "a deleted attribute": ("OBJ = Box(); OBJ.held = Box()", "OBJ.held", "del OBJ.held"),
     "a list": ("LOG = [Box()]", "LOG[0]", "LOG.clear()"),
     "a dict": ("D = {1: Box()}", "D[1]", "D[1] = 2"),
-    "a module": (
-        "M = types.ModuleType('holding'); M.held = Box(); sys.modules['holding'] = M", "M.held", "M.held = None"
-    ),
+    "a module": ("M = module('holding'); M.held = Box()", "M.held", "M.held = None"),
     "a function": ("plain.held = Box()", "plain.held", "plain.held = None"),
     "a class": ("class K: held = Box()", "K.held", "K.held = None"),
     "a tensor": ("W = torch.ones(1); W.held = Box()", "W.held", "W.held = None"),
@@ -277,7 +278,7 @@ OWNERS = {
     "object": ("K = Box(); K.value = None", "K"),
     "function": ("K = plain; K.value = None", "K"),
     "tensor": ("K = torch.ones(2); K.value = None", "K"),
-    "module": ("K = types.ModuleType('lasting'); K.value = None; sys.modules['lasting'] = K", "K"),
+    "module": ("K = module('lasting'); K.value = None", "K"),
 }
 
 
@@ -339,7 +340,7 @@ OWN = {
     "zip": ("own = zip(range(9), range(9))", "next(own)", "next(own)[0]"),
     "bytes": ("own = bytearray(1)", "own[0] += 1", "own[0]"),
     "text file": ("import io; own = io.StringIO()", "own.write('a')", "own.tell()"),
-    "cache": ("calls = []; own = functools.lru_cache(None)(lambda n: calls.append(n))", "own(len(calls))", "len(calls)"),
+    "cache": ("ns = []; own = functools.lru_cache(None)(lambda n: ns.append(n))", "own(len(ns))", "len(ns)"),
     "random": ("own = random.Random(); own.seed(1)", "own.random()", "own.random()"),
     "exception": ("own = ValueError('one')", "own.args = (*own.args, 1)", "len(own.args)"),
     "tensor": ("own = torch.zeros(1); own.n = 0", "own.n += 1", "own.n"),

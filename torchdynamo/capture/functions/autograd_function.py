@@ -58,7 +58,7 @@ def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
     if separate:
         with_defaults(vm, run, args)
     needs = vm.make_tuple([boolean(wants_grad(arg)) for arg in args])
-    vm.entity(context).attrs["needs_input_grad"] = needs
+    vm.effects.write(vm.entity(context), "needs_input_grad", needs)
     if not separate:
         return vm.call(run, [context, *args], {}), context
     result = vm.call(run, args, {})

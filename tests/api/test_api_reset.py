@@ -1,0 +1,64 @@
+"""`reset()`: all that calls have taught is forgotten, whichever table it is in."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import warnings
+from types import CodeType
+
+import torch
+
+import torchdynamo
+from torchdynamo.bytecode.percode import Learned, PerCode
+from torchdynamo.errors import CacheLimitWarning
+
+# What is known of a code object whatever has been called: computed from it, or said of it when it was made.
+DERIVED = {
+    "torchdynamo.bytecode.decode._decoded",
+    "torchdynamo.bytecode.qualnames._names",
+    "torchdynamo.capture.raising.fails_early",
+    "torchdynamo.codegen.resume._origins",
+}
+
+
+def tables() -> dict[str, PerCode]:
+    """All tables by code object, by the name of their module and their own."""
+    found = {}
+    for info in pkgutil.walk_packages(torchdynamo.__path__, "torchdynamo."):
+        if "_native" not in info.name and ".builtin." not in info.name:
+            module = importlib.import_module(info.name)
+            found.update({f"{info.name}.{name}": obj for name, obj in vars(module).items() if isinstance(obj, PerCode)})
+    return found
+
+
+def test_each_table_is_learned_or_derived():
+    derived = {id(table) for name, table in tables().items() if name in DERIVED}
+    assert len(derived) == len(DERIVED)
+    learned = {id(table) for table in tables().values()} - derived
+    assert learned == set(map(id, Learned.tables)) and len(learned) == 8
+
+
+def test_reset_clears_what_was_learned():
+    code: CodeType = (lambda: None).__code__
+    for table in tables().values():
+        if isinstance(table, Learned):
+            table.set(code, "something")
+    torchdynamo.reset()
+    assert not any(table._known for table in Learned.tables)
+
+
+def test_reset_forgets_how_often_a_function_was_asked_in_vain():
+    def f(x, n):
+        return x * n
+
+    told = []
+    compiled = torchdynamo.compile(f, backend="eager", dynamic=False)
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for n in range(torchdynamo.config.cache_size_limit + 8):
+                compiled(torch.ones(1), n)
+        told.append(sum(issubclass(each.category, CacheLimitWarning) for each in caught))
+        torchdynamo.reset()
+    assert told == [1, 1, 1]
