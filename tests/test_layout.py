@@ -112,9 +112,7 @@ NO_WRITES = {
     ("capture/heap.py", "__init__"): "there is nothing yet",
 }
 STORES = frozenset({"attrs", "touched", "attrs_at", "items_at"})
-CHANGING = frozenset(
-    {"update", "pop", "popitem", "setdefault", "clear", "append", "extend", "add", "discard", "remove"}
-)
+CHANGING = frozenset("update pop popitem setdefault clear append extend add discard remove".split())
 
 
 def private_stores() -> set[str]:
@@ -132,9 +130,9 @@ def base_of(node: ast.AST) -> ast.AST:
 
 
 def is_store(node: ast.AST, names: set[str]) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr in STORES) or (
-        isinstance(node, ast.Name) and node.id in names
-    )
+    if isinstance(node, ast.Name):
+        return node.id in names
+    return isinstance(node, ast.Attribute) and node.attr in STORES
 
 
 def store_changes(function: ast.AST) -> Iterator[int]:
@@ -147,12 +145,13 @@ def store_changes(function: ast.AST) -> Iterator[int]:
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(function):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            if is_store(base_of(node) if isinstance(node, ast.Subscript) else node, names):
-                yield node.lineno
+        changed: ast.AST | None = None
+        if isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in STORES):
+            changed = None if isinstance(node.ctx, ast.Load) else base_of(node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
-            if is_store(node.func.value, names):
-                yield node.lineno
+            changed = node.func.value
+        if changed is not None and is_store(changed, names):
+            yield node.lineno
 
 
 def test_one_owner_changes_the_stores_of_side_effects() -> None:
