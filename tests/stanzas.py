@@ -325,6 +325,32 @@ TL.append(T)
 ---
 LOG.append(T)
 LOG[-1].add_(1)
+---
+Box.made = getattr(Box, "made", 0) + 1
+k = O.made
+---
+if Box.kind is None:
+    Box.kind = T
+Box.kind = None
+---
+WEIGHT.seen = getattr(WEIGHT, "seen", 0) + I
+k = WEIGHT.seen
+---
+if T.shape[0] > 1 and asked():
+    z = T * 2
+---
+z = T * 2 if T.shape[0] > 1 and counted() else T
+---
+k = looked_up(T.shape[0]) + looked_up(I)
+---
+with LOCK:
+    Box.held = I
+    LOG.append(I)
+z = T + Box.held
+---
+with LOCK:
+    OWN = LOG.copy()
+k = len(OWN)
 """
 
 WILD = """
@@ -397,6 +423,22 @@ with Noted(LOG, True) as c:
     z = T + 1
     fail(5)
     z = T - 1
+---
+from torch.utils.checkpoint import checkpoint
+z = checkpoint(bumped, T, use_reentrant=False)
+---
+from torch.utils.checkpoint import checkpoint
+ms = []
+z = checkpoint(lambda t: (ms.append(1), t.sin())[1], T, use_reentrant=False)
+k = len(ms)
+---
+q = Heard(T, I)
+z = q.t + 1
+del q
+WEIGHT.heard = 5
+---
+z = Heard(T, I).t * 2
+LOG.append("after")
 ---
 k = sum(int(t.sum() > 0) for t in TL)
 ---

@@ -16,7 +16,11 @@ import stanzas_objects
 import torch
 
 PRELUDE = """
+import functools
+import threading
+
 COUNT = 0
+LOCK = threading.Lock()
 LOG = []
 WEIGHT = torch.tensor([0.5, -1.0, 2.0])
 
@@ -75,6 +79,29 @@ def fail(n):
 def steps(items, by):
     for item in items:
         yield item + by
+
+class Heard:
+    def __init__(self, t, n):
+        self.t, self.n = t, n
+    def __del__(self):
+        WEIGHT.heard = self.n
+
+def asked():
+    LOG.append("asked")
+    return False
+
+def counted():
+    Box.asked = getattr(Box, "asked", 0) + 1
+    return True
+
+@functools.lru_cache(None)
+def looked_up(n):
+    LOG.append(n)
+    return n * 2
+
+def bumped(t):
+    Box.bumped = getattr(Box, "bumped", 0) + 1
+    return t.sin()
 
 def deeper(t, n):
     return t if n <= 0 else deeper(t * 1.5, n - 1) + n

@@ -7,8 +7,10 @@ happened. Each pair is one program, run eagerly and compiled in a world of its o
 from __future__ import annotations
 
 import logging
+import sys
 import textwrap
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -156,7 +158,9 @@ READERS = {
 
 def world(way: Way, program: str, wrap: Callable[[Any], Any]) -> dict[str, Any]:
     """The names of a program, whose `g` is `f`, compiled or not."""
-    space: dict[str, Any] = {"__name__": "effects", "SEEN": [], "MESSAGES": []}
+    module = sys.modules["effects"] = types.ModuleType("effects")  # where its classes are found
+    space = vars(module)
+    space.update(SEEN=[], MESSAGES=[])
     body = f"def act():\n    {way.act}\ndef look(): return {way.look}\n"
     exec(HEAD + textwrap.dedent(way.there) + "\n" + body + program, space)
     space["g"] = wrap(space["f"])

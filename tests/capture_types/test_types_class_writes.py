@@ -54,3 +54,44 @@ def test_a_setting_that_is_put_back():
     compiled = torchdynamo.compile(with_setting, backend="eager", fullgraph=True)
     for _ in range(2):
         assert compiled(torch.zeros(1))[1:] == (("off", "on", "on"), "off")
+
+
+class Counted:
+    n = 0
+
+
+class Inheriting(Counted):
+    pass
+
+
+class Other:
+    n = 7
+
+
+def count_and_read(x):
+    Counted.n = Counted.n + 1
+    return x + Inheriting.n + Inheriting().n
+
+
+def changes(run):
+    """What comes of calls between which the class that inherits gets an attribute, or a base, of its own."""
+    Counted.n, results = 0, []
+    steps = (
+        lambda: None,
+        lambda: setattr(Inheriting, "n", 100),
+        lambda: delattr(Inheriting, "n"),
+        lambda: setattr(Inheriting, "__bases__", (Other,)),
+        lambda: setattr(Inheriting, "__bases__", (Counted,)),
+        lambda: (setattr(Inheriting, "n", 0), setattr(Counted, "n", 0)),
+        lambda: (delattr(Inheriting, "n"), setattr(Counted, "n", 1.5)),
+    )
+    for step in steps:
+        step()
+        results += [run(torch.zeros(1)).item() for _ in range(2)]
+    return results
+
+
+def test_what_inherits_may_get_its_own():
+    """Where a class was written to, those that inherit from it are read past their own names."""
+    compiled = torchdynamo.compile(count_and_read, backend="eager", fullgraph=True)
+    assert changes(compiled) == changes(count_and_read)

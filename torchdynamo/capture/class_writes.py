@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture import spaces
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup, guarded_own
+from torchdynamo.capture.lookup import class_lookup, guarded_lookup, rest_on_absence
 from torchdynamo.capture.model import is_open
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import ABSENT, Known, Object, Value
@@ -25,8 +25,6 @@ def write(vm: Machine, cls: type, name: str, value: Value) -> None:
     described = value.__class__ is Object and any(hasattr(value.pytype, name) for name in DESCRIPTOR)
     if told or described or not data or value is ABSENT or not is_open(cls) or name.startswith("__"):
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
-    if vm.effects.of_class(cls, name) is None and id(cls) not in vm.made_classes:
-        guarded_own(vm, cls, name)  # what is written over was there
     if id(cls) not in vm.made_classes:
         spaces.write(spaces.rest_on(vm, spaces.of_class(cls), None))
     vm.effects.write_class(cls, name, value)
@@ -37,10 +35,11 @@ PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None), ty
 
 
 def written(vm: Machine, cls: type, name: str) -> Value | None:
-    """What the frame wrote, where that is what a look-up on the class finds."""
-    for base in cls.__mro__:
+    """What the frame wrote, where that is what a look-up on the class finds: those before it have no such name."""
+    for at, base in enumerate(cls.__mro__):
         value = vm.effects.of_class(base, name)
         if value is not None:
+            rest_on_absence(vm, cls, at, name)
             return value
         if name in base.__dict__:
             return None

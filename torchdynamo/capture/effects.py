@@ -343,7 +343,7 @@ class SideEffects:
             now, entry = entity.attrs, entity.loaded
             return all(now.get(name, entry.get(name)) is before.get(name, entry.get(name)) for name in {*now, *before})
         if change.kind is Kind.ITEMS:
-            at_entry = before is AT_ENTRY and self._is_entry_list(entity)
+            at_entry = before is AT_ENTRY and self.holds_what_it_held(entity)
             return at_entry or (before is not UNKNOWN and is_same(copied(entity.items), before))
         if change.kind is Kind.NAME:
             return all(self._is_entry(key, value) for key, value in self._names.items() if before.get(key) is not value)
@@ -354,14 +354,14 @@ class SideEffects:
         home = self._spaces[key[0]].source
         return home is not None and self._source_of(value) is Source("key", home, key[1])
 
-    def _is_entry_list(self, entity: Entity) -> bool:
-        """Return whether a list holds, again, what it held at entry."""
+    def holds_what_it_held(self, entity: Entity) -> bool:
+        """Return whether a container that existed is known to hold what it held at entry, in the same order."""
         items = entity.items
-        return (
-            items.__class__ is list
-            and len(items) == len(entity.real)
-            and all(self._source_of(item) is Source("item", entity.source, at) for at, item in enumerate(items))
-        )
+        if entity.entry_items is not None:
+            return is_same(copied(items), copied(entity.entry_items))
+        if items.__class__ is not list or len(items) != len(entity.real):
+            return False
+        return all(self._source_of(item) is Source("item", entity.source, at) for at, item in enumerate(items))
 
     def _source_of(self, value: Value) -> Source | None:
         return self.heap[value].source if value.__class__ is Object else getattr(value, "source", None)

@@ -14,7 +14,7 @@ from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import is_open
 from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
+from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.value import ABSENT, Known
 from torchdynamo.capture.wrap import CONSTANTS, class_attribute, class_source
 
@@ -39,7 +39,7 @@ def class_lookup(cls: type, name: str) -> Any:
 
 def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     """`class_lookup`, with the guard that the class keeps saying so."""
-    if vm.effects.wrote_classes and any(vm.effects.of_class(base, name) is not None for base in cls.__mro__):
+    if vm.effects.wrote_classes and finds_written(vm, cls, name):
         raise Break("unsupported attribute", name=name, type=cls.__name__)
     key = (cls, name)
     found = vm.class_attrs.get(key, vm)
@@ -53,6 +53,16 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
         elif cls not in CONSTANTS and is_open(cls):
             rest_on_attribute(vm, cls, name, found)
     return found
+
+
+def finds_written(vm: Machine, cls: type, name: str) -> bool:
+    """Whether what the class has under the name, along its MRO, is what the frame wrote."""
+    for base in cls.__mro__:
+        if vm.effects.of_class(base, name) is not None:
+            return True
+        if name in base.__dict__:
+            return False
+    return False
 
 
 def rest_on_inherited(vm: Machine, cls: type, name: str) -> None:
@@ -84,7 +94,9 @@ def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
             value = getattr(found, part)
             equal = value is None or type(value) is str
             vm.guard(Source("attr", place, part), "EQUALS_MATCH" if equal else "ID_MATCH", value)
-    elif vm.builder.numbers.varying and found is not MISSING and is_replaced(vm, cls, name):
+    elif (
+        vm.builder.numbers.varying and found is not MISSING and is_replaced(vm, cls, name) and is_placed(vm, cls, name)
+    ):
         vm.guard(class_attribute(vm, cls, name), "TYPE_MATCH", type(found))
     else:
         vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
@@ -92,7 +104,36 @@ def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
 
 def is_replaced(vm: Machine, cls: type, name: str) -> bool:
     """Whether it is known that the frame finds another object there each time: see `undoing.counted`."""
-    return class_attribute(vm, cls, name) in vm.builder.numbers.varying
+    varying = vm.builder.numbers.varying
+    return bool(varying) and class_attribute(vm, cls, name) in varying
+
+
+def is_placed(vm: Machine, cls: type, name: str) -> bool:
+    """Rest on which class, along the MRO, has the name. False if that cannot be guarded: to ask a class that may go
+    would keep it.
+    """
+    at = next(at for at, base in enumerate(cls.__mro__) if name in base.__dict__)
+    if any(map(is_mortal, cls.__mro__[: at + 1])):
+        return False
+    vm.guard(class_attribute(vm, cls, name), "SAME_OBJECT", own_source(cls.__mro__[at], name))
+    rest_on_absence(vm, cls, at, name)
+    return True
+
+
+def rest_on_absence(vm: Machine, cls: type, count: int, name: str) -> None:
+    """The first so many classes of the MRO have nothing under the name themselves, and go on being the first."""
+    if count:
+        rest_on_bases(vm, cls)
+    for base in cls.__mro__[:count]:
+        if is_open(base) and id(base) not in vm.made_classes:
+            if is_mortal(base):
+                raise Break("unsupported attribute", name=name, type=cls.__name__)
+            vm.guard(own_source(base, name), "ID_MATCH", ABSENT)
+
+
+def own_source(cls: type, name: str) -> Source:
+    """What the class itself has under the name; ABSENT if nothing."""
+    return Source("call", Source("pinned", None, Pinned(cls.__dict__.get)), (name, ABSENT))
 
 
 NAMES = frozenset({str})

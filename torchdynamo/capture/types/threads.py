@@ -7,7 +7,7 @@ import _thread
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.effects import Mark
+from torchdynamo.capture.effects import Change, Kind, Mark
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart
@@ -74,9 +74,18 @@ def hold(vm: Machine, self: Object) -> Value:
 
 
 def is_seen(vm: Machine, held: Held) -> bool:
-    """Whether anything was done while the lock was held that another thread, which waits for it, would see."""
-    done = [change for change in vm.effects.net(held.mark) if getattr(change.owner, "pytype", None) not in LOCKS]
-    return vm.ops != held.ops or bool(done)
+    """Whether anything was done while the lock was held that another thread, which waits for it, would see: of objects
+    only those that it may know, unless they are as they were when the frame began.
+    """
+    if vm.ops != held.ops:
+        return True
+    done = [each for each in vm.effects.net(held.mark) if each.owner is None or not each.owner.fresh]
+    return not all(is_as_it_was(vm, change) for change in done)
+
+
+def is_as_it_was(vm: Machine, change: Change) -> bool:
+    """Whether nobody can tell that the object was written to; a lock that is free again is one."""
+    return change.kind is Kind.ITEMS and (change.owner.pytype in LOCKS or vm.effects.holds_what_it_held(change.owner))
 
 
 @models(LOCK, "acquire", "__enter__")
