@@ -38,7 +38,7 @@ _forking = threading.local()
 
 
 def _before_fork() -> None:
-    """Wait a moment for who compiles now: a new process would have the locks that it holds, and nobody to release them."""
+    """Wait a moment for who compiles now: a new process would have its locks, and nobody to release them."""
     _forking.ours = _turn if _turn.acquire(timeout=PATIENCE_OF_A_FORK) else None
 
 

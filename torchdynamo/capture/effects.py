@@ -266,6 +266,10 @@ class SideEffects:
         """A layer is open, for real; a graph cannot be left in it."""
         self._undo[key] = close
 
+    def layers(self, kind: str) -> list[Any]:
+        """Return the levels of the layers of a kind that the frame has open."""
+        return [key[1] for key in self._undo if key[0] == kind]
+
     def close_layer(self, key: Any) -> None:
         """The layer is closed."""
         del self._undo[key]

@@ -47,7 +47,7 @@ def enter_level(vm: Machine) -> Value:
 @function(*known_as("_exit_dual_level"))
 def exit_level(vm: Machine, *, level: Value) -> Value:
     number = vm.known(level, "level")
-    if ("dual level", number) not in vm.restore:  # it was open when the frame began
+    if number not in vm.effects.layers("dual level"):  # it was open when the frame began
         raise Break("unknown call", name="_exit_dual_level")
     vm.state_node(exit_dual_level, (number,))
     vm.effects.close_layer(("dual level", number))

@@ -42,7 +42,7 @@ def layer(kind: str) -> None:
         return Known(level)
 
     def leave(vm: Machine) -> Value:
-        if not any(key[0] == "layer" for key in vm.restore):  # it was open when the frame began
+        if not vm.effects.layers("layer"):  # it was open when the frame began
             raise Break("unknown call", name=closer.__name__)
         _, level = vm.state_node(closer, ())
         vm.effects.close_layer(("layer", level))
