@@ -20,6 +20,7 @@ import functools
 import threading
 
 COUNT = 0
+CACHED = []
 LOCK = threading.Lock()
 LOG = []
 WEIGHT = torch.tensor([0.5, -1.0, 2.0])
@@ -96,7 +97,7 @@ def counted():
 
 @functools.lru_cache(None)
 def looked_up(n):
-    LOG.append(n)
+    CACHED.append(n)
     return n * 2
 
 def bumped(t):
