@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
+import enum
+import importlib.machinery
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from random_worlds import CLASS_NAMES, NAMES, World
 from torch import nn
@@ -152,6 +157,72 @@ def mapping(world: World, found: list[Any]) -> str:
     return f"dict {kind}"
 
 
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Text(str):
+    """A string of a class of its own."""
+
+
+def key(world: World, found: list[Any]) -> str:
+    """A key gives way to an equal one of another type."""
+    obj = pick(world, found, dict)
+    if not obj:
+        return ""
+    old = world.rng.choice(list(obj))
+    new = world.rng.choice([Text(old), str(old)] if isinstance(old, str) else [1, True, 1.0, Number.ONE])
+    if old != new:
+        return ""
+    obj[new] = obj.pop(old)
+    return f"key {type(new).__name__}"
+
+
+class Finder:
+    """Finds a module that is made up."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return importlib.machinery.ModuleSpec(name, self) if name == "shared_module" else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        made = types.ModuleType(spec.name)
+        made.k = 3  # type: ignore[attr-defined]
+        return made
+
+    def exec_module(self, module: types.ModuleType) -> None: ...
+
+
+FINDER, ERRORS, OPTIONS = Finder(), np.geterr(), np.get_printoptions()
+
+
+def setting(world: World, found: list[Any]) -> str:
+    """Something of the whole process, which both worlds are in: it is given a value, whatever it has been."""
+    kind = world.rng.choice(["errors", "precision", "builtin", "finder", "module"])
+    value = world.rng.randrange(4)
+    if kind == "errors":
+        np.seterr(under="raise" if value < 2 else "ignore")
+    elif kind == "precision":
+        np.set_printoptions(precision=value + 1)
+    elif kind == "builtin":
+        vars(builtins).pop("shared", None)
+        if value:
+            vars(builtins)["shared"] = value
+    else:
+        sys.modules.pop("shared_module", None)
+        if kind == "finder":
+            sys.meta_path[:] = [each for each in sys.meta_path if each is not FINDER] + [FINDER] * (value < 2)  # type: ignore[list-item]
+    return f"setting {kind} {value}"
+
+
+def undo_settings() -> None:
+    """The process is as it was."""
+    np.seterr(**ERRORS)
+    np.set_printoptions(**OPTIONS)
+    vars(builtins).pop("shared", None)
+    sys.modules.pop("shared_module", None)
+    sys.meta_path[:] = [each for each in sys.meta_path if each is not FINDER]
+
+
 def members(world: World, found: list[Any]) -> str:
     obj = pick(world, found, set)
     if obj is None:
@@ -245,7 +316,7 @@ def roots(world: World, found: list[Any]) -> str:
 
 CHANGES: list[Change] = [
     *(attribute, attribute, shadow, class_reassigned, class_attribute, sequence, mapping, members),
-    *(tensor, tensor, module, module, function, variable, roots),
+    *(tensor, tensor, module, module, function, variable, roots, key, setting, setting),
 ]
 
 

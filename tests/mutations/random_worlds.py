@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -51,6 +52,7 @@ class World:
         self.globals: dict[str, Any] = {
             "torch": torch,
             "nn": nn,
+            "np": np,
             "World": self.classes,
             "G": self.grow(1),
             "H": self.root,
@@ -205,6 +207,15 @@ STATEMENTS: list[Callable[[str, str, str], str]] = [
         f"for k, v in {p}.items() if isinstance({p}, dict) else ():\n        acc = use(acc * 1.5, v) + len(str(k))"
     ),
     lambda p, q, name: f"if isinstance({p}, torch.Tensor) and not {p}.requires_grad:\n        {p}.add_(1)",
+    lambda p, q, name: f"acc = use(acc, {p}.get(1, 37) if isinstance({p}, dict) else 4)",
+    lambda p, q, name: "try:\n        acc = acc + shared\nexcept NameError:\n        acc = acc + 43",
+    lambda p, q, name: "acc = acc + len(str(np.full(2, 1.23456789)))",
+    lambda p, q, name: (
+        "try:\n        acc = acc + float(np.exp(np.float64(-1000)))\nexcept FloatingPointError:\n        acc = acc + 47"
+    ),
+    lambda p, q, name: (
+        "try:\n        from shared_module import k\n        acc = acc + k\nexcept ImportError:\n        acc = acc + 53"
+    ),
     lambda p, q, name: "acc = net(acc)",
     lambda p, q, name: "acc = acc + helper(acc)",
 ]

@@ -16,6 +16,7 @@ from mutating import ROWS, Row, follow
 from mutations_keys import KEYS
 from mutations_memory import MEMORY
 from mutations_namespaces import NAMESPACES
+from mutations_settings import SETTINGS
 from mutations_views import VIEWS
 
 
@@ -40,7 +41,13 @@ def test_another_key_is_seen(row: Row) -> None:
     follow(row)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.__name__)
+def test_another_setting_is_seen(row: Row) -> None:
+    follow(row, first=True)
+
+
 def test_the_table_is_full() -> None:
-    rows = [*ROWS, *VIEWS, *NAMESPACES, *MEMORY, *KEYS]
+    rows = [*ROWS, *VIEWS, *NAMESPACES, *MEMORY, *KEYS, *SETTINGS]
     assert len(rows) >= 200
     assert len({row.__name__ for row in rows}) == len(rows)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from random_changes import change, things
+from random_changes import change, things, undo_settings
 from random_worlds import World, program
 
 import torchdynamo
@@ -59,13 +59,16 @@ def follow(seed: int) -> tuple[int, int]:
     calls = hits = 0
     with collecting() as events, config.patch(cache_size_limit=1000), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(CHANGES_EACH):
+        try:
+            for _ in range(CHANGES_EACH):
+                twins.call()
+                before = len(events)
+                twins.call()
+                calls, hits = calls + 1, hits + (len(events) == before)
+                twins.change()
             twins.call()
-            before = len(events)
-            twins.call()
-            calls, hits = calls + 1, hits + (len(events) == before)
-            twins.change()
-        twins.call()
+        finally:
+            undo_settings()
     return calls, hits
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import deaths, interop, model, numeric, overrides, policy, spaces
+from torchdynamo.capture import deaths, interop, model, numeric, overrides, policy, settings, spaces
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
@@ -169,8 +169,12 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
     except Break as unknown:
         raise Break("unknown call", name=called(fn)) from unknown
     try:
-        result = fn(*real, **named)
+        result = settings.run(vm, fn, tuple(real), named)
+    except Break:
+        raise
     except Exception as error:  # the user's call raises: so does the symbolic one
+        if type(error) is LookupError:  # a codec or error handler that somebody may register
+            raise Break("unknown call", name=called(fn)) from error
         raise vm.error(type(error), *error.args) from None
     return made_anew(vm, result)
 

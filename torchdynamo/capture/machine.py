@@ -23,6 +23,7 @@ from torchdynamo.capture import (
     operators,
     overrides,
     scalars,
+    settings,
     spaces,
     symbols,
     tensor_methods,
@@ -604,6 +605,7 @@ class Machine(Trace):
                 raise Break("import in frame", name=name) from error
             known = instance_attr(Source("module", None, "sys"), "modules")
             self.guard(known, "NO_KEY", error.name)
+            settings.rest_on_finders(self, error.name.rpartition(".")[0])
             missing = self.error(ModuleNotFoundError, *error.args)
             self.effects.write(self.entity(missing.value), "name", Known(error.name))
             raise missing from None
@@ -619,6 +621,7 @@ class Machine(Trace):
                 except ModuleNotFoundError as error:
                     if error.name != f"{full}.{name}":
                         raise Break("import in frame", name=full) from error
+                    settings.rest_on_finders(self, full)
                 except Exception as error:  # as above
                     raise Break("import in frame", name=full) from error
 

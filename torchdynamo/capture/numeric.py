@@ -6,7 +6,6 @@ capture, so an array made of one ends the graph.
 
 from __future__ import annotations
 
-import importlib.util
 import operator
 import sys
 import types
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.fx
 
-from torchdynamo.capture import model
+from torchdynamo.capture import model, numpy_settings
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
@@ -24,13 +23,13 @@ from torchdynamo.capture.value import Graphed, Known, Object, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None  # torch does without
-
+np = numpy_settings.np
 LARGEST = 1 << 14  # bytes: what is compared before each call, or written into the graph
-# Functions of NumPy that do something besides computing, or that draw random numbers.
+# Functions of NumPy that do something besides computing, read settings, or draw random numbers.
 EFFECTS = frozenset(
     "copyto put place putmask fill_diagonal put_along_axis save savez savez_compressed savetxt load loadtxt fromfile "
     "memmap genfromtxt fromregex seterr seterrcall setbufsize set_printoptions errstate printoptions empty empty_like "
+    "geterr geterrcall getbufsize get_printoptions _get_extobj_dict _make_extobj "
     "frombuffer require shares_memory may_share_memory byte_bounds show_config info vectorize nditer".split()
 )
 SPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.core.", "numpy._core.", "numpy.lib.")
@@ -107,7 +106,9 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
     named = {key: vm.concretely(arg) for key, arg in kwargs.items()}
     before = [(entity, entity.items.tobytes()) for entity in arrays(vm)] if vm.effects.is_watched else []
     try:
-        result = fn(*real, **named)
+        result = numpy_settings.computed(vm, fn, real, named)
+    except Break:
+        raise
     except Exception as error:
         raise vm.error(type(error), *error.args) from None
     for entity, held in before:

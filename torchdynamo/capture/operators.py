@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import enums, model, numeric, overrides, picking, symbols, tensor_methods
+from torchdynamo.capture import enums, model, numeric, overrides, picking, settings, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import (
     LIBRARIES,
@@ -232,10 +232,16 @@ def says_otherwise(vm: Machine, cls: type, base: type, name: str) -> bool:
 
 def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:
     """Both are constants: ask Python."""
+    plain = type(a.obj) in PLAIN and type(b.obj) in PLAIN
     try:
-        return constant(vm, fn(a.obj, b.obj))
+        return constant(vm, fn(a.obj, b.obj) if plain else settings.run(vm, fn, (a.obj, b.obj), {}))
+    except Break:
+        raise
     except Exception as error:  # the user's expression raises
         raise vm.error(type(error), *error.args) from None
+
+
+PLAIN = (int, float, bool, tuple, type(None))  # whose operators rest on no setting
 
 
 def is_not_implemented(value: Value) -> bool:

@@ -71,11 +71,14 @@ def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
             return Known(found)
         return wrap(vm, found, Source("key", space.source, name))
     found = space.builtins.get(name, MISSING)
+    if space.source is not None:
+        vm.guard(space.source, "NO_KEY", name)
     if found is MISSING:
+        if space.source is not None:
+            vm.guard(space.builtins_source, "NO_KEY", name)
         raise vm.name_error(name, f"name {name!r} is not defined")
     if space.source is None:
         return Known(found)
-    vm.guard(space.source, "NO_KEY", name)
     return wrap(vm, found, Source("key", space.builtins_source, name))
 
 
