@@ -8,6 +8,7 @@ from typing import Any
 
 from torchdynamo import _native
 from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.guards import looking
 from torchdynamo.guards.kinds import KINDS
 
 
@@ -52,6 +53,9 @@ def row(source: Source, parent: int, arg: Any) -> tuple[str, int, Any]:
 
 
 NOWHERE = Roots({}, {}, {}, {})
+
+
+looking.register()
 
 
 def lower(guards: Sequence[Guard], bound: Sequence[Source], code: CodeType) -> _native.GuardProgram:

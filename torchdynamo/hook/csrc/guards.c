@@ -258,7 +258,7 @@ int td_guards_init(PyObject *module)
     Py_DECREF(thread);
     if (td_local_type == NULL)
         return -1;
-    if (td_caches_init(module) < 0 || td_keys_init(module) < 0)
+    if (td_caches_init(module) < 0 || td_keys_init(module) < 0 || td_attrs_init(module) < 0)
         return -1;
     static const char *const parts[3] = {"start", "stop", "step"};
     for (int i = 0; i < 3; i++)

@@ -38,6 +38,53 @@ static PyObject *come_back(Aside aside, PyObject *answer)
     return answer;
 }
 
+/* ---- Code of others that only looks ---------------------------------------------------------------------------------- */
+
+#define MOST_LOOKERS 64
+
+static PyObject *lookers[MOST_LOOKERS]; /* getters and methods in C that run no code but their own; owned */
+static int n_lookers = 0;
+
+static int only_looks(PyObject *descriptor)
+{
+    for (int i = 0; i < n_lookers; i++)
+        if (lookers[i] == descriptor)
+            return 1;
+    return 0;
+}
+
+static PyObject *look(PyObject *descriptor, PyObject *obj)
+{
+    int was_on = td_gc_pause();
+    PyObject *value = Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)
+                          ? Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, (PyObject *)Py_TYPE(obj))
+                          : PyObject_CallOneArg(descriptor, obj);
+    if (value == NULL)
+        PyErr_Clear();
+    td_gc_resume(was_on);
+    return value;
+}
+
+static PyObject *add_looker(PyObject *Py_UNUSED(module), PyObject *descriptor)
+{
+    if (!Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) && !Py_IS_TYPE(descriptor, &PyMethodDescr_Type))
+        return PyErr_Format(PyExc_TypeError, "expected a getter or method in C, got %.100s", Py_TYPE(descriptor)->tp_name);
+    if (!only_looks(descriptor)) {
+        if (n_lookers == MOST_LOOKERS)
+            return PyErr_Format(PyExc_ValueError, "more than %d", MOST_LOOKERS);
+        lookers[n_lookers++] = Py_NewRef(descriptor);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"only_looks", add_looker, METH_O,
+     "only_looks(descriptor): guards may ask this getter or method in C in the midst of a pass: it runs no other code."},
+    {NULL, NULL, 0, NULL},
+};
+
+int td_attrs_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+
 /* ---- Attributes ---------------------------------------------------------------------------------------------------- */
 
 /* Where a slot or member keeps its object; NULL if it is not such a one. */
@@ -104,6 +151,8 @@ static PyObject *from_getter(PyObject *obj, PyObject *descriptor, PyObject *name
         place = class_place((PyTypeObject *)obj, name);
     if (place != NULL)
         return *place == NULL ? Py_None : *place;
+    if (only_looks(descriptor))
+        return *temp = look(descriptor, obj);
     return ask(obj, descriptor, temp, leave);
 }
 
@@ -234,6 +283,9 @@ PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *lea
     /* Of a type that a class statement made, or that somebody can change, the method need not be C's. */
     else if ((Py_TYPE(obj)->tp_flags & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE)) == Py_TPFLAGS_HEAPTYPE)
         return NULL;
+    PyObject *descriptor = is_tensor ? NULL : _PyType_Lookup(Py_TYPE(obj), name);
+    if (descriptor != NULL && only_looks(descriptor))
+        return *temp = look(descriptor, obj);
     if (leave == NULL)
         return TD_OUTSIDE;
     Aside aside = step_aside(leave);
