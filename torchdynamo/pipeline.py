@@ -62,7 +62,7 @@ from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
 from torchdynamo.guards.explain import Failure, Guards, first_failure
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
-from torchdynamo.hook import collector, frames
+from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.stock import Kept
 from torchdynamo.manner import MOST_WHOLE, Manner
 from torchdynamo.reasons import message, unsupported_text
@@ -108,11 +108,16 @@ class Compiler:
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        region = interrupts.Region()
         try:
-            with collector.resting():
+            with interrupts.deferred() as region, collector.resting():
                 return compile_frame(frame, self)
         except (TorchDynamoError, TorchDynamoWarning) as error:
             return error.with_traceback(None)  # raised at the user's call, without a frame of ours
+        except BaseException as error:
+            if error is not region.error:
+                raise
+            return error.with_traceback(None)
 
 
 def compiler_for(backend: Any, **settings: Any) -> Compiler:
@@ -168,6 +173,8 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
     except (TorchDynamoWarning, ConstraintViolationError, RecompileError, VerificationError):
         raise  # a warning that the user's filters made an error, and errors that were asked for
     except Exception as error:
+        if interrupts.came():
+            raise
         if compiler.fullgraph or not config.suppress_errors:
             if isinstance(error, TorchDynamoError):
                 raise
@@ -405,7 +412,8 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
     if any(first_failure(known.guards, roots) is None for known in entries_of(code, compiler.owner_id)):
         return None
     try:
-        return build_entry(code, roots, compiler, time.perf_counter(), first=False)
+        with interrupts.deferred():
+            return build_entry(code, roots, compiler, time.perf_counter(), first=False)
     except Exception:
         if config.verbose:
             traceback.print_exc()
@@ -501,7 +509,7 @@ def compile_captured(
     plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
     backend = backend if plain else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
-    with collector.awake(), shape_env.treating_sizes_alike():
+    with collector.awake(), shape_env.treating_sizes_alike(), interrupts.allowed():
         if rerun is None:
             fn = compile_part(gm, examples)
         else:

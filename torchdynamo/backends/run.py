@@ -27,6 +27,7 @@ from torchdynamo.errors import BackendError, FallbackWarning, InternalError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
+from torchdynamo.hook import interrupts
 
 Run = Callable[..., Any]
 Handler = Callable[[BaseException, tuple[Any, ...]], Any]
@@ -55,6 +56,8 @@ def compile_graph(
             raise TypeError(f"a backend returns a callable or None, and this one returned a {type(compiled).__name__}")
         made: Run = compiled
     except Exception as cause:
+        if interrupts.came():
+            raise
         text = f"backend {label!r} failed on graph {name} ({type(cause).__name__}: {cause})"
         if fullgraph or not config.suppress_errors:
             raise BackendError(text, label, name) from cause

@@ -10,7 +10,8 @@ from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.self_inspection import inspects_itself
 from torchdynamo.capture.signals import Break, Raised, Stop
 from torchdynamo.capture.value import Known, Value
-from torchdynamo.hook import frames
+from torchdynamo.hook import frames, interrupts
+from torchdynamo.hook.interrupts import waiting
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -124,6 +125,8 @@ def run_until_raise(vm: Machine, frame: Frame) -> Value:
     pc = frame.pc
     while True:
         frame.pc = pc
+        if waiting:
+            interrupts.deliver()
         handler, pops, pushes, inst = steps[pc]
         if stop == len(path):
             raise Stop

@@ -182,6 +182,8 @@ int td_depth_init(PyObject *module);
 
 #define TD_OFF ((TdSetting){NULL, 0, 0})
 
+int td_unwind_init(PyObject *module); /* unwind.c */
+
 /* ---- hook.c, swap.c --------------------------------------------------------------------------------------------- */
 
 PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing);

@@ -7,7 +7,7 @@
 
 int td_hook_init(PyObject *module)
 {
-    int failed = td_depth_init(module) < 0 || td_thread_init(module) < 0 || td_active_init(module) < 0 || td_entry_init(module) < 0 || td_state_init(module) < 0 || td_frame_init(module) < 0
+    int failed = td_depth_init(module) < 0 || td_unwind_init(module) < 0 || td_thread_init(module) < 0 || td_active_init(module) < 0 || td_entry_init(module) < 0 || td_state_init(module) < 0 || td_frame_init(module) < 0
                  || td_compiled_init(module) < 0 || td_graph_init(module) < 0;
     return failed ? -1 : 0;
 }
