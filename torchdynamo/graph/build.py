@@ -86,6 +86,8 @@ class GraphBuilder:
         """Drop what leads to the real tensors that are inputs: nobody asks for more fake tensors of them."""
         if "fake_mode" in self.__dict__:
             torch_compat.forget_tensors(self.fake_mode)
+        if "entrants" in self.__dict__:
+            self.entrants.forget_tensors()
 
     @cached_property
     def memo(self) -> Memo:

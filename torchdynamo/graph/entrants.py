@@ -57,6 +57,11 @@ class Entrants:
             self._patterns[kind] = pattern_of(fake, self.likenesses, shared=False)
         return fake
 
+    def forget_tensors(self) -> None:
+        """Drop the real tensors, and their memory."""
+        self._untold.clear()
+        self._memory.clear()
+
 
 def is_plain(tensor: torch.Tensor, memory: torch.UntypedStorage) -> bool:
     """Whether a tensor is nothing but numbers in memory of its own."""
