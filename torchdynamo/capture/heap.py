@@ -93,8 +93,11 @@ class Heap:
         return value
 
     def let_go(self) -> None:
-        """Nobody needs the capture any more. Iterators and functions in it lead back to it, and it to all that the
-        program's frame held, which is not to wait for the garbage collector."""
+        """Drop all contents: nobody needs the capture any more. Iterators and functions in it lead back to it, and it to
+        all that the program's frame held, which is not to wait for the garbage collector.
+        """
+        for entity in self.entities:
+            entity.items = None
         self.entities.clear()
 
     def __getitem__(self, value: Object) -> Entity:
