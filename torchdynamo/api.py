@@ -12,7 +12,10 @@ import torch
 
 from torchdynamo import marks, pipeline
 from torchdynamo.backends import lookup
+from torchdynamo.backends.padding import buckets_in
+from torchdynamo.backends.settings import check_settings, nearest
 from torchdynamo.contexts import EvalContext, without_compiler
+from torchdynamo.errors import UnknownSetting
 from torchdynamo.hook.install import drop_owner, skip_code
 from torchdynamo.optimized_module import OptimizedModule
 from torchdynamo.reasons import REASONS
@@ -212,7 +215,8 @@ def _check(
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"options is a dict of backend settings, not {options!r}")
     if mode is not None and mode not in MODES:
-        raise ValueError(f"there is no mode {mode!r}; the modes are {', '.join(map(repr, MODES))}")
+        hint = nearest(mode, MODES) if isinstance(mode, str) else ""
+        raise UnknownSetting(f"there is no mode {mode!r}; the modes are {', '.join(map(repr, MODES))}{hint}")
     if mode not in (None, "default") and options:
         raise ValueError("a mode is a set of options: give mode or options, not both")
-    lookup(backend)
+    check_settings(lookup(backend), mode, buckets_in(options)[1])

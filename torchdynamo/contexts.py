@@ -13,6 +13,7 @@ import torch
 from torchdynamo import marks
 from torchdynamo.hook.install import Compiled, callback_active, set_eval_frame
 from torchdynamo.optimized_module import OptimizedModule
+from torchdynamo.whole_graph import Refused, why_never
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,10 +65,20 @@ class EvalContext:
     def _function(self, fn: Callable[..., Any]) -> Any:
         inner = without_compiler(fn)
         updated = functools.WRAPPER_UPDATES if isinstance(inner, (FunctionType, MethodType)) else ()
-        return functools.update_wrapper(Compiled(inner, self.callback), inner, updated=updated)
+        refused = self._refused(inner)
+        if refused is not None:
+            compiled = Compiled(refused, self.callback, way=Refused.hide)
+        else:
+            compiled = Compiled(inner, self.callback)
+        return functools.update_wrapper(compiled, inner, updated=updated)
 
     def _module(self, module: torch.nn.Module) -> Any:
-        return OptimizedModule.wrap(module, self.callback, self._remake)
+        return OptimizedModule.wrap(module, self.callback, self._remake, self._refused(module))
+
+    def _refused(self, fn: Callable[..., Any]) -> Refused | None:
+        """What is called instead of something that has to be one graph and can be none."""
+        reason = why_never(fn) if getattr(self.callback, "fullgraph", False) else None
+        return None if reason is None else Refused(fn, reason)
 
     def _entered(self) -> list[callback_active]:
         """Return the blocks of this context that this thread is in."""
@@ -95,4 +106,4 @@ def without_compiler(fn: Callable[..., Any]) -> Callable[..., Any]:
     """
     while type(fn) is Compiled and fn.callback:
         fn = fn.fn
-    return fn
+    return fn.fn if isinstance(fn, Refused) else fn

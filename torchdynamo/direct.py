@@ -16,8 +16,9 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.capture.source import Guard, Roots, Source, instance_attr, local
-from torchdynamo.capture.types.module import GLOBAL_HOOKS, GLOBALS, HOOKS
+from torchdynamo.capture.types.module import GLOBAL_HOOKS, GLOBALS, HOOKS, way_to_forward
 from torchdynamo.capture.value import ABSENT
+from torchdynamo.graph.tracebacks import Above
 from torchdynamo.guards.program import complete, lower
 
 SELF = local("self")
@@ -51,6 +52,11 @@ def no_hooks(place: Source) -> Iterator[Guard]:
     """The dict of hooks is there, and empty."""
     yield Guard(place, "TYPE_MATCH", OrderedDict)
     yield Guard(place, "LENGTH", 0)
+
+
+def shown() -> Above:
+    """Make what puts nn.Module's functions, which have been left out, above `forward` in a traceback."""
+    return Above(way_to_forward())
 
 
 def direct_call(module: torch.nn.Module) -> _native.GuardProgram:

@@ -62,6 +62,10 @@ class UnknownBackend(TorchDynamoError, LookupError):
     """No backend goes by that name."""
 
 
+class UnknownSetting(TorchDynamoError, ValueError):
+    """A mode or an option that the backend does not know, or an option's value of another type than it takes."""
+
+
 class InternalError(TorchDynamoError):
     """A fault of torchdynamo's own. Raised only where `config.suppress_errors` is off; else warned about."""
 

@@ -11,6 +11,7 @@ from torchdynamo.errors import (
     TorchDynamoError,
     TorchDynamoWarning,
     UnknownBackend,
+    UnknownSetting,
     Unsupported,
     VerificationError,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "TorchDynamoError",
     "TorchDynamoWarning",
     "UnknownBackend",
+    "UnknownSetting",
     "Unsupported",
     "VerificationError",
 ]

@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
-from torchdynamo.direct import direct_call
+from torchdynamo.direct import direct_call, shown
 from torchdynamo.hook.install import Compiled
+from torchdynamo.whole_graph import Refused
 
 _CLASSES: weakref.WeakValueDictionary[int, type[OptimizedModule]] = weakref.WeakValueDictionary()
 """id of a module class -> its subclass made here. The subclass keeps its base alive, so ids cannot be reused."""
@@ -35,16 +36,25 @@ class OptimizedModule(torch.nn.Module):
     _remake: Callable[[Any], Any]
 
     @staticmethod
-    def wrap(module: torch.nn.Module, callback: Any, remake: Callable[[Any], Any]) -> OptimizedModule:
-        """The module with `callback` on while it is called. One that is compiled already is compiled anew."""
+    def wrap(
+        module: torch.nn.Module, callback: Any, remake: Callable[[Any], Any], refused: Refused | None = None
+    ) -> OptimizedModule:
+        """The module with `callback` on while it is called. One that is compiled already is compiled anew.
+
+        refused: what is called in its place, if it cannot be compiled as it has to be.
+        """
         original = module
         while isinstance(original, OptimizedModule) and original.__call__.callback:
             original = original._orig_mod
         cls = type(original)
         self = object.__new__(subclass_of(cls))
-        call: Any = (
-            Compiled(original, callback, direct=direct_call(original)) if callback else Compiled(original, callback)
-        )
+        call: Any
+        if refused is not None:
+            call = Compiled(refused, callback, way=Refused.hide)
+        elif callback:
+            call = Compiled(original, callback, direct=direct_call(original), way=shown())
+        else:
+            call = Compiled(original, callback)
         call.__name__, call.__qualname__ = cls.__name__, cls.__qualname__  # for messages
         for name, value in (
             ("__dict__", original.__dict__),

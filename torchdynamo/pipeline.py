@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import linecache
 import time
 import traceback
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
@@ -32,13 +30,14 @@ from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
 from torchdynamo.capture import interop, undoing
+from torchdynamo.capture.call_sites import CallSite
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.raising import goes_both_ways
 from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart, Steps
-from torchdynamo.capture.source import Guard, Position, Roots, Source
+from torchdynamo.capture.source import Guard, Roots, Source
 from torchdynamo.capture.subclasses import overrides
-from torchdynamo.capture.varying import from_boxes
+from torchdynamo.capture.varying import from_boxes, in_boxes
 from torchdynamo.capture.worth import modes_watch, worth_capturing
 from torchdynamo.codegen import codegen, resume, unsteady
 from torchdynamo.errors import (
@@ -50,7 +49,6 @@ from torchdynamo.errors import (
     RecompileError,
     TorchDynamoError,
     TorchDynamoWarning,
-    Unsupported,
     VerificationError,
 )
 from torchdynamo.first_run import FirstRun, may_come_again
@@ -58,19 +56,22 @@ from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.rerun import can_begin_again, stages
+from torchdynamo.graph.tracebacks import Program
 from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
 from torchdynamo.guards.explain import Failure, Guards, first_failure
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.stock import Kept
+from torchdynamo.hook.user_warnings import warn_user
 from torchdynamo.manner import MOST_WHOLE, Manner
-from torchdynamo.reasons import message, unsupported_text
+from torchdynamo.reasons import message
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text
 from torchdynamo.report.marks import check_marks
 from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
+from torchdynamo.whole_graph import raising_entry, unsupported
 
 _owner_ids = itertools.count(1)
 _graph_numbers = itertools.count(0)
@@ -201,7 +202,7 @@ def give_up(code: CodeType, error: Exception) -> None:
     text = f"torchdynamo could not compile {what}: {type(error).__name__}: {error}; it runs eagerly"
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(error))}"
-    warnings.warn(text, FallbackWarning, stacklevel=3)
+    warn_user(text, FallbackWarning)
 
 
 LONGEST_REST = 1000  # calls
@@ -224,7 +225,7 @@ def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
     text = limit_text(code, newest.guards, roots, config.cache_size_limit, newest.compiler.dynamic)
     if config.fail_on_recompile_limit_hit:
         raise FailOnRecompileLimitHit(text)
-    warnings.warn(text, CacheLimitWarning, stacklevel=4)
+    warn_user(text, CacheLimitWarning)
 
 
 class Followed(NamedTuple):
@@ -280,21 +281,26 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             if end is None:
                 continue
             place = place if why else end.restart
-            why = why or Why(end.reason, end.fields, end.where)
+            why = why or why_of(end)
             earlier = end.restart
         except Restart as again:
             end = manner.back() if manner.fixed else None
-            why = why or (Why(end.reason, end.fields, end.where) if end else Why(NOT_MADE, {"what": again.what}, None))
+            why = why or (why_of(end) if end else Why(NOT_MADE, {"what": again.what}, None))
             # What was made in a call that is followed to its inside may not have been made yet further out.
             inside = again.step < 0 or stops[:1] == (again.step,)
             earlier = end.restart if end else stops[: len(stops) // 2] if inside else (again.step,)
         if compiler.fullgraph:
-            raise unsupported(why, code)
+            return why
         if stops and earlier >= stops:
             earlier = stops[:-1]
         if not earlier:
             return why
         stops = earlier
+
+
+def why_of(end: Break) -> Why:
+    """Say what a break means to the user."""
+    return Why(end.reason, end.fields, end.where, end.callers, end.raises)
 
 
 def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
@@ -318,21 +324,6 @@ def leaves_no_trace(captured: Capture, builder: GraphBuilder) -> bool:
     """Whether a graph that raises can be followed by the frame as it was written. Modes are put back before that: where
     a frame goes on inside of a `with` and leaves it, they are not those in which it raises."""
     return captured.machine.ops > 0 and not builder.record.random and can_begin_again(builder, ())
-
-
-def unsupported(why: Why, code: CodeType) -> Unsupported:
-    """The error of whole-graph mode, in the user's words."""
-    place = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
-    line = linecache.getline(place.filename, place.line) if place.line else ""
-    text = unsupported_text(
-        why.reason, why.fields, place.filename, place.line, place.function, line, place.column, end_column(place)
-    )
-    return Unsupported(why.reason, text, place)
-
-
-def end_column(place: Position) -> int | None:
-    """Where the caret's line ends; None if the expression goes on in the next line."""
-    return place.end_column if place.end_line == place.line else None
 
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
@@ -372,18 +363,21 @@ def entry_of(
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     if not memory_apart(captured.machine, gm):
         return leave(code, compiler, Why(NOT_MADE, {"what": SHARED_MEMORY}, None), started)
-    new_code = codegen.finish(draft, graph, arguments, len(bound_inputs), discard=not draft.outputs)
+    name = repr(graph) if graph else ""
+    new_code = codegen.finish(draft, name, arguments, len(bound_inputs), discard=not draft.outputs)
     state = Guard(Source("globals"), "GLOBAL_STATE")
     sizes = number_guards(builder.numbers, captured.machine.layouts)
     guards = complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)
     program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
-    name, ties = repr(graph) if graph else "", Ties(code, guards, draft.bound)
+    ties = Ties(code, guards, draft.bound)
     record = CompiledEntry(new_code, Guards(guards, program), gm, why, name, compiler, ties)
+    begun = {"local": (name, graph)} if graph else {}
+    entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record, **begun)
     if settling is not None:
-        settling.entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
-        return settling.entry
+        settling.entry = entry
+        return entry
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if again:
@@ -393,15 +387,19 @@ def entry_of(
         debug.print_frame(record.name, gm, code, new_code, guards)
         if again:
             print(again)
-    return _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record)
+    return entry
 
 
-def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> None:
-    """The function stays Python."""
+def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
+    """The function stays Python. In whole-graph mode that is an error, unless the program is going to raise its own."""
     if compiler.fullgraph:
-        raise unsupported(why, code)
+        error = unsupported(why, code)
+        if why.raises:
+            return raising_entry(code, error, compiler.owner_id)
+        raise error
     tell(code, compiler, None, why, [], started)
     _native.skip_code(code, why.reason)
+    return None
 
 
 def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
@@ -503,7 +501,10 @@ def compile_captured(
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     rerun = draft.rerun
     told, leaving = rerun.raised if rerun else None, blocks_left(captured)
-    handler = on_error(gm, compiler.backend_name, mutated_inputs(gm), name, told, leaving)
+    written = captured.code if draft.does_nothing_else else None
+    program = Program(starting(captured), builder.call_sites)
+    mutates = mutated_inputs(gm)
+    handler = on_error(gm, compiler.backend_name, mutates, name, told, leaving, program, written is not None)
     subclasses = any(overrides(type(each)) for each in examples)
     layered = torch_compat.is_layered(examples)  # a call within one of torch.func's, which has been left to Python
     plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
@@ -520,8 +521,13 @@ def compile_captured(
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
-    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler)
+    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written)
     return graph, arguments, bound, gm
+
+
+def starting(captured: Capture) -> CallSite:
+    """The frame, before its first instruction."""
+    return CallSite(weakref.ref(captured.code), 0, captured.machine.roots.globals.get("__name__", ""), None)
 
 
 def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -543,7 +549,11 @@ def not_overridden(fn: Any) -> Any:
 
 def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
     """The handler of a graph's errors, for a graph that gets floats at these positions."""
-    return lambda error, args: from_boxes(lambda *given: handler(error, given), positions)(*args)
+
+    def handled(error: BaseException, args: Any) -> Any:
+        return handler(error, args if args is None else in_boxes(args, positions))
+
+    return handled
 
 
 def brought_by(source: Source | None) -> Source | None:

@@ -8,7 +8,7 @@ instead. Fields in braces are filled by whoever breaks: mostly `name` (of what w
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -326,16 +326,19 @@ def unsupported_text(
     source_line: str,
     column: int | None,
     end_column: int | None,
+    callers: Sequence[tuple[str, int | None, str, str]] = (),
 ) -> str:
     """The whole message of an `Unsupported`: what, where with a caret, why, what to write instead, the id.
 
+    callers: file, line, function and source line of the calls that led there, outermost first.
     Columns count bytes of the UTF-8 line, as code objects have them.
     """
-    lines = [
-        title(reason, **fields),
-        "Processing original code:",
-        f'  File "{filename}", line {"?" if line is None else line}, in {function}',
-    ]
+    lines = [title(reason, **fields), "Processing original code:"]
+    for caller in callers:
+        lines.append(place(*caller[:3]))
+        if caller[3].strip():
+            lines.append(f"    {caller[3].strip()}")
+    lines.append(place(filename, line, function))
     if source_line.strip():
         lines += quote(source_line, column, end_column)
     lines += [
@@ -345,6 +348,11 @@ def unsupported_text(
         f"Reason: {reason}",
     ]
     return "\n".join(lines)
+
+
+def place(filename: str, line: int | None, function: str) -> str:
+    """A place in a program, as tracebacks have it."""
+    return f'  File "{filename}", line {"?" if line is None else line}, in {function}'
 
 
 def quote(source_line: str, column: int | None, end_column: int | None) -> list[str]:

@@ -17,6 +17,14 @@ def step(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return a + b
 
 
+def plain_backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    return gm.forward
+
+
+def backend_with_options(gm: torch.fx.GraphModule, example_inputs: Any, *, options: Any = None) -> Any:
+    return gm.forward
+
+
 def loss_of(model: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (model(x) - target).sum()
 
@@ -36,6 +44,19 @@ def test_compile_takes_what_torch_compile_takes() -> None:
         ({"options": ["a"]}, TypeError, "options is a dict"),
         ({"mode": "fastest"}, ValueError, "there is no mode 'fastest'; the modes are 'default'"),
         ({"mode": "max-autotune", "options": {"a": 1}}, ValueError, "mode or options, not both"),
+        ({"mode": "reduce_overhead"}, exc.UnknownSetting, "did you mean 'reduce-overhead'"),
+        (
+            {"options": {"max_autotun": True}},
+            exc.UnknownSetting,
+            "no option 'max_autotun'; did you mean 'max_autotune'",
+        ),
+        ({"options": {"triton.cudagraph": True}}, exc.UnknownSetting, "did you mean 'triton.cudagraphs'"),
+        ({"options": {"qqqq": True}}, exc.UnknownSetting, "no option 'qqqq'; torch._inductor.list_options"),
+        ({"options": {"max-autotune": 3}}, exc.UnknownSetting, "of type bool, and 3 is not"),
+        ({"backend": "eager", "options": {"a": 1}}, exc.UnknownSetting, "'eager' has no option 'a'"),
+        ({"backend": "eager", "options": {"bucket": 1}}, exc.UnknownSetting, "did you mean 'buckets'"),
+        ({"backend": "aot_eager", "mode": "max-autotune"}, exc.UnknownSetting, "'aot_eager' has no modes"),
+        ({"backend": plain_backend, "options": {"a": 1}}, exc.UnknownSetting, "'plain_backend' has no option 'a'"),
         ({"backend": "inducto"}, exc.UnknownBackend, "did you mean 'inductor'"),
         ({"backend": 3}, TypeError, "a backend is a name or a function"),
     ],
@@ -79,3 +100,23 @@ def test_a_model_where_the_backend_belongs() -> None:
 def test_backends_are_listed_by_name() -> None:
     assert {"eager", "aot_eager", "inductor", "ts", "ofi", "cudagraphs"} <= set(torchdynamo.list_backends())
     assert set(torchdynamo.list_backends()) <= BACKENDS.keys()
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"options": {"max_autotune": False, "triton.cudagraphs": False}},
+        {"mode": "max-autotune-no-cudagraphs"},
+        {"backend": "aot_eager", "mode": "default", "options": {}},
+        {"backend": "eager", "options": {"buckets": {"x": {0: (4,)}}}},
+        {"backend": backend_with_options, "options": {"anything": 1}},
+    ],
+)
+def test_settings_that_a_backend_takes(kwargs: Any) -> None:
+    assert torchdynamo.compile(step, **kwargs) is not None
+
+
+def test_what_is_refused_is_an_error_of_ours_and_of_torch_compiles_kind() -> None:
+    """`torch.compile` raises RuntimeError for these; wrong values are ValueErrors elsewhere in Python."""
+    assert issubclass(exc.UnknownSetting, (exc.TorchDynamoError, RuntimeError))
+    assert issubclass(exc.UnknownSetting, ValueError)

@@ -15,7 +15,6 @@ from typing import Any
 import torch.fx
 
 from torchdynamo import config
-from torchdynamo.backends.failure import raised_inside
 from torchdynamo.backends.registry import Backend, backend_name, has_mark
 from torchdynamo.backends.stage import Stage, Trial, reads_values
 from torchdynamo.errors import FallbackWarning
@@ -23,6 +22,7 @@ from torchdynamo.graph.fixing import at_sizes, places, settle_examples, without_
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.sizes import sizes_of
+from torchdynamo.graph.tracebacks import raised_inside
 
 Run = Callable[..., Any]
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Run | None]

@@ -11,13 +11,13 @@ import functools
 import os
 import stat
 import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torchdynamo.backends.cache_key import facts_of, is_told_by_names, marks, state
 from torchdynamo.backends.handoff import Handoff
 from torchdynamo.errors import TorchDynamoWarning
+from torchdynamo.hook.user_warnings import warn_user
 
 MARKS = "unsafe_marked_cacheable_functions"
 
@@ -71,5 +71,5 @@ def is_private(folder: str) -> bool:
         return True
     text = f"others may write to {folder}: what Inductor has compiled is not looked for there, nor kept"
     remedy = "Remove it, or set TORCHINDUCTOR_CACHE_DIR to a folder of your own."
-    warnings.warn(f"{text}. {remedy}", TorchDynamoWarning, stacklevel=2)
+    warn_user(f"{text}. {remedy}", TorchDynamoWarning)
     return False

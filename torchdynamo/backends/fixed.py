@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph.fixing import at_sizes, places, without_numbers
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.sizes import Sizes, sizes_of
+from torchdynamo.hook.user_warnings import warn_user
 
 Run = Callable[..., Any]
 
@@ -86,7 +86,7 @@ class Varied:
                 "for as many sizes, which is torchdynamo.config.cache_size_limit; at further sizes it runs eagerly. "
                 'Few sizes, padded up to: torchdynamo.compile(..., options={"buckets": {"x": {0: (64, 128)}}}).'
             )
-            warnings.warn(text, FallbackWarning, stacklevel=3)
+            warn_user(text, FallbackWarning)
         return found or self.gm.forward
 
     def make(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run:

@@ -9,7 +9,6 @@ if results differ, that graph is not padded.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph.fixing import Place, Values, at_sizes, put_in, value_of
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.sizes import Sizes
+from torchdynamo.hook.user_warnings import warn_user
 
 Buckets = Mapping[str, Mapping[int, Sequence[int]]]
 Fill = Callable[[torch.Tensor, int, int], torch.Tensor]
@@ -207,7 +207,7 @@ class Padding:
             if not known:
                 names = ", ".join(sorted({str(self.source(position)) for position, _, _ in plan.wider}))
                 text = f"{names} cannot be padded to a bucket: what lies beyond its size shows in what is computed"
-                warnings.warn(f"{text}; it is compiled at its own sizes", FallbackWarning, stacklevel=3)
+                warn_user(f"{text}; it is compiled at its own sizes", FallbackWarning)
         return known
 
     def tried_out(self, plan: Plan, args: Sequence[Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
 from typing import Any, TypeGuard
@@ -12,7 +11,6 @@ import torch.fx
 
 from torchdynamo import config
 from torchdynamo.backends.custom import with_symbols
-from torchdynamo.backends.failure import add_position, raised_inside, without_our_frames
 from torchdynamo.backends.preserve import (
     Contents,
     RandomState,
@@ -27,10 +25,13 @@ from torchdynamo.errors import BackendError, FallbackWarning, InternalError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
+from torchdynamo.graph.tracebacks import Program, raised_inside
 from torchdynamo.hook import interrupts
+from torchdynamo.hook.user_warnings import warn_user
 
 Run = Callable[..., Any]
-Handler = Callable[[BaseException, tuple[Any, ...]], Any]
+Handler = Callable[[BaseException, Any], Any]
+NOWHERE = Program()
 
 
 def compile_graph(
@@ -134,33 +135,36 @@ def on_error(
     name: str = "",
     raised: Callable[[Exception], None] | None = None,
     leaving: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]] = (),
+    program: Program = NOWHERE,
+    written: bool = False,
 ) -> Handler:
     """What to do when the compiled graph raises: run it eagerly, if that is still possible.
 
-    If eager raises too, that is the user's own error, at their line. Where somebody is there to be told, by `raised`,
-    the graph gives None, and the frame will raise it. `mutates` names the inputs the graph writes to. `leaving`: what
-    an error calls on its way out of the frame, which has begun inside of `with` blocks.
+    If eager raises too, that is the user's own error: it is given back, to be raised at their line of the `program`.
+    Where the frame can run as it was `written`, or somebody is there to be told, by `raised`, None is given, and the
+    frame will raise it. `mutates` names the inputs the graph writes to. `leaving`: what an error calls on its way out
+    of the frame, which has begun inside of `with` blocks.
     """
     eager: Run = gm.forward
     code: CodeType = eager.__code__
     modes, switches = Modes.now(), changes_modes(gm)
-    lines = {node.name: str(node.meta.get("stack_trace", "")) for node in gm.graph.nodes}
     warned = False
 
-    def handler(error: BaseException, args: tuple[Any, ...]) -> Any:
+    def handler(error: BaseException, args: tuple[Any, ...] | None) -> Any:
         nonlocal warned
+        if args is None:  # the frame was to raise it, and has not
+            return program.shown(error, code)
         if switches:
             modes.restore()
-        spoiled = bool(mutates)
+        spoiled, given_up = bool(mutates), error
         if isinstance(error, Failure):
             spoiled = error.spoiled
             error = error.original
         if isinstance(error, InternalError):
-            raise error
+            return program.shown(error, code)
         if is_ordinary(error) and not raised_inside(error, code):
             if spoiled:
-                text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
-                raise BackendError(f"{text} ({type(error).__name__}: {error})", backend_name, name) from error
+                return program.shown(half_done(error), code)
             result, failed = _attempt(eager, args)
             if failed is None:
                 if not warned:
@@ -171,13 +175,20 @@ def on_error(
             if switches:
                 modes.restore()
             error = failed
-        if raised is None or not is_ordinary(error):
-            add_position(error, code, lines)
-            for call, given in leaving:
-                call(*given)
-            raise without_our_frames(error)
-        raised(error)
-        return None
+        if is_ordinary(error) and (written or raised is not None):
+            if raised is not None:
+                raised(error)
+            given_up.__traceback__ = None  # it leads to all that the graph has computed
+            return None
+        for call, given in leaving:
+            call(*given)
+        return program.shown(error, code)
+
+    def half_done(cause: Exception) -> BackendError:
+        text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
+        error = BackendError(f"{text} ({type(cause).__name__}: {cause})", backend_name, name)
+        error.__cause__ = cause
+        return error
 
     return handler
 
@@ -198,4 +209,4 @@ def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
 def _warn(text: str, cause: BaseException) -> None:
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(cause))}"
-    warnings.warn(text, FallbackWarning, stacklevel=3)
+    warn_user(text, FallbackWarning)

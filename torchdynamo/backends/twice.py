@@ -91,6 +91,7 @@ class Twice:
             known = [ref() for ref, _ in getattr(ctx, _INPUTS, ())]
             return double(ctx, run, [*args, *(each for each in known if each is not None and each.requires_grad)])
 
+        compiled_nodes.hide_frames(cls)
         cls.backward = staticmethod(first)
         cls._double_backward = staticmethod(connected)
 

@@ -74,6 +74,7 @@ def capture(
         raise
     finally:
         vm.effects.leave_process()
+        builder.followed()
         builder.numbers.closed()  # what was looked at is free to go as soon as nobody needs the capture
 
 
@@ -95,7 +96,7 @@ def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
         raise
     except Raised as raised:
         escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
-        escaped.where = frame.position()
+        escaped.where, escaped.raises = frame.position(), True
         escaped.restart = where_to_stop(vm, frame, [], vm.entity(raised.value))
         raise escaped from None
     finally:
@@ -172,6 +173,6 @@ def stopped(vm: Machine, frames: list[Frame]) -> BreakExit:
                 frame.cells[name] = vm.new_cell(frame, name)
         in_loop = callee is None and any(index == loop.start or index in loop.body for loop in loops(frame.code))
         exit = BreakExit(index, dict(frame.locals), list(frame.stack), in_loop, callee)
-        callee = Callee(frame.raw, frame.globals, frame.cells, exit)
+        callee = Callee(frame.raw, frame.globals, frame.cells, exit, frame.passed)
     assert exit is not None
     return exit

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
+from torchdynamo.capture.call_sites import Passed
 from torchdynamo.capture.frame import Globals
 from torchdynamo.capture.source import Position
 from torchdynamo.capture.value import Value
@@ -37,6 +39,7 @@ class Callee(NamedTuple):
     globals: Globals
     cells: dict[str, Value]
     exit: BreakExit
+    passed: Sequence[Passed] = ()  # Python functions through which it was called, which a model stands for
 
 
 class Why(NamedTuple):
@@ -45,3 +48,5 @@ class Why(NamedTuple):
     reason: str
     fields: dict[str, Any]
     position: Position | None
+    callers: tuple[Position, ...] = ()  # the calls that led there, outermost first
+    raises: bool = False  # the program itself is going to raise there, as far as can be told

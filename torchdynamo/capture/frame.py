@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 from torchdynamo.bytecode.decode import decode
+from torchdynamo.capture.call_sites import CallSite, Passed
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.capture.value import Object, Value
 
@@ -39,6 +40,7 @@ class Frame:
     __slots__ = (
         *(
             "again",
+            "caller",
             "cells",
             "code",
             "direct",
@@ -51,7 +53,7 @@ class Frame:
             "path",
             "pc",
         ),
-        *("positions", "raw", "result", "root", "stack", "yielded"),
+        *("passed", "positions", "raw", "result", "root", "stack", "yielded"),
     )
 
     def __init__(self, code: CodeType, globals: Globals, local: dict[str, Value], closure: dict[str, Value]) -> None:
@@ -67,6 +69,8 @@ class Frame:
         self.handling: list[Object] = []  # exceptions being handled, innermost last
         self.root = False
         self.direct = False  # what it returns is what the instruction of the frame below gives
+        self.caller: CallSite | None = None  # where it was called; of the frame that is captured, nobody knows
+        self.passed: Sequence[Passed] = ()  # functions between that and this one which are no frames
         self.level = -1  # which frame it is of those that are left where the capture is to stop
         self.ops = 0  # how many operators there were when it was entered
         self.path: list[int] = []  # the instructions it has come by

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Code, Instruction
+from torchdynamo.capture.call_sites import call_site
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.self_inspection import inspects_itself
 from torchdynamo.capture.signals import Break, Raised, Stop
@@ -64,6 +65,8 @@ UNKNOWN: tuple[Handler, int, int] = (unknown_instruction, 0, 0)
 
 def run(vm: Machine, frame: Frame) -> Value:
     """Execute a frame to its return; a generator to its next yield."""
+    frame.passed, vm.passed = vm.passed, ()
+    frame.caller = call_site(vm.frames, frame.passed)
     vm.frames.append(frame)
     frame.ops = vm.ops
     vm.count_turn(frame.raw.co_name)
@@ -79,6 +82,7 @@ def run(vm: Machine, frame: Frame) -> Value:
     except Break as why:
         if why.where is None:
             why.where = frame.position()
+            why.callers = tuple(each.position() for each in vm.frames[:-1] if each.globals.source is not None)
             why.inner = directly_called(vm)
         raise
     except Stop as stop:

@@ -6,7 +6,7 @@ import importlib
 import sys
 import types
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -30,6 +30,7 @@ from torchdynamo.capture import (
 )
 from torchdynamo.capture import call as calls
 from torchdynamo.capture import wrap as wrapping
+from torchdynamo.capture.call_sites import Passed
 from torchdynamo.capture.class_again import MadeClass
 from torchdynamo.capture.deaths import Mortal
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals
@@ -93,6 +94,7 @@ class Machine(Trace):
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
         super().__init__(builder, roots)
         builder.numbers.where = self.position
+        builder.where, builder.calling = self.call_site, self.calling
         self.handled_at_entry = sys.exc_info()[1]
         # What classes say, looked up once in a capture
         self.class_attrs: dict[tuple[type, str], Any] = {}
@@ -437,6 +439,14 @@ class Machine(Trace):
 
     def cell_set(self, cell: Object, value: Value) -> None:
         self.effects.write(self.entity(cell), "cell_contents", value)
+
+    def call_through(self, passed: Sequence[Passed], fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Call what these functions call, which are Python's own and have been gone through by a model."""
+        self.passed = passed
+        try:
+            return self.call(fn, args, kwargs)
+        finally:
+            self.passed = ()
 
     def globals_of(self, fn: types.FunctionType, source: Source | None) -> Globals:
         """The namespace a function's names are looked up in."""

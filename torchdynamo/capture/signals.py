@@ -18,6 +18,8 @@ class Break(Exception):
         self.reason = reason
         self.fields = fields
         self.where: Any = None  # Position of the innermost frame, filled in as it passes
+        self.callers: tuple[Any, ...] = ()  # Positions of the calls that led there, outermost first
+        self.raises = False  # the program itself is going to raise there, as far as can be told
         self.restart: Steps = ()  # where the next try must stop; nothing if there is no such place
         self.inner: list[Any] = []  # the frames that return straight to one another, up to where it broke; not the root
 

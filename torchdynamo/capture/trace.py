@@ -11,6 +11,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture import sizes
+from torchdynamo.capture.call_sites import Call, CallSite, Passed, call_site, calling_from
 from torchdynamo.capture.effects import SideEffects
 from torchdynamo.capture.heap import Entity, Heap
 from torchdynamo.capture.signals import Break, Steps
@@ -69,6 +70,10 @@ class GraphBuilder(Protocol):
     """The FX graph under construction (graph/build.py)."""
 
     graph: torch.fx.Graph
+    where: Callable[[], CallSite | None]
+    calling: Callable[[], Call]
+
+    def followed(self) -> None: ...
 
     @property
     def numbers(self) -> Numbers: ...
@@ -199,6 +204,7 @@ class Trace:
         self.stops: Steps = ()
         self.direct = False  # what is called next returns to the instruction itself
         self.frames: list[Any] = []  # the frames being executed, innermost last
+        self.passed: Sequence[Passed] = ()  # functions that a model stands for, which call the one called next
         self.ops = 0
         self.hooks: list[Any] = []  # on tensors, in the order they were registered
         self.turns = 0  # calls followed, and turns of loops
@@ -236,6 +242,14 @@ class Trace:
     def position(self) -> Position | None:
         """Where the user's program is: the innermost frame that has a line."""
         return self.frames[-1].position() if self.frames else None
+
+    def call_site(self) -> CallSite | None:
+        """The calls that the user's program is in."""
+        return call_site(self.frames, self.passed)
+
+    def calling(self) -> Call:
+        """Make what calls operators as if from the line where the user's program is."""
+        return calling_from(self.frames)
 
     # -- heap -----------------------------------------------------------------------------------------------------
     def new(self, pytype: type, items: Any = None, note: Any = None, **attrs: Value) -> Object:

@@ -6,6 +6,7 @@ begins by reading it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,13 +47,14 @@ def enter_float(vm: Machine, number: float, source: Source) -> Symbol:
     return Symbol(read, read.meta["example_value"], float, source)
 
 
+def in_boxes(args: Sequence[Any], positions: tuple[int, ...]) -> tuple[Any, ...]:
+    """Put the floats at these positions into tensors."""
+    given = list(args)
+    for position in positions:
+        given[position] = boxed(given[position])
+    return tuple(given)
+
+
 def from_boxes(run: Any, positions: tuple[int, ...]) -> Any:
     """A function of a graph's inputs, as one that gets floats at these positions."""
-
-    def call(*args: Any) -> Any:
-        given = list(args)
-        for position in positions:
-            given[position] = boxed(given[position])
-        return run(*given)
-
-    return call
+    return lambda *args: run(*in_boxes(args, positions))

@@ -7,29 +7,24 @@ compiled anew, without checks, unless it has to be one graph.
 
 from __future__ import annotations
 
-import inspect
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
 from torchdynamo import _native
 from torchdynamo.backends.preserve import Contents, RandomState, mutated_positions, tensors_at
 from torchdynamo.backends.run import Failure
-from torchdynamo.bytecode import versions
-from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.raising import goes_both_ways
-from torchdynamo.capture.source import local
 from torchdynamo.errors import FallbackWarning, TorchDynamoError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.passes.stages import Stage, cut
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
+from torchdynamo.hook.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from torchdynamo.codegen.emit import Emitter
@@ -46,52 +41,41 @@ class Rerun:
         self.told = capture.machine.may_raise  # that the graph itself raised; where that may be, nobody need know
         self.taken = capture.machine.sizes_fit  # so it may have raised what the frame does not
         self.final = False  # whole-graph mode: there is no compiling it otherwise
-        self.instead = self.as_written(emit, capture)
+        self.instead = self.as_written(emit)
 
     def raised(self, error: Exception) -> None:
         """What the graph raised, eagerly too: it is the program's to raise."""
         self.error = f"{type(error).__name__}: {error}"
 
     # -- the code that is run instead -----------------------------------------------------------------------------
-    def as_written(self, emit: Emitter, capture: Capture) -> list[Item]:
-        """Call the frame's own code with its own arguments, and return what that returns. Nothing is compiled."""
+    def as_written(self, emit: Emitter) -> list[Item]:
+        """Run the frame's own code with its own arguments, for what that returns. Nothing is compiled."""
         kept, emit.items = emit.items, []
-        code = capture.code
-        arguments = Arguments.of(code)
-        if versions.GLOBAL_HAS_FLAG:
-            emit.callee(lambda: uncompiled(emit, code))
-        else:
-            uncompiled(emit, code)
-        for name in arguments.positional:
-            emit.source(local(name))
-        emit.op("BUILD", ("tuple", len(arguments.positional)))
-        if arguments.star:
-            emit.source(local(arguments.star))
-            emit.op("BINARY", "+")
-        for name in arguments.named:
-            emit.const(name)
-            emit.source(local(name))
-        emit.op("BUILD", ("map", len(arguments.named)))
-        if arguments.double_star:
-            emit.source(local(arguments.double_star))
-            emit.op("BINARY", "|")
-        emit.op("CALL_EX", True)
+        emit.function(_native.AsWritten(emit.capture.code))
+        emit.op("CALL", (0, ()))
         emit.function(self.nothing_was_raised)
         emit.op("CALL", (0, ()))
         emit.op("POP")
-        emit.op("RETURN")
         made, emit.items = emit.items, kept
         return made
 
-    def look(self, position: Any) -> list[Item]:
-        """With what the graph gave on the stack: go on with it, or run the frame as it was written."""
-        go_on = Label()
+    def looking(self, rest: list[Item], position: Any) -> list[Item]:
+        """With what the graph gave on the stack: go on with it, or run the frame as it was written.
+
+        That comes last, and joins the rest where it returns: decompilers take such code for an `if` and its `else`.
+        """
+        instead, end = Label(), Label()
+        if isinstance(rest[-1], Instruction) and rest[-1].op == "RETURN":
+            rest = [*rest[:-1], Instruction("JUMP", end, rest[-1].position)]
         return [
             Instruction("COPY", 1, position),
-            Instruction("BRANCH", ("not none", go_on), position),
+            Instruction("BRANCH", ("none", instead), position),
+            *rest,
+            instead,
             Instruction("POP", None, position),
             *self.instead,
-            go_on,
+            end,
+            Instruction("RETURN", None, position),
         ]
 
     def nothing_was_raised(self) -> None:
@@ -101,7 +85,7 @@ class Rerun:
         if error and not self.taken:
             if not self.told:
                 text = f"a compiled graph raised {error}; the function ran eagerly instead"
-                warnings.warn(text, FallbackWarning, stacklevel=2)
+                warn_user(text, FallbackWarning)
             self.told = True
         elif code is not None and not self.final:
             goes_both_ways.set(code, True)
@@ -204,37 +188,3 @@ class Attempt(Rerun):
             return results
 
         return attempt
-
-
-class Arguments(NamedTuple):
-    """The names of a code object's arguments."""
-
-    positional: list[str]
-    named: list[str]
-    star: str | None
-    double_star: str | None
-
-    @classmethod
-    def of(cls, code: CodeType) -> Arguments:
-        names = list(argument_names(code))
-        split = code.co_argcount + code.co_kwonlyargcount
-        stars = names[split:]
-        star = stars.pop(0) if code.co_flags & inspect.CO_VARARGS else None
-        double_star = stars.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else None
-        return cls(names[: code.co_argcount], names[code.co_argcount : split], star, double_star)
-
-
-def uncompiled(emit: Emitter, code: CodeType) -> None:
-    """Push a function of the frame's code and cells that runs, with all it calls, as it was written.
-
-    The code is a copy: the entry, which belongs to the code, must not own it.
-    """
-    emit.function(_native.Compiled)
-    for name in code.co_freevars:
-        emit.op("LOAD_CELL", name)
-    if code.co_freevars:
-        emit.op("BUILD", ("tuple", len(code.co_freevars)))
-    emit.const(code.replace(co_name=code.co_name))
-    emit.op("MAKE_FUNCTION", ("closure",) if code.co_freevars else ())
-    emit.const(None)
-    emit.op("CALL", (2, ()))

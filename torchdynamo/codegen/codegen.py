@@ -34,6 +34,7 @@ class Draft(NamedTuple):
     skipped: list[CodeType]  # those that stay Python
     position: Any
     rerun: Rerun | None  # where the frame may have to run as it was written
+    does_nothing_else: bool  # but to run its graph, which leaves no trace where it raises
 
 
 def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emitter], None] | None = None) -> Draft:
@@ -57,7 +58,9 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emit
         effects.root_cells(emit, capture)
     before = effects.begin(emit, capture) if attempt is None else []  # an attempt may have to begin again
     effects.replay(emit, capture, begun=attempt is None)
-    rerun = attempt or (Rerun(emit, capture) if emit.items and not before and repeatable() else None)
+    rests = attempt is None and not before and repeatable()
+    rerun = attempt or (Rerun(emit, capture) if emit.items and rests else None)
+    pure = rests and not emit.items and isinstance(capture.exit, Return)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)
         effects.root_cells_that_stay(emit, capture)
@@ -69,44 +72,55 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emit
             raise Restart(-1)
         if then is not None:
             then(emit)
-        leaving = Exit(emit, capture.code, capture.exit, continuations, skipped)
+        names = capture.machine.roots.globals
+        leaving = Exit(emit, capture.code, capture.exit, continuations, skipped, names)
         leaving.push_snapshot()
         leaving.write()
     outputs, bound = list(emit.outputs), list(emit.bound)
-    return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, rerun)
+    return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, rerun, pure)
 
 
-def finish(draft: Draft, graph: Any, arguments: list[str], bound_inputs: int, discard: bool) -> CodeType:
-    """The whole code: the graph's call near its start. `arguments` are the locals it takes; the rest comes bound."""
-    head: list[Item] = [*draft.before]
+def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, discard: bool) -> CodeType:
+    """The whole code: the graph's call near its start. `arguments` are the locals it takes; the rest comes bound.
+
+    The graph is a local of that name, which a frame begins with; "" if there is none.
+    """
     position = draft.position
-    made = lambda op, arg=None: head.append(Instruction(op, arg, position))  # noqa: E731
-    if graph is not None:
-        emit_call(made, graph, arguments, bound_inputs, len(draft.bound))
-        if draft.rerun is not None:
-            head += draft.rerun.look(position)
+    call: list[Item] = []
+    rest: list[Item] = []
+    if graph:
+        emit_call(
+            lambda op, arg=None: call.append(Instruction(op, arg, position)),
+            "LOAD_FAST",
+            graph,
+            arguments,
+            bound_inputs,
+            len(draft.bound),
+        )
         if discard or not draft.outputs:
-            made("POP")
+            rest.append(Instruction("POP", None, position))
         else:
-            made("UNPACK", len(draft.outputs))
-            for index in range(len(draft.outputs)):
-                made("STORE_FAST", f"__out{index}")
+            rest.append(Instruction("UNPACK", len(draft.outputs), position))
+            rest += [Instruction("STORE_FAST", f"__out{index}", position) for index in range(len(draft.outputs))]
     bound = [BOUND] if draft.bound or bound_inputs else []
-    items = [item for item in (*head, *draft.items) if bound or not lets_go_of_bound(item)]
+    rest += [item for item in draft.items if bound or not lets_go_of_bound(item)]
+    if graph and draft.rerun is not None:
+        rest = draft.rerun.looking(rest, position)
+    items = [*draft.before, *call, *rest]
     for item in items:
         if isinstance(item, Instruction) and item.arg.__class__ is BoundIndex:
             item.arg = int(item.arg) + bound_inputs
-    return assemble(items, draft.code, varnames=[*bound, *locals_of(draft.code)])
+    return assemble(items, draft.code, varnames=[*bound, *([graph] if graph else ()), *locals_of(draft.code)])
 
 
 def lets_go_of_bound(item: Item) -> bool:
     return isinstance(item, Instruction) and item.op == "DELETE_FAST" and item.arg == BOUND
 
 
-def emit_call(made: Any, graph: Any, arguments: list[str], bound_inputs: int, extras: int) -> None:
+def emit_call(made: Any, load: str, callee: Any, arguments: list[str], bound_inputs: int, extras: int) -> None:
     if versions.NULL_FIRST:
         made("NULL")
-    made("LOAD_CONST", graph)
+    made(load, callee)
     if not versions.NULL_FIRST:
         made("NULL")
     for name in arguments:

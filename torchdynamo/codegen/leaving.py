@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
 import torch
 
+from torchdynamo._native import with_globals
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.decode import decode
@@ -22,6 +22,7 @@ from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Known, Object, Value
 from torchdynamo.codegen import resume, unsteady
 from torchdynamo.codegen.emit import BOUND, Emitter
+from torchdynamo.graph.tracebacks import Above
 
 # Instructions that look below what they pop: how many further items.
 PEEKS: dict[str, Any] = {
@@ -51,7 +52,16 @@ class Exit:
     in the same way: it executes the instruction there, goes on, and returns.
     """
 
-    def __init__(self, emit: Emitter, code: CodeType, exit: BreakExit, made: list[CodeType], skipped: list[CodeType]):
+    def __init__(
+        self,
+        emit: Emitter,
+        code: CodeType,
+        exit: BreakExit,
+        made: list[CodeType],
+        skipped: list[CodeType],
+        names: dict[str, Any],
+    ) -> None:
+        """names: the globals that the code runs with."""
         self.emit = emit
         self.raw = code
         self.exit = exit
@@ -61,7 +71,7 @@ class Exit:
         self.needed = 0 if exit.resume_here or exit.callee else operands(self.code.instructions[exit.at])
         self.below = exit.stack[: len(exit.stack) - self.needed]
         self.shape = [value is ABSENT for value in self.below]  # of the stack below the operands: True where NULL
-        self.inner = Inner(emit.capture, exit.callee, made, skipped) if exit.callee else None
+        self.inner = Inner(emit.capture, exit.callee, made, skipped, names) if exit.callee else None
         self.held = {*code.co_varnames[:1], *held(emit, exit)}  # super() reads the first, unseen
         why = emit.capture.why
         self.of_data = why is not None and why.reason in unsteady.OF_DATA
@@ -239,11 +249,20 @@ class Exit:
 class Inner:
     """Code for the frame of a callee: given what its variables and stack held, it leaves as the frame would."""
 
-    def __init__(self, capture: Capture, callee: Callee, made: list[CodeType], skipped: list[CodeType]) -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        callee: Callee,
+        made: list[CodeType],
+        skipped: list[CodeType],
+        names: dict[str, Any],
+    ) -> None:
+        """names: the globals of the code that calls this."""
         emit = Emitter(capture)
+        self.elsewhere = callee.globals.real is not names
         code, exit = callee.code, callee.exit
         emit.position = decode(code).instructions[exit.at].position
-        leaving = Exit(emit, code, exit, made, skipped)
+        leaving = Exit(emit, code, exit, made, skipped, callee.globals.real)
         self.callee = callee
         self.within = leaving.inner
         wanted = leaving.held | live_locals(leaving.code, exit.at)
@@ -251,21 +270,24 @@ class Inner:
         stack = {f"__stack{depth}": value for depth, value in enumerate(exit.stack) if value is not ABSENT}
         self.values: dict[str, Value] = {**kept, **stack}
         leaving.write()
-        names = (*self.values, *(self.within.given() if self.within else ()))
-        self.code = resume.taking_over(code, emit.items, names)
+        given = (*self.values, *(self.within.given() if self.within else ()))
+        self.code = resume.taking_over(code, emit.items, given, Above(callee.passed) if callee.passed else None)
         self.free = resume.free_names(code)
 
     def given(self) -> list[str]:
         """The temporaries of whoever calls it: the function's parts, and its arguments."""
         within = self.within.given() if self.within else ()
-        return [f"__given{index}" for index in range(2 + len(self.values) + len(within))]
+        count = self.elsewhere + bool(self.free) + len(self.values) + len(within)
+        return [f"__given{index}" for index in range(count)]
 
     def push(self, emit: Emitter) -> None:
         """Push all that, in that order."""
-        emit.namespace(self.callee.globals)
-        for name in self.free:
-            emit.value(self.callee.cells[name])
-        emit.op("BUILD", ("tuple", len(self.free)))
+        if self.elsewhere:
+            emit.namespace(self.callee.globals)
+        if self.free:
+            for name in self.free:
+                emit.value(self.callee.cells[name])
+            emit.op("BUILD", ("tuple", len(self.free)))
         for value in self.values.values():
             emit.value(value)
         if self.within is not None:
@@ -273,23 +295,30 @@ class Inner:
 
     def call(self, emit: Emitter) -> None:
         """Make the function, and call it with the rest."""
-        names = self.given()
+        names = iter(self.given())
         emit.callee(lambda: self.function(emit, names))
-        for name in names[2:]:
-            emit.op("LOAD_FAST", name)
-            emit.op("DELETE_FAST", name)
-        emit.op("CALL", (len(names) - 2, ()))
+        rest = list(names)
+        for name in rest:
+            self.take(emit, name)
+        emit.op("CALL", (len(rest), ()))
 
-    def function(self, emit: Emitter, names: list[str]) -> None:
-        emit.function(types.FunctionType)
+    def function(self, emit: Emitter, names: Iterator[str]) -> None:
+        """Push the function, whose parts are the first of these temporaries."""
+        space = next(names) if self.elsewhere else ""
+        if space:
+            emit.function(with_globals)
+        if self.free:
+            self.take(emit, next(names))
         emit.const(self.code)
-        emit.op("LOAD_FAST", names[0])
-        emit.op("DELETE_FAST", names[0])
-        for absent in (None, None):
-            emit.const(absent)
-        emit.op("LOAD_FAST", names[1])
-        emit.op("DELETE_FAST", names[1])
-        emit.op("CALL", (5, ()))
+        emit.op("MAKE_FUNCTION", ("closure",) if self.free else ())
+        if space:
+            self.take(emit, space)
+            emit.op("CALL", (2, ()))
+
+    def take(self, emit: Emitter, name: str) -> None:
+        """Push what a temporary holds, and nothing else holds any more."""
+        emit.op("LOAD_FAST", name)
+        emit.op("DELETE_FAST", name)
 
 
 def operands(instruction: Instruction) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -147,10 +148,15 @@ def does_something(code: Code, start: int) -> bool:
 COMPUTING = frozenset({"CALL", "CALL_EX", "BINARY", "COMPARE", "UNARY", "GETITEM"})
 
 
-def taking_over(code: CodeType, items: list[Item], names: tuple[str, ...]) -> CodeType:
-    """Code for the rest of a frame of `code` that is left at once, with these variables; Python runs it as it is."""
+def taking_over(
+    code: CodeType, items: list[Item], names: tuple[str, ...], way: Callable[[BaseException], object] | None
+) -> CodeType:
+    """Code for the rest of a frame of `code` that is left at once, with these variables; Python runs it as it is.
+
+    way: sees to the traceback of what leaves the frame.
+    """
     made = given(code, items, names)
-    _native.called_last(made, True)
+    _native.called_last(made, True, way)
     _native.skip_code(made, "left at a break")
     return made
 

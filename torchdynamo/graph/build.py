@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.fx
 
+from torchdynamo.capture.call_sites import Call, CallSite, call
 from torchdynamo.capture.signals import LAYOUTS, SLICES, Attentive
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
@@ -28,6 +29,7 @@ from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, Unsupport
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.loops import repeat
 from torchdynamo.graph.memo import MISSING, Memo
+from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.own_backward import gradient_like, layout_of, twin, with_backward
@@ -38,6 +40,7 @@ from torchdynamo.graph.recording import Record, recording_mode, storage_of
 from torchdynamo.graph.recurrent import of_any_length
 from torchdynamo.graph.scores import Part, attend
 from torchdynamo.graph.sizes import Layout, can_vary, layout, note_sizes, stand_in
+from torchdynamo.graph.tracebacks import PROGRAMS, Program
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -67,6 +70,8 @@ class GraphBuilder:
         self.graph = torch.fx.Graph()
         self.record = Record()
         self.numbers = Numbers(scalars, shapes, varying)
+        self.call_sites: dict[str, CallSite] = {}  # by node: where the program stood
+        self.followed()
         self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None
         self._numbers = 0  # inputs that are numbers, so far
@@ -75,6 +80,11 @@ class GraphBuilder:
         self._presumed: set[int] = set()  # memory that operators were told presumptions about
         self._stretches: list[Stretch] = []
         self._bodies: dict[str, torch.fx.GraphModule] = {}
+
+    def followed(self) -> None:
+        """The program is not followed any more: nobody needs to say where it stands."""
+        self.where: Callable[[], CallSite | None] = lambda: None
+        self.calling: Callable[[], Call] = lambda: call  # operators, from the program's line
 
     @cached_property
     def fake_mode(self) -> FakeTensorMode:
@@ -172,6 +182,9 @@ class GraphBuilder:
             _set_args(node, args)
         node.meta["example_value"] = example
         node.meta["stack_trace"] = place
+        site = self.where()
+        if site is not None:
+            self.call_sites[node.name] = site
         return node
 
     def note(
@@ -271,9 +284,11 @@ class GraphBuilder:
 
     def as_body(self, outputs: Sequence[Node]) -> torch.fx.GraphModule | None:
         """Close the graph of a body; None if it asks for gradients itself."""
+        self.followed()
         close(self.graph, outputs)
         remove_unused(self.graph)
-        body = torch.fx.GraphModule(torch.nn.Module(), self.graph)
+        body = graph_module(torch.nn.Module(), self.graph)
+        PROGRAMS[body] = Program(None, self.call_sites)
         return None if makes_leaves(body) else body
 
     def with_backward(
@@ -382,7 +397,8 @@ class GraphBuilder:
         trying.now = True
         try:
             with self.fake_mode, manner:
-                return getattr(args[0], target)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
+                fn, given = (getattr(args[0], target), args[1:]) if op == "call_method" else (target, args)
+                return self.calling()(fn, given, kwargs)
         finally:
             trying.now = False
 
@@ -479,7 +495,7 @@ class GraphBuilder:
                 previous = node
         root = self.root()
         enclose(root, self.graph, self._stretches)
-        gm = torch.fx.GraphModule(root, self.graph)
+        gm = graph_module(root, self.graph)
         note_sizes(gm, self.numbers, self._layouts)
         note_effects(
             gm,

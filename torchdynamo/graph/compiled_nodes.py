@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch._guards
 import torch.fx
 
-if TYPE_CHECKING:
-    pass
+from torchdynamo import config
+from torchdynamo.hook.install import Compiled
 
 
 def compiled_node(outputs: Any) -> Any:
@@ -26,6 +26,20 @@ def compiled_node(outputs: Any) -> Any:
 def compiled_class(node: Any) -> Any:
     """The autograd function of such a node."""
     return node._forward_cls
+
+
+def hide_frames(cls: Any) -> None:
+    """Have errors of such a backward come from autograd itself, as eager's do, and not out of a compiler's Python."""
+    nodes = cls._backward_cls
+    for name in ("apply", "apply_boxed"):  # the second is torch 2.13's
+        own = getattr(nodes, name, None)
+        if own is not None:
+            setattr(nodes, name, Compiled(own, None, way=_forget_frames))
+
+
+def _forget_frames(error: BaseException) -> None:
+    if not config.verbose:
+        error.__traceback__ = None
 
 
 def writes_to_what_is_saved(cls: Any) -> bool:

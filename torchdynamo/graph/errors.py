@@ -86,6 +86,7 @@ class OperatorError(GraphError):
     def __init__(self, target: Callable[..., Any] | str, original: BaseException) -> None:
         super().__init__(target, original)
         self.original = original
+        self.raises = True
 
 
 # What the user's own mistakes look like; anything else is a failure of the rule.

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.fx
 from torch._ops import HigherOrderOperator
 from torch.autograd.function import once_differentiable
 
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes
-from torchdynamo.hook.install import Compiled
+from torchdynamo.graph.tracebacks import PROGRAMS, Program
+from torchdynamo.hook.install import CompiledGraph
 
 
 def layout_of(tensor: torch.Tensor) -> torch.memory_format:
@@ -90,11 +92,17 @@ class OwnBackward(torch.autograd.Function):
         ]
         given += [*ctx.saved_tensors, *ctx.kept]
         outside = Modes.now() if changes_modes(way.body) else None
-        with as_backwards_run():
-            found = Compiled(way.body.forward, None)(*[given[index] for index in way.takes])  # which is not captured
+        with as_backwards_run():  # which is not captured
+            found = quietly_run(way.body, plan.name)(*[given[index] for index in way.takes])
             if outside is not None:  # the body puts back what it found when it was captured
                 outside.restore()
         return (None, None, None, None, *[None if index < 0 else found[index] for index in way.gives])
+
+
+def quietly_run(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
+    """Make a body callable, out of reach of the hook. What it raises has the traceback of the program's backward."""
+    run, program = body.forward, PROGRAMS.get(body, Program())
+    return CompiledGraph(run, name, on_error=lambda error, _: program.shown(error, run.__code__))
 
 
 class OwnBackwardOnce(OwnBackward):

@@ -16,10 +16,13 @@ from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.strides import quickly
+from torchdynamo.errors import UnknownSetting
 
 
 @register_backend
+@checked_by(lambda mode, options: settings(mode, options) if mode or options else None)
 @leaves_inputs_alone
 @in_pieces
 def inductor(
@@ -65,16 +68,24 @@ def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:
 
 
 def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Inductor's settings for a mode and options, checked: a misspelt one is an error."""
+    """Inductor's settings for a mode and options. Raises UnknownSetting for what is none of them."""
     from torch import _inductor
 
-    known = _inductor.config.get_config_copy()
+    config: Any = _inductor.config
+    known = config.get_config_copy()
     patches: dict[str, Any] = {"custom_partitioner_fn": for_inductor()}
     if mode not in (None, "default"):
-        patches.update(_inductor.list_mode_options(mode))
+        modes = _inductor.list_mode_options()
+        if mode not in modes:
+            raise UnknownSetting(f"Inductor has no mode {mode!r}{nearest(mode, modes)}")
+        patches.update(modes[mode])
     for name, value in (options or {}).items():
         key = name.replace("-", "_")
         if key not in known:
-            raise ValueError(f"Inductor has no option {name!r}; torch._inductor.list_options() has them all")
+            more = "torch._inductor.list_options() has them all"
+            raise UnknownSetting(f"Inductor has no option {name!r}{nearest(key, known) or ';'} {more}")
+        kind = config.get_type(key)
+        if isinstance(kind, type) and not isinstance(value, kind):  # a union, say, is not looked into
+            raise UnknownSetting(f"Inductor's option {name!r} is of type {kind.__name__}, and {value!r} is not")
         patches[key] = value
     return patches

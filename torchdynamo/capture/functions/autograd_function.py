@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import _SingleLevelFunction
 
+from torchdynamo.capture.call_sites import Passed
 from torchdynamo.capture.functions.autograd_backward import Call, Context, give_backward
 from torchdynamo.capture.model import function
 from torchdynamo.capture.signals import Break
@@ -17,10 +19,11 @@ from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
+APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 SET_GRAD = Known(torch._C._set_grad_enabled)
 
 
-@function(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+@function(APPLY)
 def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """The forward of a custom function."""
     name = vm.known(cls, "class").__qualname__
@@ -59,11 +62,18 @@ def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
         with_defaults(vm, run, args)
     needs = vm.make_tuple([boolean(wants_grad(arg)) for arg in args])
     vm.effects.write(vm.entity(context), "needs_input_grad", needs)
+    given = args if separate else [context, *args]
+    result = vm.call_through(way_to_forward(), run, given, {})
     if not separate:
-        return vm.call(run, [context, *args], {}), context
-    result = vm.call(run, args, {})
+        return result, context
     vm.call(setup, [context, vm.make_tuple(args), result], {})
     return result, context
+
+
+@functools.cache
+def way_to_forward() -> tuple[Passed, ...]:
+    """PyTorch's function between a call of `apply` and the forward."""
+    return (Passed.calling(APPLY, "apply"),)
 
 
 def with_defaults(vm: Machine, run: Value, args: list[Value]) -> None:

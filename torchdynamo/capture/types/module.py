@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import functools
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.modules.module as module_file
 
 from torchdynamo.capture import attributes
+from torchdynamo.capture.call_sites import Passed
 from torchdynamo.capture.model import models, passes_on
 from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.types import mapping
@@ -49,11 +51,24 @@ def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> 
     if inner is None:
         return vm.call(vm.getattr(self, "_call_impl"), list(args), kwargs)
     given: list[Value] = [self, *args]
-    if goes_to_forward(vm, inner) and not has_hooks(vm, self):
-        forward = vm.method(self, "forward")
-        inner, given = (forward, given) if forward is not None else (vm.getattr(self, "forward"), list(args))
+    way = way_to_forward()
+    if goes_to_forward(vm, inner):
+        if has_hooks(vm, self):
+            way = way[:1]
+        else:
+            forward = vm.method(self, "forward")
+            inner, given = (forward, given) if forward is not None else (vm.getattr(self, "forward"), list(args))
+    else:
+        way = ()
     vm.direct = direct
-    return vm.call(inner, given, kwargs)
+    return vm.call_through(way, inner, given, kwargs)
+
+
+@functools.cache
+def way_to_forward() -> tuple[Passed, ...]:
+    """PyTorch's functions between a call of a module and its `forward`."""
+    (call, _), (call_impl, _) = CALLS["__call__"], CALLS["_call_impl"]
+    return Passed.calling(call, "_call_impl"), Passed.calling(call_impl, "forward_call")
 
 
 CALLS = {name: (fn, fn.__code__) for name, fn in vars(torch.nn.Module).items() if name in ("__call__", "_call_impl")}

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
+from torchdynamo.graph.modules import graph_module
+
 Node = torch.fx.Node
 
 
@@ -53,7 +55,7 @@ def body(root: torch.nn.Module, nodes: list[Node], inputs: list[Node], outputs: 
             setattr(owner, str(node.target), getattr(root, str(node.target)))
     result = inner.output(tuple(here[node] for node in outputs))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
-    return torch.fx.GraphModule(owner, inner)
+    return graph_module(owner, inner)
 
 
 def replace(graph: torch.fx.Graph, stretch: Stretch, name: str, inputs: list[Node], outputs: list[Node]) -> None:

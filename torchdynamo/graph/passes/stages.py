@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
+from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, effects_of, note_effects
 from torchdynamo.graph.torch_compat import is_layered
 
@@ -89,7 +90,7 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switch
     switch(inner, {key: at_entry(key) for key, value in switched.items() if value != at_entry(key)})
     result = inner.output(tuple(here[node] for node in results))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in results), "stack_trace": ""}
-    module = torch.fx.GraphModule(gm, inner)
+    module = graph_module(gm, inner)
     effects = effects_of(gm)
     written = frozenset(node.name for node in inputs if node.name in effects.mutated or is_written_to(node))
     note_effects(module, Effects(written, effects.random))

@@ -260,9 +260,17 @@ static inline int td_frame_line(TdRawFrame *frame)
     return PyCode_Addr2Line(code, (int)((TD_FRAME_LAST(frame) - _PyCode_CODE(code)) * sizeof(_Py_CODEUNIT)));
 }
 
-/* It is to return now. If that is by an exception, tracebacks pass by a frame that has not begun: whose last instruction
- * is before the first that they count, which is after those that make its cells. A traceback that has the caller already,
- * from before, finds it on the line where all ended. */
+/* It is to return now by an exception, and tracebacks pass it by, as they do a frame that has not begun: whose last
+ * instruction is before the first that they count, which is after those that make its cells. A traceback that has the
+ * frame already, from before, finds it on the line where all ended; 0: where it stands. */
+static inline void td_frame_pass_by(TdRawFrame *frame, int line)
+{
+    if (frame->frame_obj != NULL)
+        frame->frame_obj->f_lineno = line > 0 ? line : td_frame_line(frame);
+    TD_SET_FRAME_LAST(frame, _PyCode_CODE(TD_FRAME_CODE(frame)) + TD_FRAME_CODE(frame)->_co_firsttraceable - 1);
+}
+
+/* It is to return now, by an exception perhaps. */
 static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, TdRawFrame *frame, int raised, int *line)
 {
     TD_CALLER(tstate) = caller;
@@ -274,10 +282,43 @@ static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, 
 #else
     *line = 0;
 #endif
-    if (caller->frame_obj != NULL)
-        caller->frame_obj->f_lineno = *line > 0 ? *line : td_frame_line(caller);
-    TD_SET_FRAME_LAST(caller, _PyCode_CODE(TD_FRAME_CODE(caller)) + TD_FRAME_CODE(caller)->_co_firsttraceable - 1);
+    td_frame_pass_by(caller, *line);
 }
+
+/* An argument as it was passed, of a frame that has made its cells. Borrowed; NULL: it is gone. */
+static inline PyObject *td_frame_passed(const TdFrame *view, Py_ssize_t slot)
+{
+    PyObject *value = view->localsplus[slot];
+    int in_cell = _PyLocals_GetKind(view->code->co_localspluskinds, (int)slot) & CO_FAST_CELL;
+    return in_cell && value != NULL && PyCell_Check(value) ? PyCell_GET(value) : value;
+}
+
+/* Whether a frame is of a Python function that runs on the thread's own stack. */
+static inline int td_frame_is_plain(TdRawFrame *frame)
+{
+    return frame != NULL && frame->owner == FRAME_OWNED_BY_THREAD;
+}
+
+/* Stand a frame that was made for a traceback at an instruction, below another. Its free variables are empty cells: who
+ * reads its variables finds no cell missing. 0, or -1 with an error. */
+static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, PyObject *back)
+{
+    TdRawFrame *frame = object->f_frame;
+    PyCodeObject *code = TD_FRAME_CODE(frame);
+    for (int i = 0; i < code->co_nlocalsplus; i++) {
+        if (!(_PyLocals_GetKind(code->co_localspluskinds, i) & CO_FAST_FREE))
+            continue;
+        PyObject *cell = PyCell_New(NULL);
+        if (cell == NULL)
+            return -1;
+        Py_XSETREF(frame->localsplus[i], cell);
+    }
+    TD_SET_FRAME_LAST(frame, _PyCode_CODE(code) + instruction);
+    object->f_back = (PyFrameObject *)Py_XNewRef(back);
+    return 0;
+}
+
+static inline Py_ssize_t td_code_instructions(PyCodeObject *code) { return Py_SIZE(code); }
 
 #else /* 3.10: a frame is a heap object of fixed size, its cells are made, and it does not know its function */
 
@@ -348,7 +389,25 @@ static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame) {}
 /* What goes early on other versions goes late here, and both frames are shown. */
 static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps) { return NULL; }
 static inline void td_frame_leave_out(PyThreadState *tstate, TdRawFrame *caller) {}
+static inline void td_frame_pass_by(TdRawFrame *frame, int line) {}
 static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, TdRawFrame *frame, int raised, int *line) {}
+
+#define TD_CALLER(tstate) ((tstate)->frame)
+
+static inline PyObject *td_frame_passed(const TdFrame *view, Py_ssize_t slot) { return view->localsplus[slot]; }
+static inline int td_frame_is_plain(TdRawFrame *frame) { return frame != NULL && frame->f_gen == NULL; }
+
+static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, PyObject *back)
+{
+    object->f_lasti = (int)instruction;
+    Py_XSETREF(object->f_back, (PyFrameObject *)Py_XNewRef(back));
+    return 0;
+}
+
+static inline Py_ssize_t td_code_instructions(PyCodeObject *code)
+{
+    return PyBytes_GET_SIZE(code->co_code) / (Py_ssize_t)sizeof(_Py_CODEUNIT);
+}
 
 #endif
 

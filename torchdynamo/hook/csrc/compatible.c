@@ -67,16 +67,16 @@ int td_check_compatible(PyCodeObject *code, PyCodeObject *replacement)
     return differs ? -1 : 0;
 }
 
-int td_bound_slot(PyCodeObject *code, Py_ssize_t *slot)
+int td_local_slot(PyCodeObject *code, const char *wanted, Py_ssize_t *slot)
 {
-    PyObject *name = PyUnicode_FromString("__bound"), *locals = names_of(code, "co_varnames", -1);
+    PyObject *name = PyUnicode_FromString(wanted), *locals = names_of(code, "co_varnames", -1);
     PyObject *cells = names_of(code, "co_cellvars", -1);
     int found = -1;
     *slot = -1;
     if (name != NULL && locals != NULL && cells != NULL)
         found = PySequence_Contains(cells, name);
     if (found == 1)
-        PyErr_SetString(PyExc_ValueError, "the local __bound must not be a cell");
+        PyErr_Format(PyExc_ValueError, "the local %U must not be a cell", name);
     for (Py_ssize_t i = td_code_nargs(code); found == 0 && i < PyTuple_GET_SIZE(locals); i++)
         if (PyUnicode_Compare(PyTuple_GET_ITEM(locals, i), name) == 0)
             *slot = i;

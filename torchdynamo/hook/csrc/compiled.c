@@ -11,6 +11,7 @@ typedef struct {
     TdSetting setting;  /* callback is NULL when it is None: fn runs with everything off */
     PyObject *wrapped;  /* what __wrapped__ says: fn, unless somebody sets another */
     PyObject *direct;   /* a GuardProgram about fn: while it holds, calling fn calls its class's forward; or NULL */
+    PyObject *way;      /* is given what is raised, to see to its traceback; with direct, what forward raises then; or NULL */
     PyObject *dict, *weakrefs;
 } CompiledObject;
 
@@ -56,16 +57,46 @@ static PyObject *call_with_self(PyObject *fn, PyObject *self, PyObject *const *a
     return result;
 }
 
+void td_show_way(PyObject *way)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(error, traceback);
+    Py_XDECREF(traceback);
+    TdThread *thread = td_thread_get();
+    if (thread != NULL) {
+        TdActivation off = td_enter(thread, NULL, 0);
+        PyObject *done = PyObject_CallOneArg(way, error);
+        if (done == NULL)
+            PyErr_WriteUnraisable(way);
+        Py_XDECREF(done);
+        td_leave(thread, off);
+    }
+    else
+        PyErr_Clear();
+    PyErr_Restore(type, error, PyException_GetTraceback(error));
+}
+
 static PyObject *call_fn(CompiledObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
 {
     PyObject *forward = self->direct != NULL ? direct_forward(self) : NULL;
-    if (forward == NULL)
-        return self->direct != NULL && PyErr_Occurred() ? NULL : PyObject_Vectorcall(self->fn, args, nargsf, keys);
+    if (forward == NULL) {
+        if (self->direct != NULL && PyErr_Occurred())
+            return NULL;
+        PyObject *result = PyObject_Vectorcall(self->fn, args, nargsf, keys);
+        if (TD_UNLIKELY(result == NULL) && self->way != NULL && self->direct == NULL)
+            td_show_way(self->way);
+        return result;
+    }
     PyObject *module = Py_NewRef(self->fn);
     Py_INCREF(forward);
     PyObject *result = call_with_self(forward, module, args, nargsf, keys);
     Py_DECREF(forward);
     Py_DECREF(module);
+    if (TD_UNLIKELY(result == NULL) && self->way != NULL)
+        td_show_way(self->way);
     return result;
 }
 
@@ -85,7 +116,7 @@ static PyObject *compiled_call(PyObject *callable, PyObject *const *args, size_t
     return result;
 }
 
-static PyObject *compiled_make(PyTypeObject *type, PyObject *fn, PyObject *direct, TdSetting setting)
+static PyObject *compiled_make(PyTypeObject *type, PyObject *fn, PyObject *direct, PyObject *way, TdSetting setting)
 {
     CompiledObject *self = (CompiledObject *)type->tp_alloc(type, 0);
     if (self == NULL) {
@@ -96,16 +127,18 @@ static PyObject *compiled_make(PyTypeObject *type, PyObject *fn, PyObject *direc
     self->fn = Py_NewRef(fn);
     self->wrapped = Py_NewRef(fn);
     self->direct = Py_XNewRef(direct);
+    self->way = Py_XNewRef(way);
     self->setting = setting;
     return (PyObject *)self;
 }
 
 static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fn", "callback", "direct", NULL};
-    PyObject *fn, *callback, *direct = NULL;
+    static char *names[] = {"fn", "callback", "direct", "way", NULL};
+    PyObject *fn, *callback, *direct = NULL, *way = NULL;
     TdSetting setting;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$O!:Compiled", names, &fn, &callback, TdGuardProgram_Type, &direct))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OO|$O!O:Compiled", names, &fn, &callback, TdGuardProgram_Type, &direct, &way))
         return NULL;
     if (!PyCallable_Check(fn)) {
         PyErr_Format(PyExc_TypeError, "%R is not callable", fn);
@@ -115,7 +148,7 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         PyErr_SetString(PyExc_ValueError, "direct guards speak of one local and give nothing");
         return NULL;
     }
-    return td_setting_from(callback, &setting) < 0 ? NULL : compiled_make(type, fn, direct, setting);
+    return td_setting_from(callback, &setting) < 0 ? NULL : compiled_make(type, fn, direct, way, setting);
 }
 
 /* As an attribute of a class it binds the way fn would: a function to a method, a module or a partial not at all. */
@@ -130,7 +163,7 @@ static PyObject *compiled_bind(CompiledObject *self, PyObject *object, PyObject 
     if (bound == NULL)
         return NULL;
     TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
-    PyObject *result = compiled_make(Py_TYPE(self), bound, NULL, setting);
+    PyObject *result = compiled_make(Py_TYPE(self), bound, NULL, self->way, setting);
     Py_DECREF(bound);
     return result;
 }
@@ -142,6 +175,7 @@ static int compiled_traverse(CompiledObject *self, visitproc visit, void *arg)
     Py_VISIT(self->setting.callback);
     Py_VISIT(self->wrapped);
     Py_VISIT(self->direct);
+    Py_VISIT(self->way);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -152,6 +186,7 @@ static int compiled_clear(CompiledObject *self)
     Py_CLEAR(self->setting.callback);
     Py_CLEAR(self->wrapped);
     Py_CLEAR(self->direct);
+    Py_CLEAR(self->way);
     Py_CLEAR(self->dict);
     return 0;
 }
@@ -207,9 +242,10 @@ static PyMemberDef compiled_members[] = {
 };
 
 PyDoc_STRVAR(compiled_doc,
-             "Compiled(fn, callback, *, direct=None)\n--\n\n"
+             "Compiled(fn, callback, *, direct=None, way=None)\n--\n\n"
              "Calls fn with this thread's callback set, and puts the one before back. Binds as fn would.\n"
-             "While the guards `direct` hold for fn as the only local, calling it is calling its class's forward.");
+             "While the guards `direct` hold for fn as the only local, calling it is calling its class's forward. What fn,\n"
+             "or forward then, raises is given to `way`, to see to its traceback.");
 
 static PyType_Slot compiled_slots[] = {
     {Py_tp_doc, (void *)compiled_doc},      {Py_tp_new, compiled_new},          {Py_tp_dealloc, compiled_dealloc},

@@ -17,7 +17,7 @@ static void state_free(void *pointer)
     *state->link = state->next;
     if (state->next != NULL)
         state->next->link = state->link;
-    PyObject *entries = state->entries, *reason = state->reason, *notes = state->notes;
+    PyObject *entries = state->entries, *reason = state->reason, *notes = state->notes, *way = state->way;
     td_hints_forget(state);
     PyMem_Free(state);
     for (Py_ssize_t i = 0; entries != NULL && i < PyTuple_GET_SIZE(entries); i++)
@@ -25,6 +25,7 @@ static void state_free(void *pointer)
     Py_XDECREF(entries);
     Py_XDECREF(reason);
     Py_XDECREF(notes);
+    Py_XDECREF(way);
 }
 
 TdCodeState *td_state_make(PyCodeObject *code)
@@ -252,13 +253,15 @@ static PyObject *called_last(PyObject *module, PyObject *args)
 {
     PyObject *object;
     int goes_on = 0;
-    if (!PyArg_ParseTuple(args, "O|p:called_last", &object, &goes_on))
+    PyObject *way = Py_None;
+    if (!PyArg_ParseTuple(args, "O|pO:called_last", &object, &goes_on, &way))
         return NULL;
     PyCodeObject *code = expect_code(object);
     TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
     if (state == NULL)
         return NULL;
     state->tail = goes_on ? TD_KEEPS_LOCALS : TD_KEEPS_NOTHING;
+    Py_XSETREF(state->way, way != Py_None ? Py_NewRef(way) : NULL);
     Py_RETURN_NONE;
 }
 
@@ -360,9 +363,9 @@ static PyMethodDef state_functions[] = {
      "callback. What drops an entry ends that."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
     {"called_last", called_last, METH_VARARGS,
-     "called_last(code, goes_on=False, /)\n--\n\nCode that has this code for a constant calls it last thing, and then "
+     "called_last(code, goes_on=False, way=None, /)\n--\n\nCode that has this code for a constant calls it last thing, and then "
      "needs none of its own variables any more: they are let go as the call begins. Code that goes on afterwards keeps "
-     "them, all but the arguments."},
+     "them, all but the arguments. What is raised then is given to `way`, to see to its traceback."},
     {"keep_entry", (PyCFunction)(void (*)(void))keep_entry, METH_FASTCALL,
      "keep_entry(code, entry, /)\n--\n\nKeep an entry with the code, as if a callback had returned it."},
     {"drop_entry", (PyCFunction)(void (*)(void))drop_entry, METH_FASTCALL,

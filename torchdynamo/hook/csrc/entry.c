@@ -8,19 +8,26 @@ extern PyMethodDef td_compatible_functions[];
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"code", "guards", "owner_id", "info", NULL};
-    PyObject *code, *check, *info = NULL;
+    static char *names[] = {"code", "guards", "owner_id", "info", "local", NULL};
+    PyObject *code, *check, *info = NULL, *local = NULL;
+    const char *name = NULL;
     long long owner_id = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|$LO:Entry", names, &PyCode_Type, &code, &check, &owner_id, &info))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "O!O|$LO(sO):Entry", names, &PyCode_Type, &code, &check, &owner_id, &info, &name, &local))
         return NULL;
     int native = TdGuardProgram_Type != NULL && PyObject_TypeCheck(check, TdGuardProgram_Type);
     if (!native && !PyCallable_Check(check)) {
         PyErr_Format(PyExc_TypeError, "guards are a GuardProgram or a callable check_fn(f_locals), not %R", check);
         return NULL;
     }
-    Py_ssize_t slot;
-    if (td_bound_slot((PyCodeObject *)code, &slot) < 0)
+    Py_ssize_t slot, local_slot = -1;
+    if (td_local_slot((PyCodeObject *)code, "__bound", &slot) < 0
+        || (local != NULL && td_local_slot((PyCodeObject *)code, name, &local_slot) < 0))
         return NULL;
+    if (local != NULL && local_slot < 0) {
+        PyErr_Format(PyExc_ValueError, "%R has no local %s", code, name);
+        return NULL;
+    }
     TdEntry *self = (TdEntry *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -29,6 +36,8 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->info = Py_XNewRef(info);
     self->owner_id = owner_id;
     self->bound_slot = slot;
+    self->local = Py_XNewRef(local);
+    self->local_slot = local_slot;
     self->nargs = td_code_nargs((PyCodeObject *)code);
     self->native = (char)native;
     return (PyObject *)self;
@@ -40,6 +49,7 @@ static int entry_traverse(TdEntry *self, visitproc visit, void *arg)
     Py_VISIT(self->code);
     Py_VISIT(self->check);
     Py_VISIT(self->info);
+    Py_VISIT(self->local);
     return 0;
 }
 
@@ -56,6 +66,7 @@ static void entry_dealloc(TdEntry *self)
     entry_clear(self);
     Py_CLEAR(self->code);
     Py_CLEAR(self->check);
+    Py_CLEAR(self->local);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -99,9 +110,10 @@ static PyMemberDef entry_members[] = {
 };
 
 PyDoc_STRVAR(entry_doc,
-             "Entry(code, guards, *, owner_id=0, info=None)\n--\n\n"
+             "Entry(code, guards, *, owner_id=0, info=None, local=(name, object))\n--\n\n"
              "Code to run in place of a function's own, whenever the guards hold: a GuardProgram, or a callable that\n"
-             "is given the arguments as a dict. A callback returns it; the hook keeps it with the function's code.");
+             "is given the arguments as a dict. A callback returns it; the hook keeps it with the function's code.\n"
+             "`local` is a variable that frames of the code begin with.");
 
 static PyType_Slot entry_slots[] = {
     {Py_tp_doc, (void *)entry_doc},     {Py_tp_new, entry_new},       {Py_tp_dealloc, entry_dealloc},

@@ -10,6 +10,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *fn, *name, *on_error; /* on_error may be NULL */
+    PyObject *written;              /* a weak reference to the code of the frame that calls, or NULL */
     PyObject *weakrefs;
     char splat;
 } GraphObject;
@@ -33,7 +34,34 @@ static PyObject **spread(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t nke
     return flat;
 }
 
-/* fn raised: let on_error have the exception and the arguments, and return what it returns. */
+/* Raise an error, whose traceback begins with the frame that is calling: that is not noted once more. Steals the error. */
+static PyObject *raise_as_is(PyThreadState *tstate, PyObject *error)
+{
+    TdRawFrame *caller = TD_CALLER(tstate);
+    PyObject *traceback = PyException_GetTraceback(error);
+    if (traceback != NULL && td_frame_is_plain(caller))
+        td_frame_pass_by(caller, ((PyTracebackObject *)traceback)->tb_lineno);
+    PyErr_Restore(Py_NewRef((PyObject *)Py_TYPE(error)), error, traceback);
+    return NULL;
+}
+
+/* Run the caller as it was written, and it will raise. If it does not, on_error is asked once more what to raise. */
+static PyObject *run_caller(GraphObject *self, PyObject *error)
+{
+    PyObject *code = Py_NewRef(td_weak_target(self->written));
+    if (code != Py_None) {
+        PyObject *result = td_run_as_written(PyThreadState_Get(), (PyCodeObject *)code);
+        if (result == NULL) {
+            Py_DECREF(code);
+            return NULL;
+        }
+        Py_DECREF(result);
+    }
+    Py_DECREF(code);
+    return PyObject_CallFunctionObjArgs(self->on_error, error, Py_None, NULL);
+}
+
+/* fn raised: let on_error have the exception and the arguments, and do as it says. */
 static PyObject *recover(GraphObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     PyObject *type, *error, *traceback;
@@ -47,10 +75,14 @@ static PyObject *recover(GraphObject *self, PyObject *const *args, Py_ssize_t na
     if (tuple != NULL)
         result = PyObject_CallFunctionObjArgs(self->on_error, error, tuple, NULL);
     Py_XDECREF(tuple);
+    Py_CLEAR(traceback);
+    if (result == Py_None && self->written != NULL) {
+        Py_DECREF(result);
+        result = run_caller(self, error);
+    }
     Py_XDECREF(type);
     Py_XDECREF(error);
-    Py_XDECREF(traceback);
-    return result;
+    return result != NULL && PyExceptionInstance_Check(result) ? raise_as_is(PyThreadState_Get(), result) : result;
 }
 
 static PyObject *call_fn(GraphObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
@@ -96,11 +128,16 @@ static PyObject *graph_call(PyObject *callable, PyObject *const *args, size_t na
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fn", "name", "splat", "on_error", NULL};
-    PyObject *fn, *name, *on_error = Py_None;
+    static char *names[] = {"fn", "name", "splat", "on_error", "written", NULL};
+    PyObject *fn, *name, *on_error = Py_None, *written = Py_None;
     int splat = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OU|$pO:CompiledGraph", names, &fn, &name, &splat, &on_error))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OU|$pOO:CompiledGraph", names, &fn, &name, &splat, &on_error, &written))
         return NULL;
+    if (written != Py_None && !PyCode_Check(written)) {
+        PyErr_Format(PyExc_TypeError, "%R is no code object", written);
+        return NULL;
+    }
     if (!PyCallable_Check(fn) || (on_error != Py_None && !PyCallable_Check(on_error))) {
         PyErr_Format(PyExc_TypeError, "%R is not callable", PyCallable_Check(fn) ? on_error : fn);
         return NULL;
@@ -113,6 +150,9 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->name = Py_NewRef(name);
     self->on_error = on_error != Py_None ? Py_NewRef(on_error) : NULL;
     self->splat = (char)splat;
+    self->written = written != Py_None ? PyWeakref_NewRef(written, NULL) : NULL;
+    if (written != Py_None && self->written == NULL)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 
@@ -140,6 +180,7 @@ static void graph_dealloc(GraphObject *self)
         PyObject_ClearWeakRefs((PyObject *)self);
     Py_CLEAR(self->fn);
     Py_CLEAR(self->on_error);
+    Py_CLEAR(self->written);
     Py_CLEAR(self->name);
     type->tp_free(self);
     Py_DECREF(type);
@@ -158,9 +199,11 @@ static PyMemberDef graph_members[] = {
 };
 
 PyDoc_STRVAR(graph_doc,
-             "CompiledGraph(fn, name, *, splat=False, on_error=None)\n--\n\n"
+             "CompiledGraph(fn, name, *, splat=False, on_error=None, written=None)\n--\n\n"
              "Calls fn with the thread's callback off. With splat the last argument is a tuple, and is spread out.\n"
-             "If fn raises, the result is on_error(exception, arguments).");
+             "If fn raises, the result is on_error(exception, arguments). An exception is raised as it is: its traceback\n"
+             "begins with the caller. None, with `written`, the caller's own code, which is held weakly: the caller runs\n"
+             "from its start as it was written, to raise its own; if it does not, on_error(exception, None) is raised.");
 
 static PyType_Slot graph_slots[] = {
     {Py_tp_doc, (void *)graph_doc},   {Py_tp_new, graph_new},         {Py_tp_dealloc, graph_dealloc},

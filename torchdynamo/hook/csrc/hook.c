@@ -241,13 +241,8 @@ static inline PyObject *run(PyThreadState *tstate, TdRawFrame *frame, TdThread *
         return TD_UNLIKELY(state->quiet) ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
     if (!td_frame_at_start(frame, code))
         return td_run_frame(tstate, frame, 0);
-    if (TD_UNLIKELY(thread->awaited != NULL) && td_frame_is_call_of(frame, thread->awaited)) {
-        if (thread->awaited_bound != NULL)
-            td_frame_store(frame, thread->awaited_slot, thread->awaited_bound);
-        thread->awaited = NULL;
-        td_gc_resume(thread->awaited_gc);
+    if (TD_UNLIKELY(thread->awaited.func != NULL) && td_frame_is_awaited(thread, frame))
         return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
-    }
     if (TD_UNLIKELY(td_lines_are_watched(tstate, code)))
         return td_run_frame(tstate, frame, 0);
     PyObject *result = prepare(tstate, frame, thread);
@@ -280,6 +275,18 @@ static __attribute__((noinline)) PyObject *run_unhooked(PyThreadState *tstate, T
     return result;
 }
 
+/* A function that is left and gone on with at a break, in a call that led through others. */
+static __attribute__((noinline)) PyObject *run_shown(
+    PyThreadState *tstate, TdRawFrame *frame, TdThread *thread, PyObject *way)
+{
+    Py_INCREF(way);
+    PyObject *result = run(tstate, frame, thread);
+    if (result == NULL)
+        td_show_way(way);
+    Py_DECREF(way);
+    return result;
+}
+
 PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
 {
     if (TD_UNLIKELY(td_stack_is_short() || td_c_calls_are_many(tstate))
@@ -299,6 +306,8 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
         TdRawFrame *caller = td_frame_take_over(tstate, frame, state->tail);
         if (caller != NULL && state->tail == TD_KEEPS_NOTHING)
             return run_in_place(tstate, frame, thread, caller);
+        if (TD_UNLIKELY(state->way != NULL))
+            return run_shown(tstate, frame, thread, state->way);
     }
     return run(tstate, frame, thread);
 }

@@ -14,6 +14,8 @@ typedef struct {
     int64_t serial;        /* order of arrival */
     int64_t hits;
     Py_ssize_t bound_slot; /* of the local __bound, or -1 */
+    PyObject *local;       /* what a local of the code is when a frame begins, or NULL */
+    Py_ssize_t local_slot; /* of that */
     Py_ssize_t nargs;      /* slots taken by arguments */
     char native;           /* check is a GuardProgram */
     char live;             /* it is among a code object's entries, and not dropped */
@@ -23,6 +25,7 @@ typedef struct TdCodeState {
     PyObject *entries;     /* tuple of TdEntry, the likeliest first; replaced when changed, never seen by Python */
     PyObject *reason;      /* why the code is not asked about again, or NULL */
     char quiet;            /* skipped, and nothing is asked about what it calls either */
+    PyObject *way;         /* sees to the traceback of what is raised where that code calls this one, or NULL */
     char tail;             /* what code that rests on this one and calls it needs afterwards: TD_KEEPS_... or 0 */
     PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
     int64_t resting_for;   /* the owner that is not asked for the next calls without an entry, */
@@ -60,7 +63,7 @@ void td_sift(TdCodeState *state, Py_ssize_t place, const TdEntry *entry, const T
 
 Py_ssize_t td_code_nargs(PyCodeObject *code);              /* all arguments, *args and **kwargs with them */
 int td_check_compatible(PyCodeObject *code, PyCodeObject *replacement); /* 0, or -1 with ValueError */
-int td_bound_slot(PyCodeObject *code, Py_ssize_t *slot);   /* of the local __bound, or -1; -1 with ValueError */
+int td_local_slot(PyCodeObject *code, const char *name, Py_ssize_t *slot); /* or -1: no such local; -1 with ValueError */
 int td_entry_init(PyObject *module);
 
 /* ---- frame.c: the frame as callbacks see it --------------------------------------------------------------------- */
@@ -94,6 +97,14 @@ static inline int td_stack_is_short(void)
 
 /* ---- thread.c: whose callback is on, and whether our hook is in ------------------------------------------------- */
 
+/* A function that is being called, until its frame comes by, and what that begins with. */
+typedef struct {
+    PyObject *func;          /* borrowed; NULL: none is */
+    PyObject *bound, *local; /* for locals, or NULL; the frame takes the references */
+    Py_ssize_t bound_slot, local_slot;
+    int gc;                  /* the garbage collector was on, and waits until the frame comes */
+} TdAwaited;
+
 typedef struct {
     PyObject_HEAD
     PyObject *callback;      /* NULL: off; False: run mode; else called for what has no entry */
@@ -101,10 +112,7 @@ typedef struct {
     int64_t serial;          /* of the activation that set them */
     int64_t serials;         /* how many activations there have been */
     struct TdLeft *left;     /* activations that were left before one that was entered later; or NULL */
-    PyObject *awaited;       /* function that swap.c is calling, until its frame comes by; borrowed */
-    PyObject *awaited_bound; /* for its local __bound, or NULL */
-    Py_ssize_t awaited_slot;
-    int awaited_gc;          /* the garbage collector was on, and waits until that frame comes */
+    TdAwaited awaited;       /* the call that swap.c is making */
     int ended_at;            /* the line where the last rest of a function ended that raised */
     int lent;                /* calls may nest deeper than Python allows, for code of ours */
 } TdThread;
@@ -188,18 +196,29 @@ int td_unwind_init(PyObject *module); /* unwind.c */
 
 PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing);
 
+int td_frame_is_awaited(TdThread *thread, TdRawFrame *frame); /* it is that of the call being made, and has what it needs */
+
 /* See that the entry's code runs in the frame's place; steals entry and bound, closes the view. Returns TD_RUN_IT when
  * the frame is ready to be run, else the result: the frame itself is run by td_eval_frame alone, as a tail call, so that
  * deep recursion finds little of ours on the C stack. */
 PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, TdEntry *entry, PyObject *bound);
+
+/* Run the function whose frame, of an entry's code, is calling now: from its start, with the arguments it was given, and
+ * with this code, its own. To whoever looks at the stack, or at a traceback, it is the one call that it is in the
+ * program. */
+PyObject *td_run_as_written(PyThreadState *tstate, PyCodeObject *code);
+
+PyObject *td_with_globals(PyObject *module, PyObject *args);
 
 extern char td_run_it;
 #define TD_RUN_IT ((PyObject *)&td_run_it)
 
 /* ---- callables ---------------------------------------------------------------------------------------------------- */
 
+void td_show_way(PyObject *way);                            /* have it see to the traceback of the error that is set */
 int td_active_init(PyObject *module);
 int td_compiled_init(PyObject *module);
 int td_graph_init(PyObject *module);
+int td_shown_init(PyObject *module);
 
 #endif

@@ -5,11 +5,26 @@
 #define TD_TORCH_VERSION ""
 #endif
 
+/* One row for each file that adds something to the module. */
+static int (*const parts[])(PyObject *) = {
+    td_depth_init,
+    td_unwind_init,
+    td_thread_init,
+    td_active_init,
+    td_entry_init,
+    td_state_init,
+    td_frame_init,
+    td_compiled_init,
+    td_graph_init,
+    td_shown_init,
+};
+
 int td_hook_init(PyObject *module)
 {
-    int failed = td_depth_init(module) < 0 || td_unwind_init(module) < 0 || td_thread_init(module) < 0 || td_active_init(module) < 0 || td_entry_init(module) < 0 || td_state_init(module) < 0 || td_frame_init(module) < 0
-                 || td_compiled_init(module) < 0 || td_graph_init(module) < 0;
-    return failed ? -1 : 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i](module) < 0)
+            return -1;
+    return 0;
 }
 
 static struct PyModuleDef native_module = {

@@ -1,0 +1,62 @@
+"""Modes and options of backends, checked where they are written: at `compile()`, not when the first graph is there."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from torchdynamo.backends.registry import Backend, backend_name
+from torchdynamo.errors import UnknownSetting
+
+Check = Callable[[str | None, Mapping[str, Any] | None], object]
+OURS = ("buckets",)  # the option that any backend may be given
+B = TypeVar("B", bound=Callable[..., Any])
+
+
+def checked_by(check: Check) -> Callable[[B], B]:
+    """Mark a backend that knows its settings: `check(mode, options)` raises UnknownSetting for others."""
+
+    def mark(backend: B) -> B:
+        backend.check_settings = check  # type: ignore[attr-defined]
+        return backend
+
+    return mark
+
+
+def check_settings(backend: Backend, mode: str | None, options: Mapping[str, Any] | None) -> None:
+    """Raise UnknownSetting if the backend has no such settings."""
+    mode, options = mode if mode != "default" else None, options or None
+    given: dict[str, Any] = {"mode": mode, "options": options}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    check: Check | None = getattr(backend, "check_settings", None)
+    if check is not None:
+        check(mode, options)
+    elif wanted and not _takes(backend, wanted):
+        kind, value = next(iter(wanted.items()))
+        name = backend_name(backend)
+        if kind == "mode":
+            raise UnknownSetting(f"backend {name!r} has no modes, and so none called {value!r}; 'inductor' has some")
+        hints = {option: nearest(str(option), OURS) for option in value}
+        option = next((each for each, hint in hints.items() if hint), next(iter(value)))
+        raise UnknownSetting(f"backend {name!r} has no option {option!r}: it takes no options{hints[option]}")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Suggest what may have been meant, as the end of a sentence."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _takes(backend: Backend, wanted: Mapping[str, Any]) -> bool:
+    """Whether it can be called with these keyword arguments, as far as can be told."""
+    try:
+        signature = inspect.signature(backend)
+    except (TypeError, ValueError):
+        return True  # some functions written in C do not say
+    try:
+        signature.bind(None, None, **wanted)
+    except TypeError:
+        return False
+    return True

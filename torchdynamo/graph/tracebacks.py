@@ -1,0 +1,109 @@
+"""Exceptions on their way out of a graph: where they come from, and what the user gets to see of it."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import CodeType, MappingProxyType, TracebackType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch.fx.graph_module
+
+from torchdynamo import _native
+from torchdynamo.capture.call_sites import CallSite, Passed, calls
+
+_OURS = str(Path(__file__).parent.parent) + "/"
+_FX = torch.fx.graph_module.__file__
+_GENERATED = "<eval_with_key>"  # FX's file name for the code of a graph
+_ASSIGNMENT = re.compile(r"(?:^|;)\s*([A-Za-z_]\w*) = ")
+
+
+class Above:
+    """Called with an error that has left a function: puts Python functions that called it into its traceback."""
+
+    def __init__(self, passed: Sequence[Passed]) -> None:
+        self.site = calls(passed)
+
+    def __call__(self, error: BaseException) -> None:
+        error.__traceback__ = called_at(self.site, error.__traceback__)
+
+
+class Program(NamedTuple):
+    """Where the program stood when a graph was captured: at its start, and at each of its nodes."""
+
+    start: CallSite | None = None
+    nodes: Mapping[str, CallSite] = MappingProxyType({})
+
+    def shown(self, error: BaseException, graph: CodeType) -> BaseException:
+        """Give an error that left a graph of this code the traceback that it would have had in the program.
+
+        That begins with the frame that called the graph. An error of no node in particular is shown at its first line.
+        """
+        site, inside, running = self.start, error.__traceback__, False
+        for entry in _entries(error.__traceback__):
+            running |= entry.tb_frame.f_code is graph  # what follows may be stretches of it, in graphs of their own
+            found = self._at(entry) if running else None
+            if found is not None:
+                site, inside = found, entry.tb_next
+        return error.with_traceback(called_at(site, _foreign(inside)))
+
+    def _at(self, entry: TracebackType) -> CallSite | None:
+        """The call site of the node that a graph's generated code stands at."""
+        code = entry.tb_frame.f_code
+        if not code.co_filename.startswith(_GENERATED):
+            return None
+        text = linecache.getline(code.co_filename, entry.tb_lineno, entry.tb_frame.f_globals)
+        return next((self.nodes[name] for name in _ASSIGNMENT.findall(text) if name in self.nodes), None)
+
+
+PROGRAMS: WeakKeyDictionary[torch.fx.GraphModule, Program] = WeakKeyDictionary()
+"""Of graphs that run at another time than the frame they were captured with."""
+
+
+def raised_inside(error: BaseException, code: CodeType) -> bool:
+    """Whether the error came out of a run of this code: the operation itself failed, not the compiler's version."""
+    return any(entry.tb_frame.f_code is code for entry in _entries(error.__traceback__))
+
+
+def _foreign(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without frames of this package and of FX's generated code."""
+    first: TracebackType | None = None
+    for entry in reversed(list(_entries(trace))):
+        if not _is_ours(entry.tb_frame.f_code.co_filename):
+            entry.tb_next = first
+            first = entry
+    return first
+
+
+def called_at(site: CallSite | None, inside: TracebackType | None) -> TracebackType | None:
+    """Make a traceback of what happened inside of these calls, beginning with the outermost of them."""
+    frames: list[Any] = []
+    for call in site.outermost_first() if site is not None else ():
+        code = call.code()
+        if code is not None:  # else the function is gone, and what it called goes on in our graph
+            back = frames[-1] if frames else None
+            frames.append(_native.frame_at(code, _namespace(call.module), max(call.offset, 0), back))
+    for frame in reversed(frames):
+        inside = TracebackType(inside, frame, frame.f_lasti, frame.f_lineno or frame.f_code.co_firstlineno)
+    return inside
+
+
+def _namespace(module: str) -> dict[str, Any]:
+    """The globals of a module; those of one that was not imported have nothing but its name."""
+    found = sys.modules.get(module)
+    return {"__name__": module} if found is None else vars(found)
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((_OURS, _GENERATED)) or filename == _FX
+
+
+def _entries(entry: TracebackType | None) -> Iterator[TracebackType]:
+    while entry is not None:
+        following = entry.tb_next
+        yield entry
+        entry = following

@@ -1,0 +1,110 @@
+"""What whole-graph mode (`fullgraph=True`, `nopython=True`) raises where there can be no whole graph."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+from collections.abc import Callable
+from types import CodeType, MethodType
+from typing import Any, NoReturn
+from weakref import ref
+
+import torch
+
+from torchdynamo import _native
+from torchdynamo.bytecode.assemble import assemble
+from torchdynamo.bytecode.instruction import Instruction, Item
+from torchdynamo.capture.exits import Why
+from torchdynamo.capture.source import Position
+from torchdynamo.codegen.codegen import emit_call
+from torchdynamo.errors import Unsupported
+from torchdynamo.guards.program import lower
+from torchdynamo.reasons import unsupported_text
+
+
+def unsupported(why: Why, code: CodeType) -> Unsupported:
+    """The error of whole-graph mode, in the user's words."""
+    place = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
+    shown = (place.filename, place.line, place.function, line_of(place), place.column, end_column(place))
+    callers = [(each.filename, each.line, each.function, line_of(each)) for each in why.callers]
+    return Unsupported(why.reason, unsupported_text(why.reason, why.fields, *shown, callers=callers), place)
+
+
+def line_of(place: Position) -> str:
+    """The source line, if it can be read."""
+    return linecache.getline(place.filename, place.line) if place.line else ""
+
+
+def end_column(place: Position) -> int | None:
+    """Where the caret's line ends; None if the expression goes on in the next line."""
+    return place.end_column if place.end_line == place.line else None
+
+
+class Refused:
+    """Stands for a function that cannot be compiled because of its kind: a call of it raises."""
+
+    def __init__(self, fn: Callable[..., Any], reason: str) -> None:
+        self.fn = fn
+        code = body_of(fn).__code__
+        self.error = unsupported(Why(reason, {"name": code.co_name}, None), code)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise self.error
+
+    @staticmethod
+    def hide(error: BaseException) -> None:
+        """Have the error raised by the call itself."""
+        error.__traceback__ = None
+
+
+def why_never(fn: Callable[..., Any]) -> str | None:
+    """Say why a call of this is never one graph, whatever it is called with; None where it may be."""
+    body = body_of(fn)
+    if inspect.isgeneratorfunction(body):
+        return "generator"
+    suspends = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
+    return "coroutine" if suspends else None
+
+
+def body_of(fn: Any) -> Any:
+    """Find the function that a call of this comes to."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if isinstance(fn, torch.nn.Module):
+        fn = fn.forward
+    elif not inspect.isroutine(fn):
+        fn = fn.__call__
+    return fn.__func__ if isinstance(fn, MethodType) else fn
+
+
+def raising_entry(code: CodeType, instead: Unsupported, owner_id: int) -> _native.Entry:
+    """Make an entry for one call of a function: it runs the function's own code, or else raises `instead`.
+
+    It is for a program that is going to raise an error of its own. A rule of an operator may be stricter than the
+    operator, so that nothing is raised. The next call is captured anew.
+    """
+    owner = ref(code)
+    kept: list[_native.Entry] = []
+
+    def only_once() -> None:
+        known = owner()
+        if kept and known is not None:
+            _native.drop_entry(known, kept.pop())
+
+    def refuse() -> NoReturn:
+        raise instead
+
+    items: list[Item] = []
+
+    def emit(op: str, arg: object = None) -> None:
+        items.append(Instruction(op, arg))
+
+    for fn in (only_once, _native.AsWritten(code), refuse):
+        emit_call(emit, "LOAD_CONST", fn, [], 0, 0)
+        emit("POP")
+    emit("LOAD_CONST", None)
+    emit("RETURN")
+    entry = _native.Entry(assemble(items, code), lower([], (), code), owner_id=owner_id)
+    kept.append(entry)
+    return entry
