@@ -5,11 +5,13 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import class_writes, function_writes, model, module_writes
 from torchdynamo.capture.attributes import read_instance, write_instance
 from torchdynamo.capture.descriptors import data_descriptor
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import PLAIN_METHODS, guarded_lookup
+from torchdynamo.capture.refusals import refused_access
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
@@ -75,9 +77,9 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
     entity = vm.entity(obj)
     if kind is not types.MemberDescriptorType and not cls.__dictoffset__:
-        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+        raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
     if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
-        raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+        raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
     if value is ABSENT and kind is types.MemberDescriptorType and data_descriptor(vm, obj, cls, name, found) is None:
         raise vm.error(AttributeError, name)
     if kind is not types.MemberDescriptorType:
@@ -98,10 +100,10 @@ def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) ->
     cls, kind = obj.pytype, type(found)
     where = class_attribute(vm, cls, name)
     if kind is property:
-        part, called = ("fset", "setter") if value else ("fdel", "deleter")
+        part, how = ("fset", "__set__") if value else ("fdel", "__delete__")
         fn = getattr(found, part)
         if fn is None:
-            raise vm.error(AttributeError, f"property {name!r} of {cls.__name__!r} object has no {called}")
+            raise refused_access(vm, found, cls, how)
         vm.call(Known(fn, Source("attr", where, part)), [obj, *value], {})
         return
     slot = "__set__" if value else "__delete__"

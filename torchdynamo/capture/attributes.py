@@ -7,6 +7,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import class_writes, deaths, function_writes, model, module_writes, spaces
 from torchdynamo.capture.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.enums import member_getattr
@@ -70,7 +71,7 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
         return fallback[1](vm, obj, name)
     if fallback[0] == "python":
         return vm.call(Known(fallback[1][1], class_attribute(vm, cls, "__getattr__")), [obj, Known(name)], {})
-    raise vm.error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+    raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
 
 
 def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
@@ -294,7 +295,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
         if hook is not MISSING and type(hook) is types.FunctionType:
             getter = class_attribute(vm, meta, "__getattr__")
             return vm.call(Known(hook, getter), [Known(cls), Known(name)], {})
-        raise vm.error(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
+        raise vm.error(AttributeError, f"type object {type_name(cls)!r} has no attribute {name!r}")
     return describe_on_class(vm, cls, cls, name, found)
 
 

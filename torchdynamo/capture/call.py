@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import deaths, interop, model, numeric, overrides, policy, settings, spaces
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
@@ -19,6 +20,7 @@ from torchdynamo.capture.outcomes import made_anew
 from torchdynamo.capture.refusals import refuse_others, refuse_unsafe
 from torchdynamo.capture.scalars import plainly, seen_by
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signatures import check
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Known, Object, Value
 from torchdynamo.capture.wrap import class_attribute, constant, wrap
@@ -54,10 +56,12 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
             return answer
     row = model.FUNCTIONS.get(id(obj))
     if row is not None:
+        check(vm, obj, args, kwargs, row)
         vm.direct = direct and row in model.PASSING_ON
         return apply(vm, row, obj, args, kwargs)
     again = model.POLYFILLS.get(id(obj))
     if again is not None:
+        check(vm, obj, args, kwargs)
         return inline(vm, Known(again), args, kwargs)
     kind = type(obj)
     if numeric.is_function(obj):
@@ -90,6 +94,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         if obj.__name__ == "__new__" and args and args[0].__class__ is Known:
             refuse_unsafe(vm, obj, args[0].obj)
         if slot[0] == "model":
+            check(vm, obj, args, kwargs)
             first = [Known(obj.__self__)] if obj.__name__ != "__new__" else []
             return apply(vm, slot[1], obj, [*first, *args], kwargs)
     if kind is Compiled:
@@ -139,7 +144,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
     obj = fn.obj
     owner, name = obj.__objclass__, obj.__name__
     if not args:
-        raise vm.error(TypeError, f"unbound method {owner.__name__}.{name}() needs an argument")
+        raise vm.error(TypeError, f"unbound method {obj.__qualname__}() needs an argument")
     if vm.watching and policy.is_tensor_method(obj):
         answer = overrides.handled(vm, obj, args, kwargs)
         if answer is not None:
@@ -147,6 +152,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
     refuse_others(vm, obj, args[0])
     slot = model.find_slot(owner, name)
     if slot[0] == "model":
+        check(vm, obj, args, kwargs, slot[1])
         return apply(vm, slot[1], obj, args, kwargs)
     if policy.is_tensor_method(obj):
         return vm.emit("call_method", name, args, kwargs)
@@ -281,24 +287,26 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             object.__new__(cls)
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
-    guarded_lookup(vm, cls, "__new__")
+    new = guarded_lookup(vm, cls, "__new__")
     maker = model.find_slot(cls, "__new__")
     if maker[0] == "model":
+        check(vm, new, [Known(cls), *args], kwargs, maker[1])
         obj: Value = apply(vm, maker[1], cls, [Known(cls), *args], kwargs)
     elif maker[1][0] is object:
         obj = vm.new(cls)
     else:
-        new = maker[1][1]
-        if type(new) is not staticmethod:
+        made_by = maker[1][1]
+        if type(made_by) is not staticmethod:
             raise Break("unsupported type", type=cls.__name__)
         source = Source("attr", class_attribute(vm, cls, "__new__"), "__func__")
-        obj = call(vm, Known(new.__func__, source), [Known(cls), *args], kwargs)
+        obj = call(vm, Known(made_by.__func__, source), [Known(cls), *args], kwargs)
     deaths.note(vm, obj)
     if (obj.__class__ is Object or vm.watching or derives(cls, type)) and derives(obj.pytype, cls):
         cls = obj.pytype
         found = guarded_lookup(vm, cls, "__init__")
         init = model.find_slot(cls, "__init__")
         if init[0] == "model":
+            check(vm, found, [obj, *args], kwargs, init[1])
             apply(vm, init[1], cls, [obj, *args], kwargs)
         elif init[1][0] is not object:
             if type(found) is types.WrapperDescriptorType:  # C's own, of which the model of `__new__` knows
@@ -311,9 +319,9 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             else:
                 result = call(vm, describe(vm, obj, cls, "__init__", found), args, kwargs)
             if result.pytype is not type(None):
-                raise vm.error(TypeError, f"__init__() should return None, not {result.pytype.__name__!r}")
+                raise vm.error(TypeError, f"__init__() should return None, not {type_name(result.pytype)!r}")
         elif (args or kwargs) and maker[1][0] is object:
-            raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
+            raise vm.error(TypeError, f"{type_name(cls)}() takes no arguments")
     return obj
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture import model
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import INSTANCE_METHOD, PLAIN_METHODS, guarded_lookup, property_source
+from torchdynamo.capture.refusals import refused_access
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Known, Object, Value
@@ -22,7 +23,7 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
     kind = type(found)
     if is_property(vm, found):
         if found.fget is None:
-            raise vm.error(AttributeError, f"unreadable attribute {name}")
+            raise refused_access(vm, found, cls, "__get__")
         return vm.call(Known(found.fget, property_source(vm, cls, name)), [obj], {})
     if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
         entity = vm.entity(obj)

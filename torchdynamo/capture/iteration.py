@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import enums, lookup, model, tensor_methods
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.value import Graphed, Known, Object, Value
@@ -92,13 +93,13 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
         raise Break("unknown iterator", type=cls.__name__)
     if any("__getitem__" in base.__dict__ for base in cls.__mro__):
         return from_getitem(vm, value)
-    raise vm.error(TypeError, f"{cls.__name__!r} object is not iterable")
+    raise vm.error(TypeError, f"{type_name(cls)!r} object is not iterable")
 
 
 def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
     """What an iterator still gives; what `__iter__` gave has to be one."""
     if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
-        raise vm.error(TypeError, f"iter() returned non-iterator of type {value.pytype.__name__!r}")
+        raise vm.error(TypeError, f"iter() returned non-iterator of type {type_name(value.pytype)!r}")
     found = lookup.guarded_lookup(vm, value.pytype, "__next__")
     return from_next(vm, value) if type(found) is types.FunctionType else iterate(vm, value)
 

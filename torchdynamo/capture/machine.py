@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import (
     arguments,
     attribute_writes,
@@ -167,7 +168,7 @@ class Machine(Trace):
         """`type(obj).name(obj, *args)`; TypeError if there is none."""
         result = operators.special(self, obj, name, *args)
         if result is None:
-            raise self.error(TypeError, f"{obj.pytype.__name__!r} object has no {name}")
+            raise self.error(TypeError, f"{type_name(obj.pytype)!r} object has no {name}")
         return result
 
     def bound_special(self, obj: Value, name: str) -> Value | None:
@@ -348,7 +349,7 @@ class Machine(Trace):
                     raise self.error(TypeError, "__hash__ method should return an integer")
                 return Keyed(self, value, self.hkey(says))
             if cls.__hash__ is None:
-                raise self.error(TypeError, f"unhashable type: {cls.__name__!r}")
+                raise self.error(TypeError, f"unhashable type: {type_name(cls)!r}")
         raise Break("unsupported key", type=value.pytype.__name__)
 
     def identity(self, value: Value) -> Any:

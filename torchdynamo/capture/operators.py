@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import enums, model, numeric, overrides, picking, settings, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import (
@@ -102,7 +103,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
         if name in ("__hash__", "__iter__"):
             return None
         if name == "__contains__":
-            raise vm.error(TypeError, f"{cls.__name__!r} object is not a container")
+            raise vm.error(TypeError, f"{type_name(cls)!r} object is not a container")
         raise vm.error(TypeError, "'NoneType' object is not callable")
     found = slot[1][1]
     if type(found) is types.FunctionType:
@@ -261,7 +262,7 @@ def unary(vm: Machine, op: str, a: Value) -> Value:
         return vm.run_pure(fn, [a], {})
     result = special(vm, a, method)
     if result is None:
-        raise vm.error(TypeError, f"bad operand type for unary {op}: {a.pytype.__name__!r}")
+        raise vm.error(TypeError, f"bad operand type for unary {op}: {type_name(a.pytype)!r}")
     return result
 
 
@@ -321,7 +322,7 @@ def truth(vm: Machine, value: Value) -> bool:
         answer = special(vm, value, "__len__")
         return answer is None or truth(vm, as_length(vm, answer))
     if answer.pytype is not bool:
-        raise vm.error(TypeError, f"__bool__ should return bool, returned {answer.pytype.__name__}")
+        raise vm.error(TypeError, f"__bool__ should return bool, returned {type_name(answer.pytype)}")
     return bool(vm.known(answer, "truth value"))
 
 
@@ -331,7 +332,7 @@ def length(vm: Machine, value: Value) -> Value:
         return vm.run_pure(len, [value], {})
     answer = special(vm, value, "__len__")
     if answer is None:
-        raise vm.error(TypeError, f"object of type {value.pytype.__name__!r} has no len()")
+        raise vm.error(TypeError, f"object of type {type_name(value.pytype)!r} has no len()")
     return as_length(vm, answer)
 
 
@@ -393,7 +394,7 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
         return vm.run_pure(operator.getitem, [box, indexed(vm, key) if type(obj) in INDEXED else key], {})
     answer = special(vm, box, "__getitem__", key)
     if answer is None:
-        raise vm.error(TypeError, f"{box.pytype.__name__!r} object is not subscriptable")
+        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object is not subscriptable")
     return answer
 
 
@@ -427,7 +428,7 @@ def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
         vm.emit("call_function", operator.setitem, [view, rest or Known(Ellipsis), value], {})
         return
     if special(vm, box, "__setitem__", key, value) is None:
-        raise vm.error(TypeError, f"{box.pytype.__name__!r} object does not support item assignment")
+        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object does not support item assignment")
 
 
 def delitem(vm: Machine, box: Value, key: Value) -> None:
@@ -435,4 +436,4 @@ def delitem(vm: Machine, box: Value, key: Value) -> None:
     if special(vm, box, "__delitem__", key) is None:
         as_sequence = hasattr(key.pytype, "__index__") and (model.is_open(box.pytype) or hasattr(box.pytype, "__len__"))
         refuses = "doesn't" if as_sequence else "does not"
-        raise vm.error(TypeError, f"{box.pytype.__name__!r} object {refuses} support item deletion")
+        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object {refuses} support item deletion")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
+from torchdynamo.capture.lookup import derives
 from torchdynamo.capture.model import plain_new
+from torchdynamo.capture.naming import class_name
+from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.value import Value
 
 if TYPE_CHECKING:
@@ -20,8 +24,21 @@ OTHERS: dict[type, str] = {
 def refuse_others(vm: Machine, method: Any, given: Value) -> None:
     """A method takes instances of its class: not `list.append((), 1)`."""
     owner, text = method.__objclass__, OTHERS.get(type(method))
-    if owner is not object and text is not None and not issubclass(given.pytype, owner):
-        raise vm.error(TypeError, text.format(method.__name__, owner.__name__, given.pytype.__name__))
+    if owner is not object and text is not None and not derives(given.pytype, owner):
+        raise vm.error(TypeError, text.format(method.__name__, type_name(owner), type_name(given.pytype)))
+
+
+def refused_access(vm: Machine, found: property, cls: type, how: str) -> Raised:
+    """Return the error of a property without a getter, setter or deleter (`__get__`, `__set__`, `__delete__`).
+
+    CPython is asked, of an object that stands for one of the class: the property knows its own name, the class its.
+    """
+    asked = type(cls.__name__, (), {"__qualname__": class_name(cls)})()
+    try:
+        getattr(property, how)(found, asked, *([None] if how == "__set__" else []))
+    except AttributeError as error:
+        return vm.error(AttributeError, *error.args)
+    raise Break("unsupported attribute", name=how, type="property")
 
 
 def refuse_unsafe(vm: Machine, new: Any, cls: Any) -> None:

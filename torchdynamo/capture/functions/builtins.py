@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import lookup, raising, symbols
 from torchdynamo.capture.iteration import make_iterator
 from torchdynamo.capture.model import MODELS, function, run_for_real
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signatures import by_place
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
@@ -41,7 +43,9 @@ def type_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 3 and not kwargs:
         made: Value = MODELS[type, "__new__"](vm, Known(type), *args)
         return made
-    if len(args) != 1 or kwargs:
+    if len(args) != 1:
+        raise vm.error(TypeError, "type() takes 1 or 3 arguments")
+    if kwargs:
         raise Break("unknown call", name="type")
     return constant(vm, args[0].pytype)
 
@@ -130,7 +134,7 @@ def hash_(vm: Machine, obj: Value) -> Value:
     if obj.__class__ is Object and (obj.pytype is tuple or identity.is_id(vm, obj)):
         return identity.hash_of(vm, obj)
     if obj.__class__ is Object and lookup.guarded_lookup(vm, obj.pytype, "__hash__") is None:
-        raise vm.error(TypeError, f"unhashable type: {obj.pytype.__name__!r}")
+        raise vm.error(TypeError, f"unhashable type: {type_name(obj.pytype)!r}")
     raise Break("unknown call", name="hash")
 
 
@@ -186,11 +190,12 @@ def lazily(cls: type, steps: Any) -> None:
             raise Break("unknown call", name=cls.__name__) from None  # it does not take such arguments
         return make_iterator(vm, inner, None, cls)
 
+    row.__wrapped__ = steps  # type: ignore[attr-defined]  # whose parameters are the model's
     function(cls)(row)
 
 
-def enumerated(vm: Machine, items: Value, start: Value = ZERO) -> Iterator[Value]:
-    source, first = vm.iterate(items), vm.known(vm.call(Known(operator.index), [start], {}), "start")
+def enumerated(vm: Machine, iterable: Value, start: Value = ZERO) -> Iterator[Value]:
+    source, first = vm.iterate(iterable), vm.known(vm.call(Known(operator.index), [start], {}), "start")
     return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, first))
 
 
@@ -356,7 +361,8 @@ def slice_(vm: Machine, *parts: Value) -> Value:
 
 
 def through_operator(fn: Any, method: str) -> None:
-    def row(vm: Machine, *args: Value) -> Value:
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        args = by_place(fn, args, kwargs)
         if any(arg.__class__ is Graphed for arg in args):
             return vm.emit("call_function", fn, list(args), {})
         if args and is_asked(args[0]):

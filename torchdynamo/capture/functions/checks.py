@@ -44,10 +44,10 @@ BY_ERROR = {
 
 
 @function(torch._check_with)
-def check_with(vm: Machine, error: Value, cond: Value, message: Value = NONE) -> Value:
-    fn = BY_ERROR.get(error.obj) if error.__class__ is Known else None
+def check_with(vm: Machine, error_type: Value, cond: Value, message: Value = NONE) -> Value:
+    fn = BY_ERROR.get(error_type.obj) if error_type.__class__ is Known else None
     if fn is None or cond.__class__ is not Symbol:
-        return vm.inline(Known(torch._check_with), [error, cond, message], {})
+        return vm.inline(Known(torch._check_with), [error_type, cond, message], {})
     return vm.call(Known(fn), [cond, message], {})
 
 
@@ -62,14 +62,15 @@ def check_is_size(vm: Machine, size: Value, message: Value = NONE, *, max: Value
 
 
 @function(torch._assert)
-def assertion(vm: Machine, cond: Value, message: Value) -> Value:
-    """`assert cond, message` as a function."""
-    if cond.__class__ is Symbol:
-        vm.builder.numbers.learn(cond.fake)
-        vm.builder.note(torch._assert, (symbols.given(cond), vm.known(message, "message")), {}, None, vm.position())
+def assertion(vm: Machine, condition: Value, message: Value) -> Value:
+    """`assert condition, message` as a function."""
+    if condition.__class__ is Symbol:
+        vm.builder.numbers.learn(condition.fake)
+        given = symbols.given(condition), vm.known(message, "message")
+        vm.builder.note(torch._assert, given, {}, None, vm.position())
         vm.ops += 1
         return NONE
-    return vm.inline(Known(torch._assert), [cond, message], {})
+    return vm.inline(Known(torch._assert), [condition, message], {})
 
 
 # -- comparing whole tensors ------------------------------------------------------------------------------------------

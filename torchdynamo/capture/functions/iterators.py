@@ -33,8 +33,8 @@ def counted(vm: Machine, start: Value = ZERO, step: Value = ONE) -> Iterator[Val
         current = vm.binary("+", current, step)
 
 
-def repeated(vm: Machine, item: Value, times: Value | None = None) -> Iterator[Value]:
-    return itertools.repeat(item) if times is None else made(vm, itertools.repeat, item, vm.known(times, "times"))
+def repeated(vm: Machine, object: Value, times: Value | None = None) -> Iterator[Value]:
+    return itertools.repeat(object) if times is None else made(vm, itertools.repeat, object, vm.known(times, "times"))
 
 
 def made(vm: Machine, cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -56,8 +56,8 @@ def sliced(vm: Machine, items: Value, *bounds: Value) -> Iterator[Value]:
     return sliced
 
 
-def accumulated(vm: Machine, items: Value, func: Value = NONE, *, initial: Value = NONE) -> Iterator[Value]:
-    source = vm.iterate(items)
+def accumulated(vm: Machine, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Iterator[Value]:
+    source = vm.iterate(iterable)
     total = next(source, None) if is_none(initial) else initial
     if total is None:
         return
@@ -85,8 +85,8 @@ def refused(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
     return (item for item in source if not vm.truth(item if is_none(fn) else vm.call(fn, [item], {})))
 
 
-def compressed(vm: Machine, items: Value, selectors: Value) -> Iterator[Value]:
-    pairs = zip(vm.iterate(items), vm.iterate(selectors))
+def compressed(vm: Machine, data: Value, selectors: Value) -> Iterator[Value]:
+    pairs = zip(vm.iterate(data), vm.iterate(selectors))
     return (item for item, wanted in pairs if vm.truth(wanted))
 
 

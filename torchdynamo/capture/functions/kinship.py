@@ -1,4 +1,4 @@
-"""isinstance and issubclass: by exact types, which are guarded; a metaclass that answers for itself is asked."""
+"""isinstance and issubclass: by exact types, which are guarded; for all other classes the metaclass decides."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import torch
 
 from torchdynamo.capture import lookup, model
 from torchdynamo.capture.heap import MISSING
+from torchdynamo.capture.lookup import derives
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
+from torchdynamo.capture.value import TRUE, Graphed, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -111,16 +112,16 @@ def check_subclass(vm: Machine, cls: Value, other: Value) -> Value:
 
 
 @function(abc.ABCMeta.__instancecheck__)
-def check_abstract_instance(vm: Machine, cls: Value, obj: Value) -> Value:
+def check_abstract_instance(vm: Machine, cls: Value, instance: Value) -> Value:
     """Return whether the class that the object says it has, or its type, is a subclass."""
-    wanted, said = vm.known(cls, "class"), said_class(vm, obj)
-    return boolean((said is not None and subclass_of(vm, said, wanted)) or subclass_of(vm, obj.pytype, wanted))
+    wanted, said = vm.known(cls, "class"), said_class(vm, instance)
+    return boolean((said is not None and subclass_of(vm, said, wanted)) or subclass_of(vm, instance.pytype, wanted))
 
 
 @function(abc.ABCMeta.__subclasscheck__)
-def check_abstract_subclass(vm: Machine, cls: Value, other: Value) -> Value:
+def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
     """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
-    wanted, real = vm.known(cls, "class"), vm.known(other, "class")
+    wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
     rest_on_order(vm, real)
     answer = answered(vm, lambda cls, wanted: abc.ABCMeta.__subclasscheck__(wanted, cls), real, wanted)
     if not answer:
@@ -129,14 +130,15 @@ def check_abstract_subclass(vm: Machine, cls: Value, other: Value) -> Value:
 
 
 @function(type(typing.Protocol).__instancecheck__)
-def check_protocol(vm: Machine, cls: Value, obj: Value) -> Value:
+def check_protocol(vm: Machine, cls: Value, instance: Value) -> Value:
     """Look at the members, so that they are guarded; Python answers where there is a real object."""
     protocol: Any = vm.known(cls, "class")
     if not getattr(protocol, "_is_protocol", False):
-        return check_abstract_instance(vm, cls, obj)
+        return check_abstract_instance(vm, cls, instance)
     names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)  # type: ignore[attr-defined]
-    found = [vm.has_attribute(obj, name) for name in sorted(names)]
-    real = obj.obj if obj.__class__ is Known else vm.entity(obj).real if obj.__class__ is Object else MISSING
+    found = [vm.has_attribute(instance, name) for name in sorted(names)]
+    real = vm.entity(instance).real if instance.__class__ is Object else MISSING
+    real = instance.obj if instance.__class__ is Known else real
     return boolean(None not in found if real is MISSING else answered(vm, isinstance, real, protocol))
 
 
@@ -144,6 +146,24 @@ def check_protocol(vm: Machine, cls: Value, obj: Value) -> Value:
 def check_legacy_type(vm: Machine, cls: Value, obj: Value) -> Value:
     """Compare dtype and device, which a tensor's guard holds."""
     return boolean(obj.__class__ is Graphed and isinstance(obj.fake, vm.known(cls, "class")))
+
+
+def flagged(cls: type, flag: str) -> None:
+    """Model the metaclass of Parameter or Buffer, which takes any tensor for an instance that has the flag."""
+
+    def row(vm: Machine, self: Value, instance: Value) -> Value:
+        wanted = vm.known(self, "class")
+        if wanted is cls and derives(instance.pytype, torch.Tensor):
+            found = vm.has_attribute(instance, flag)
+            if found is not None and vm.truth(found):
+                return TRUE
+        return boolean(instance_by_order(vm, wanted, instance))
+
+    function(type(cls).__instancecheck__)(row)
+
+
+flagged(torch.nn.Parameter, "_is_param")
+flagged(torch.nn.Buffer, "_is_buffer")
 
 
 def instance_by_order(vm: Machine, wanted: type, obj: Value) -> bool:

@@ -9,6 +9,7 @@ import sys
 import typing
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture.class_again import MadeClass, called
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.scalars import plain_value
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
 @function(sys.intern)
 def intern(vm: Machine, text: Value) -> Value:
     if text.pytype is not str and issubclass(text.pytype, str):
-        raise vm.error(TypeError, f"can't intern {text.pytype.__name__}")
+        raise vm.error(TypeError, f"can't intern {type_name(text.pytype)}")
     return vm.run_pure(sys.intern, [text], {})
 
 
 @function(pickle.dumps)
-def dumps(vm: Machine, obj: Value, protocol: Value = NONE) -> Value:
+def dumps(vm: Machine, obj: Value, protocol: Value = NONE, **kwargs: Value) -> Value:
     """Of what has no parts that could be one object or two, which the bytes would tell."""
     real = vm.concretely(obj)
     if type(real) not in (dict, list, tuple, bool, int, float, type(None)) or (
         type(real) in (dict, list, tuple) and real
     ):
         raise Break("unknown call", name="pickle.dumps")
-    return vm.run_pure(pickle.dumps, [obj, protocol], {})
+    return vm.run_pure(pickle.dumps, [obj, protocol], kwargs)
 
 
 @function(collections.namedtuple)

@@ -23,7 +23,7 @@ LEAVES_ONLY = (
 
 
 @function(torch.Tensor.__reduce_ex__)
-def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
+def reduce_ex(vm: Machine, self: Value, proto: Value) -> Value:
     """What copy.copy makes again: the same memory, without a history."""
     if self.__class__ is not Graphed or self.pytype is not torch.Tensor or self.fake.requires_grad:
         raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)

@@ -73,7 +73,7 @@ TOLERATED = frozenset({Kind.RANDOM, Kind.ASSUMPTION})  # drawn again, the same o
 def label(cls: type) -> None:
     """A profiler's label around operators: the profiler sees the graph instead."""
 
-    def nothing(vm: Machine, self: Value, *args: Value) -> Value:
+    def nothing(vm: Machine, self: Value, exc_type: Value, exc_value: Value, traceback: Value) -> Value:
         return FALSE
 
     def enter(vm: Machine, self: Value) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
@@ -74,7 +75,7 @@ def attributes_of(vm: Machine, subject: Value, cls: Value, positions: int, names
     real: type = vm.known(cls, "class")
     given = vm.has_attribute(cls, "__match_args__") if positions else None
     if given is not None and given.pytype is not tuple:
-        raise vm.error(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {given.pytype.__name__})")
+        raise vm.error(TypeError, f"{type_name(real)}.__match_args__ must be a tuple (got {type_name(given.pytype)})")
     order = [] if given is None else list(vm.iterate(given))
     itself = positions > 0 and given is None and bool(real.__flags__ & ITSELF)
     allowed = 1 if itself else len(order)
@@ -87,10 +88,10 @@ def attributes_of(vm: Machine, subject: Value, cls: Value, positions: int, names
     seen: set[str] = set()
     for each in (*order[:positions], *map(Known, names)):
         if each.pytype is not str:
-            raise vm.error(TypeError, f"__match_args__ elements must be strings (got {each.pytype.__name__})")
+            raise vm.error(TypeError, f"__match_args__ elements must be strings (got {type_name(each.pytype)})")
         name: str = vm.known(each, "name")
         if name in seen:
-            raise vm.error(TypeError, f"{real.__name__}() got multiple sub-patterns for attribute {name!r}")
+            raise vm.error(TypeError, f"{type_name(real)}() got multiple sub-patterns for attribute {name!r}")
         seen.add(name)
         value = vm.has_attribute(subject, name)
         if value is None:

@@ -13,7 +13,7 @@ from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, is_open, models
 from torchdynamo.capture.signals import CACHES, Break
 from torchdynamo.capture.source import Pinned, Source, instance_attr
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.capture.value import ABSENT, NONE, Graphed, Object, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
 
 if TYPE_CHECKING:
@@ -141,10 +141,10 @@ def cache_clear(vm: Machine, self: Value) -> Value:
 
 
 @models(functools.cached_property, "__get__")
-def cached_property(vm: Machine, self: Object, obj: Value, cls: Known) -> Value:
+def cached_property(vm: Machine, self: Object, instance: Value, owner: Value = NONE) -> Value:
     """Nothing is in the instance's `__dict__` yet, or this would not be asked."""
-    if obj.__class__ is not Object:
+    if instance.__class__ is not Object:
         return self
-    value = vm.call(vm.getattr(self, "func"), [obj], {})
-    write_instance(vm, vm.entity(obj), vm.known(vm.getattr(self, "attrname"), "name"), value)
+    value = vm.call(vm.getattr(self, "func"), [instance], {})
+    write_instance(vm, vm.entity(instance), vm.known(vm.getattr(self, "attrname"), "name"), value)
     return value

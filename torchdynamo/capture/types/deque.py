@@ -104,14 +104,14 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 
 
 @models(DEQUE, "__init__")
-def init(vm: Machine, self: Object, items: Value | None = None, maxlen: Value = NONE) -> Value:
+def init(vm: Machine, self: Object, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
     if items_of(vm, self):
         clear(vm, self)
     if not vm.entity(self).fresh:
         raise Break("side effect not replayable", what="deque.__init__()")
     vm.entity(self).note = vm.known(maxlen, "maxlen")
-    if items is not None:
-        extend(vm, self, items)
+    if iterable is not None:
+        extend(vm, self, iterable)
     return NONE
 
 

@@ -7,6 +7,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import attribute_writes
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import rest_on_bases
@@ -59,7 +60,7 @@ def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     if any(name not in taken for name in kwargs):
         if taken:
             raise Break("unknown call", name=self.pytype.__name__)
-        raise vm.error(TypeError, f"{self.pytype.__name__}() takes no keyword arguments")
+        raise vm.error(TypeError, f"{type_name(self.pytype)}() takes no keyword arguments")
     if not entity.fresh:
         raise Break("side effect not replayable", what=f"{self.pytype.__name__}.__init__()")
     vm.effects.items(entity)
@@ -226,7 +227,7 @@ def with_traceback(vm: Machine, self: Object, value: Value) -> Value:
 @models(BaseException, "add_note")
 def add_note(vm: Machine, self: Object, note: Value) -> Value:
     if not issubclass(note.pytype, str):
-        raise vm.error(TypeError, f"note must be a str, not {note.pytype.__name__!r}")
+        raise vm.error(TypeError, f"note must be a str, not {type_name(note.pytype)!r}")
     notes = vm.has_attribute(self, "__notes__")
     if notes is None:
         notes = vm.new(list, [])

@@ -54,8 +54,8 @@ def stop(vm: Machine, self: Value) -> Raised:
 
 
 @function(inspect.getgeneratorstate)
-def state(vm: Machine, self: Object) -> Value:
-    steps = steps_of(vm, self)
+def state(vm: Machine, generator: Object) -> Value:
+    steps = steps_of(vm, generator)
     now = inspect.getgeneratorstate(inner(steps))
     return Known(now if steps.count or now != inspect.GEN_SUSPENDED else inspect.GEN_CREATED)
 

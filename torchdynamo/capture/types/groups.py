@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types import exceptions
@@ -26,7 +27,7 @@ def new(vm: Machine, cls: Known, /, *args: Value) -> Value:
         raise vm.error(TypeError, f"BaseExceptionGroup.__new__() takes exactly 2 arguments ({len(args)} given)")
     message, given = args
     if type(vm.known(message, "message")) is not str:
-        raise vm.error(TypeError, f"argument 1 must be str, not {message.pytype.__name__}")
+        raise vm.error(TypeError, f"argument 1 must be str, not {type_name(message.pytype)}")
     if not issubclass(given.pytype, (list, tuple)):
         raise Break("unsupported type", type=real.__name__)
     parts = list(vm.iterate(given))
@@ -40,7 +41,7 @@ def new(vm: Machine, cls: Known, /, *args: Value) -> Value:
         real = PLAIN_GROUP
     elif not plain and issubclass(real, Exception):
         what = "Cannot nest BaseExceptions in an ExceptionGroup"
-        raise vm.error(TypeError, what if real is PLAIN_GROUP else f"Cannot nest BaseExceptions in {real.__name__!r}")
+        raise vm.error(TypeError, what if real is PLAIN_GROUP else f"Cannot nest BaseExceptions in {type_name(real)!r}")
     made = vm.new(real, [message, given])
     fields(vm, made, message, vm.make_tuple(parts))
     return made
@@ -56,7 +57,7 @@ def fields(vm: Machine, made: Object, message: Value, parts: Value) -> None:
 
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     if kwargs:
-        raise vm.error(TypeError, f"{self.pytype.__name__}() takes no keyword arguments")
+        raise vm.error(TypeError, f"{type_name(self.pytype)}() takes no keyword arguments")
     return NONE
 
 

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo._native import type_name
 from torchdynamo.capture.iteration import ITERATOR_TYPES, OF_SEQUENCES, iterate, make_iterator
 from torchdynamo.capture.lookup import guarded_slot
 from torchdynamo.capture.model import ITERATE, function, models
@@ -83,7 +84,7 @@ def reversed_(vm: Machine, items: Value) -> Value:
     if slot[0] != "missing" and slot[1] is not None and not (slot[0] == "python" and slot[1][1] is None):
         return vm.special(items, "__reversed__")
     if slot[0] == "python" or guarded_slot(vm, items.pytype, "__getitem__")[0] == "missing":
-        raise vm.error(TypeError, f"{items.pytype.__name__!r} object is not reversible")
+        raise vm.error(TypeError, f"{type_name(items.pytype)!r} object is not reversible")
     return make_iterator(vm, from_end(vm, items, vm.known(vm.length(items), "length")), items, reversed)
 
 

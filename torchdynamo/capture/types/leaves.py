@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.autograd
 
+from torchdynamo._native import type_name
 from torchdynamo.capture.model import function, models
 from torchdynamo.capture.overrides import of_class
 from torchdynamo.capture.signals import Break
@@ -80,7 +81,7 @@ def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = FALSE) -
 def set_data(vm: Machine, self: Graphed, value: Value) -> None:
     """`tensor.data = other`: the same tensor with another's memory and metadata."""
     if value.__class__ is not Graphed:
-        raise vm.error(TypeError, f"Variable data has to be a tensor, but got {value.pytype.__name__}")
+        raise vm.error(TypeError, f"Variable data has to be a tensor, but got {type_name(value.pytype)}")
     if is_its_own(self, value):
         return
     vm.note_change(self)

@@ -152,13 +152,13 @@ def setdefault(vm: Machine, self: Object, key: Value, default: Value = NONE) -> 
 
 
 @models(dict, "pop")
-def pop(vm: Machine, self: Object, key: Value, *default: Value) -> Value:
+def pop(vm: Machine, self: Object, key: Value, default: Value | None = None) -> Value:
     found = remove(vm, self, key)
     if found is not None:
         return found
-    if not default:
+    if default is None:
         raise key_error(vm, key)
-    return default[0]
+    return default
 
 
 @models(dict, "popitem")

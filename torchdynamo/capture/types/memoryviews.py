@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 @models(memoryview, "__new__")
-def new(vm: Machine, cls: Known, owner: Value) -> Value:
+def new(vm: Machine, cls: Known, object: Value) -> Value:
     """The note is whose bytes it shows."""
+    owner = object
     if owner.__class__ is Object and owner.pytype is memoryview:
         return shown(vm, memoryview(view(vm, owner)), vm.entity(owner).note)
     if owner.__class__ is Object and owner.pytype is bytearray:

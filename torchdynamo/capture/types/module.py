@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.modules.module as module_file
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import attributes
 from torchdynamo.capture.call_sites import Passed
 from torchdynamo.capture.model import models, passes_on
@@ -36,7 +37,7 @@ def module_getattr(vm: Machine, self: Object, name: str) -> Value:
         found = item(vm, box, name)
         if found is not None:
             return found
-    raise vm.error(AttributeError, f"{self.pytype.__name__!r} object has no attribute {name!r}")
+    raise vm.error(AttributeError, f"{type_name(self.pytype)!r} object has no attribute {name!r}")
 
 
 @models(torch.nn.Module, "__call__")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import attribute_writes, attributes, deaths, lookup
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
@@ -37,7 +38,7 @@ def check_arguments(vm: Machine, cls: type) -> None:
     if lookup.guarded_lookup(vm, cls, "__new__") is not object.__dict__["__new__"]:
         raise vm.error(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
     if lookup.guarded_lookup(vm, cls, "__init__") is object.__dict__["__init__"]:
-        raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
+        raise vm.error(TypeError, f"{type_name(cls)}() takes no arguments")
 
 
 @models(object, "__init__")
@@ -48,7 +49,7 @@ def object_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> 
         if lookup.guarded_lookup(vm, cls, "__init__") is not object.__dict__["__init__"]:
             raise vm.error(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
         if lookup.guarded_lookup(vm, cls, "__new__") is object.__dict__["__new__"]:
-            raise vm.error(TypeError, f"{cls.__name__}() takes no arguments")
+            raise vm.error(TypeError, f"{type_name(cls)}() takes no arguments")
     return NONE
 
 
@@ -57,7 +58,7 @@ def getattribute(vm: Machine, obj: Value, name: Value) -> Value:
     text = vm.known(name, "name")
     found = attributes.generic_getattr(vm, vm.as_object(obj), text)
     if found is None:
-        raise vm.error(AttributeError, f"{obj.pytype.__name__!r} object has no attribute {text!r}")
+        raise vm.error(AttributeError, f"{type_name(obj.pytype)!r} object has no attribute {text!r}")
     return found
 
 

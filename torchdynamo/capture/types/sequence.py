@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import deaths
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, Emitter, iterates, models, plain_new, rebuilds, replays
@@ -250,7 +251,7 @@ def iadd(vm: Machine, self: Object, items: Value) -> Value:
 def imul(vm: Machine, self: Object, count: Value) -> Value:
     times = vm.concrete(indexed(vm, plainly(vm, count)))
     if not isinstance(times, int):
-        raise vm.error(TypeError, f"can't multiply sequence by non-int of type {count.pytype.__name__!r}")
+        raise vm.error(TypeError, f"can't multiply sequence by non-int of type {type_name(count.pytype)!r}")
     write(vm, self)[:] = times_over(list(iterate(vm, self)), times)
     return self
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import counters, lookup, model, overrides, policy, readings, spaces, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
@@ -119,7 +120,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
             if name in real.__dict__:
                 return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
             vm.guard(Source("dict", obj.source), "NO_KEY", name)
-        raise vm.error(AttributeError, f"{obj.pytype.__name__!r} object has no attribute {name!r}")
+        raise vm.error(AttributeError, f"{type_name(obj.pytype)!r} object has no attribute {name!r}")
     if name == "__class__":
         return Known(obj.pytype)
     if name == "grad":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from torchdynamo._native import type_name
 from torchdynamo.capture import operators
 from torchdynamo.capture.effects import Kind, Write
 from torchdynamo.capture.heap import MISSING, Entity
@@ -34,7 +35,7 @@ def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
     """A callback comes when the object dies: it is heard of where the reference outlives the frame."""
     if cls.obj not in KINDS or not (existed(vm, obj) or takes_references(obj)):
         if issubclass(obj.pytype, REFUSING):
-            raise vm.error(TypeError, f"cannot create weak reference to {obj.pytype.__name__!r} object")
+            raise vm.error(TypeError, f"cannot create weak reference to {type_name(obj.pytype)!r} object")
         raise Break("unknown call", name="weakref.ref")
     return vm.new(cls.obj, note=not existed(vm, obj), **{"<referent>": obj, "<callback>": callback})
 

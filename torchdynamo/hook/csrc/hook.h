@@ -218,6 +218,7 @@ extern char td_run_it;
 void td_show_way(PyObject *way);                            /* have it see to the traceback of the error that is set */
 int td_active_init(PyObject *module);
 int td_compiled_init(PyObject *module);
+int td_callables_init(PyObject *module); /* callables.c */
 int td_graph_init(PyObject *module);
 int td_shown_init(PyObject *module);
 

@@ -1,0 +1,36 @@
+/* What CPython knows of functions and types in C and does not tell in Python. */
+#include "hook.h"
+
+/* call_flags(function) -> int | None */
+static PyObject *call_flags(PyObject *Py_UNUSED(module), PyObject *obj)
+{
+    PyMethodDef *method = NULL;
+    if (PyCFunction_Check(obj))
+        method = ((PyCFunctionObject *)obj)->m_ml;
+    else if (Py_IS_TYPE(obj, &PyMethodDescr_Type) || Py_IS_TYPE(obj, &PyClassMethodDescr_Type))
+        method = ((PyMethodDescrObject *)obj)->d_method;
+    if (method == NULL)
+        Py_RETURN_NONE;
+    return PyLong_FromLong(method->ml_flags);
+}
+
+/* type_name(type) -> str */
+static PyObject *type_name(PyObject *Py_UNUSED(module), PyObject *obj)
+{
+    if (!PyType_Check(obj)) {
+        PyErr_SetString(PyExc_TypeError, "type_name() takes a type");
+        return NULL;
+    }
+    return PyUnicode_FromString(((PyTypeObject *)obj)->tp_name);
+}
+
+static PyMethodDef functions[] = {
+    {"call_flags", call_flags, METH_O, "call_flags(function) -> the METH_ flags of a function or method in C, or None."},
+    {"type_name", type_name, METH_O, "type_name(type) -> its name as CPython's errors have it: some with the module."},
+    {NULL, NULL, 0, NULL},
+};
+
+int td_callables_init(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}
