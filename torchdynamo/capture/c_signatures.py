@@ -13,6 +13,8 @@ import types
 import weakref
 from typing import Any
 
+import torch
+
 LOCK, RLOCK = type(_thread.allocate_lock()), type(_thread.RLock())
 
 # By how they take them: the functions; a default says only that an argument may be left out.
@@ -66,6 +68,13 @@ SAID: dict[str, tuple[Any, ...]] = {
     "(self, index, object, /)": (collections.deque.insert,),
     "(self, type, value=None, traceback=None, /)": (types.GeneratorType.throw,),
     "(self, blocking=True, timeout=-1)": (LOCK.acquire, LOCK.__enter__, RLOCK.acquire, RLOCK.__enter__),
+    # torch
+    "(*args, device=None)": (torch.Tensor, *torch._tensor_classes),
+    "(device=None)": (torch.Generator,),
+    "(tensor, num_classes=-1)": (torch.nn.functional.one_hot,),
+    "(self, /, *, force=False)": (torch.Tensor.numpy,),
+    "(self, /, requires_grad=True)": (torch.Tensor.requires_grad_,),
+    "(self, /, cls)": (torch.Tensor.as_subclass,),
 }
 # Types whose `__new__` looks at the arguments although they have an `__init__`, which looks again.
 BOTH_LOOK = frozenset({weakref.ReferenceType})

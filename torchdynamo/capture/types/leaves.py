@@ -27,16 +27,16 @@ BASE = torch._C.TensorBase
 
 
 @models(BASE, "requires_grad_")
-def requires_grad(vm: Machine, self: Value, wanted: Value = TRUE) -> Value:
+def require_grad(vm: Machine, self: Value, requires_grad: Value = TRUE) -> Value:
     """What changes nothing needs no node."""
     if self.__class__ is not Graphed:
         raise Break("unsupported method", name="requires_grad_", type=self.pytype.__name__)
     if not torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
-        if self.fake.requires_grad is vm.concretely(wanted):
+        if self.fake.requires_grad is vm.concretely(requires_grad):
             return self
         is_leaf(vm, self)
         vm.note_change(self)
-    return vm.emit("call_method", "requires_grad_", [self, wanted], {})
+    return vm.emit("call_method", "requires_grad_", [self, requires_grad], {})
 
 
 @models(BASE, "detach_")
@@ -105,7 +105,7 @@ def set_requires_grad(vm: Machine, self: Graphed, value: Value) -> None:
     """`tensor.requires_grad = flag`, which a result of operators does not take."""
     if not vm.known(is_leaf(vm, self), "is_leaf"):
         raise Break("unsupported attribute write", name="requires_grad", type="Tensor")
-    requires_grad(vm, self, value)
+    require_grad(vm, self, value)
 
 
 @models(BASE, "=grad")
