@@ -93,8 +93,10 @@ class Heap:
         return value
 
     def let_go(self) -> None:
-        """Drop all contents: nobody needs the capture any more. Iterators and functions in it lead back to it, and it to
-        all that the program's frame held, which is not to wait for the garbage collector.
+        """Drop all contents, since nobody needs the capture any more.
+
+        Iterators and functions in it lead back to it, and it to all that the program's frame held, which is not to wait
+        for the garbage collector.
         """
         for entity in self.entities:
             entity.items = None
