@@ -86,7 +86,7 @@ CALLS: list[tuple[Any, bool]] = [
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize(("fn", "known"), CALLS, ids=str)
+@pytest.mark.parametrize(("fn", "known"), CALLS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_whose_code_a_graph_calls(fn: Any, known: bool, inside: bool) -> None:
     graph = torch.fx.Graph()
     graph.output(graph.call_function(fn, (graph.placeholder("x"),)))
