@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo.capture.effects import IN_PLACE, Kind
+from torchdynamo.capture.effect_kinds import IN_PLACE, Kind
 from torchdynamo.capture.show import LINES
 from torchdynamo.codegen.effects import REPLAYS
 from torchdynamo.errors import Unsupported

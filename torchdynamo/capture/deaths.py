@@ -10,7 +10,7 @@ import types
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.effects import Kind
+from torchdynamo.capture.effect_kinds import Kind
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.naming import class_name

@@ -11,11 +11,11 @@ written to after a mark, so that a mark costs nothing, and a loop of writes cost
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo.capture.effect_kinds import AT_ENTRY, UNKNOWN, Change, Deferred, Kind, Mark, Write, copied, is_same
 from torchdynamo.capture.heap import MISSING, Entity, Heap
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
@@ -23,61 +23,6 @@ from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.frame import Globals
     from torchdynamo.capture.trace import GraphBuilder
-
-
-class Kind(Enum):
-    """All kinds of side effects."""
-
-    ATTRIBUTE = "an attribute of an object, or the contents of a cell"
-    ITEMS = "the contents of a container, the place of an iterator"
-    NAME = "a global, an attribute of a module or of a function"
-    CLASS = "an attribute of a class"
-    TENSOR = "a tensor as an object: an attribute, its gradient, its memory"
-    DEFERRED = "a call that is made when the graph has run: a log message, a warning"
-    STATE = "a switch of the process: grad mode, autocast, a mode, a layer of torch.func"
-    GRAPH = "memory that the graph writes to"
-    RANDOM = "random numbers that the graph draws"
-    ASSUMPTION = "a fact that only running the graph can tell"
-
-
-class Write(NamedTuple):
-    """Something to be done for real. `owner`: an Entity, Globals, a class, a tensor or a function, by its kind."""
-
-    kind: Kind
-    owner: Any
-    name: Any
-    value: Any
-
-
-class Change(NamedTuple):
-    """A store that was written to, with a copy from before. `owner`: an Entity, where the store is one's own."""
-
-    kind: Kind
-    owner: Any = None
-    before: Any = None
-
-
-class Deferred(NamedTuple):
-    """A call for when the graph has run: in words, and what writes its code."""
-
-    text: str
-    emit: Callable[[Any], None]
-
-
-class Mark(NamedTuple):
-    """A place in the capture: how much there was of everything."""
-
-    changes: int
-    objects: int
-    graph: Any
-    deferred: int
-    state: Any
-    assumptions: int
-
-
-UNKNOWN: Final = object()  # contents of which no copy is kept
-AT_ENTRY: Final = object()  # contents that were still those at entry, which had not been looked at
-IN_PLACE = frozenset({Kind.GRAPH, Kind.RANDOM, Kind.ASSUMPTION})  # by the graph itself: nothing is left to do after it
 
 
 class SideEffects:
@@ -396,21 +341,3 @@ class SideEffects:
             yield Write(Kind.STATE, torch._C._push_on_torch_function_stack, None, [mode])
         for fn, args in self.switched():
             yield Write(Kind.STATE, fn, None, [Known(arg) for arg in args])
-
-
-def copied(items: Any) -> Any:
-    """Return a copy of what a container holds; UNKNOWN of what only its type can copy."""
-    if items.__class__ is list:
-        return list(items)
-    if items.__class__ is dict:
-        return [(key, *(pair if pair.__class__ is list else (pair,))) for key, pair in items.items()]
-    return items if items.__class__ is int else UNKNOWN
-
-
-def is_same(now: Any, before: Any) -> bool:
-    """Return whether two copies hold the same objects, in the same order."""
-    if now.__class__ is list and before.__class__ is list:
-        return len(now) == len(before) and all(map(is_same, now, before))
-    if now.__class__ is tuple and before.__class__ is tuple:
-        return len(now) == len(before) and all(a is b for a, b in zip(now, before))
-    return now is before or (now.__class__ is int and before.__class__ is int and now == before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from torchdynamo.capture.effects import Kind, Write
+from torchdynamo.capture.effect_kinds import Kind, Write
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.value import Known, Value

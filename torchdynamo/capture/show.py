@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
-from torchdynamo.capture.effects import Kind, Write
+from torchdynamo.capture.effect_kinds import Kind, Write
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.types.tails import Tail
 from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value

@@ -14,7 +14,7 @@ import torch
 
 from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture.capture import Capture
-from torchdynamo.capture.effects import Kind
+from torchdynamo.capture.effect_kinds import Kind
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.lasting import lasts
 from torchdynamo.capture.machine import Machine

@@ -9,7 +9,7 @@ from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture import lookup, model
 from torchdynamo.capture.capture import Capture
-from torchdynamo.capture.effects import Kind, Write
+from torchdynamo.capture.effect_kinds import Kind, Write
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.source import local

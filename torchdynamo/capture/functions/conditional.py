@@ -9,7 +9,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture import symbols
-from torchdynamo.capture.effects import Kind
+from torchdynamo.capture.effect_kinds import Kind
 from torchdynamo.capture.model import function
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value

@@ -7,7 +7,7 @@ import _thread
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.effects import Change, Kind, Mark
+from torchdynamo.capture.effect_kinds import Change, Kind, Mark
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.capture.signals import Break, Restart

@@ -15,7 +15,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.capture import operators
-from torchdynamo.capture.effects import Kind, Write
+from torchdynamo.capture.effect_kinds import Kind, Write
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import instance_dict
 from torchdynamo.capture.machine import IDENTITY_HASHES, Keyed, Ref

@@ -1,0 +1,80 @@
+"""The kinds of side effects, and what is said of one: what was written to, and what has to be done for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+
+class Kind(Enum):
+    """All kinds of side effects."""
+
+    ATTRIBUTE = "an attribute of an object, or the contents of a cell"
+    ITEMS = "the contents of a container, the place of an iterator"
+    NAME = "a global, an attribute of a module or of a function"
+    CLASS = "an attribute of a class"
+    TENSOR = "a tensor as an object: an attribute, its gradient, its memory"
+    DEFERRED = "a call that is made when the graph has run: a log message, a warning"
+    STATE = "a switch of the process: grad mode, autocast, a mode, a layer of torch.func"
+    GRAPH = "memory that the graph writes to"
+    RANDOM = "random numbers that the graph draws"
+    ASSUMPTION = "a fact that only running the graph can tell"
+
+
+class Write(NamedTuple):
+    """Something to be done for real. `owner`: an Entity, Globals, a class, a tensor or a function, by its kind."""
+
+    kind: Kind
+    owner: Any
+    name: Any
+    value: Any
+
+
+class Change(NamedTuple):
+    """A store that was written to, with a copy from before. `owner`: an Entity, where the store is one's own."""
+
+    kind: Kind
+    owner: Any = None
+    before: Any = None
+
+
+class Deferred(NamedTuple):
+    """A call for when the graph has run: in words, and what writes its code."""
+
+    text: str
+    emit: Callable[[Any], None]
+
+
+class Mark(NamedTuple):
+    """A place in the capture: how much there was of everything."""
+
+    changes: int
+    objects: int
+    graph: Any
+    deferred: int
+    state: Any
+    assumptions: int
+
+
+UNKNOWN: Final = object()  # contents of which no copy is kept
+AT_ENTRY: Final = object()  # contents that were still those at entry, which had not been looked at
+IN_PLACE = frozenset({Kind.GRAPH, Kind.RANDOM, Kind.ASSUMPTION})  # by the graph itself: nothing is left to do after it
+
+
+def copied(items: Any) -> Any:
+    """Return a copy of what a container holds; UNKNOWN of what only its type can copy."""
+    if items.__class__ is list:
+        return list(items)
+    if items.__class__ is dict:
+        return [(key, *(pair if pair.__class__ is list else (pair,))) for key, pair in items.items()]
+    return items if items.__class__ is int else UNKNOWN
+
+
+def is_same(now: Any, before: Any) -> bool:
+    """Return whether two copies hold the same objects, in the same order."""
+    if now.__class__ is list and before.__class__ is list:
+        return len(now) == len(before) and all(map(is_same, now, before))
+    if now.__class__ is tuple and before.__class__ is tuple:
+        return len(now) == len(before) and all(a is b for a, b in zip(now, before))
+    return now is before or (now.__class__ is int and before.__class__ is int and now == before)
