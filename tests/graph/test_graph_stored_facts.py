@@ -62,3 +62,20 @@ def test_what_was_known_before_is_said() -> None:
     fixed, (n,) = numbers(6)
     assert n != 7
     assert fixed.hand_over() != one.hand_over()
+
+
+def test_nothing_is_found_where_no_key_holds_what_was_known() -> None:
+    env, (n,) = numbers(6)
+    assert n != 7
+    text = env.produce_guards_expression([], guards=env.get_pruned_guards([]))
+    assert not env.evaluate_guards_expression(text, [])
+    fixed: Any = make_shape_env()
+    assert fixed.produce_guards_expression([], guards=fixed.get_pruned_guards([])) is None
+
+
+def test_a_second_compile_stores_what_the_first_has_found_out() -> None:
+    env, (n,) = numbers(6)
+    env.hand_over()
+    assert n % 2 == 0
+    assert "Mod" in env.hand_over()
+    assert env.get_pruned_guards([]) == env.guards

@@ -66,6 +66,7 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
     sizes, ambient = sizes_of(gm), TracingContext.try_get()
     if sizes is None and isinstance(ambient, Context):  # a graph made of one whose sizes vary
         ready.inputs = [ambient.fake_of(each) for each in inputs]
+        ready.known_sizes = ambient.fake_mode.shape_env.hand_over()
         yield ready
         return
     if sizes is not None:

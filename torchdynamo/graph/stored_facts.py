@@ -13,17 +13,20 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+NEVER = "never"
+
 
 class StoredFacts:
     """The part of an environment that torch's caches ask. The other part is torch's `ShapeEnv`."""
 
     guards: list[Any]
     backed_var_to_val: dict[Any, Any]
-    known_before = 0  # the first so many guards are from before the compile
+    known_before: int | None = None  # the first so many guards are from before the compile, or the first of several
 
     def hand_over(self) -> str:
         """Begin a compile, and describe what is known of the numbers so far."""
-        self.known_before = len(self.guards)
+        if self.known_before is None:
+            self.known_before = len(self.guards)
         env: Any = self
         facts = [str(guard.expr) for guard in self.guards]
         ranges = {str(symbol): str(found) for symbol, found in env.var_to_range.items()}
@@ -32,18 +35,25 @@ class StoredFacts:
         return f"{sorted(facts)} {sorted(ranges.items())} {sorted(same.items())} {sorted(checked.items())}"
 
     def get_pruned_guards(self, symints: Sequence[Any]) -> list[Any]:
-        """Return what the compile has found out, whether or not it is about these numbers."""
-        return self.guards[self.known_before :]
+        """Return what compiles have found out, whether or not it is about these numbers."""
+        return self.guards[self.known_before or 0 :]
 
     def produce_guards_expression(
         self, placeholders: Sequence[Any], *, guards: Sequence[Any] | None = None, ignore_static: bool = True
     ) -> str | None:
-        """Return a text to store for these facts; None if there are none."""
+        """Return a text to store for these facts; None if there are none.
+
+        Where somebody compiles whose key cannot hold what was known before, the text never holds.
+        """
+        if self.known_before is None and self.backed_var_to_val:
+            return NEVER
         facts = [guard.expr for guard in (self.guards if guards is None else guards)]
         return base64.b64encode(pickle.dumps(facts)).decode() if facts else None
 
     def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
         """Return whether stored facts hold for the numbers at hand. If they do, they are guarded from now on."""
+        if code == NEVER:
+            return False
         env: Any = self
         facts = pickle.loads(base64.b64decode(code))
         if not all(fact.xreplace(self.backed_var_to_val) == True for fact in facts):  # noqa: E712 (sympy's own truth)
