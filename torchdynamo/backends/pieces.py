@@ -3,7 +3,8 @@
 All results of what it compiles have one backward, which frees all that was saved when it has run. A program that trains
 two networks in turns, each with a loss of its own, goes one way back after the other. So where the ways have nothing in
 common the graph is cut between them. Recurrent layers that train have kernels of their own, and not all of these are in
-the operators it knows: they run as they are, as do those that drop, and what comes before and after is compiled.
+the operators it knows: they run as they are, as do those that drop and what draws from a generator of the program's, and
+what comes before and after is compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.backends.preserve import is_for_eager
 from torchdynamo.graph.history import strands
 from torchdynamo.graph.passes.stages import GETTERS, Stage, can_be_cut, cut
-from torchdynamo.graph.recurrent import drops, runs_as_it_is
+from torchdynamo.graph.recurrent import draws_from_a_generator, drops, runs_as_it_is
 from torchdynamo.graph.torch_compat import CLOSERS, MODE_CHANGES, OPENERS
 
 Run = Callable[..., Any]
@@ -32,7 +33,7 @@ def in_pieces(backend: B) -> B:
 
     @functools.wraps(backend)
     def whole_or_pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Run | None:
-        dropping = any(map(drops, gm.graph.nodes))
+        dropping = any(drops(node) or draws_from_a_generator(node) for node in gm.graph.nodes)
         wanted = (dropping or torch.is_grad_enabled()) and not is_for_eager(gm, example_inputs)
         after = places(gm) if wanted else []
         if not after:

@@ -1,7 +1,7 @@
 """Recurrent layers over sequences of any length. torch's rule for them goes step by step, and so fixes their number.
 
 What they give does not depend on it but for its length: it is told by the first step. A tracer would fix it as well:
-graphs with such layers run as they were captured.
+graphs with such layers run as they were captured. So do single nodes that a tracer has no operators for.
 """
 
 from __future__ import annotations
@@ -35,8 +35,14 @@ def drops(node: torch.fx.Node) -> bool:
 
 
 def runs_as_it_is(node: torch.fx.Node) -> bool:
-    """Whether a tracer is not to see this layer: kernels with gradients are not all in the operators that it knows."""
-    return trains(node) or drops(node)
+    """Return whether a tracer is not to see this node: it does not know all recurrent kernels with gradients, nor
+    generators of random numbers."""
+    return trains(node) or drops(node) or draws_from_a_generator(node)
+
+
+def draws_from_a_generator(node: torch.fx.Node) -> bool:
+    """Return whether random numbers are drawn from a generator that is an input of the graph."""
+    return any(isinstance(each.meta.get("example_value"), torch.Generator) for each in node.all_input_nodes)
 
 
 def steps_vary(gm: torch.fx.GraphModule) -> bool:

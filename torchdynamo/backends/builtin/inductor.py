@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from torchdynamo.backends.attention import before_patterns
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.cudagraph_results import keeping_results
 from torchdynamo.backends.disk_caches import disk_caches
@@ -19,6 +20,8 @@ from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.strides import quickly
 from torchdynamo.errors import UnknownSetting
+
+PRE_PASS = "joint_custom_pre_pass"
 
 
 @register_backend
@@ -88,4 +91,7 @@ def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, A
         if isinstance(kind, type) and not isinstance(value, kind):  # a union, say, is not looked into
             raise UnknownSetting(f"Inductor's option {name!r} is of type {kind.__name__}, and {value!r} is not")
         patches[key] = value
+    users = patches.get(PRE_PASS, known[PRE_PASS])
+    if users is None:  # a user's own pass may rely on the graph as it is
+        patches[PRE_PASS] = before_patterns()
     return patches

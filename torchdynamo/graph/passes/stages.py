@@ -38,7 +38,8 @@ class Stage(NamedTuple):
 def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
     """Whether it can be cut after these nodes: tensors of fixed sizes go from part to part, and nothing else."""
     order = {node: at for at, node in enumerate(graph.nodes)}
-    if not all(is_fixed(node.meta.get("example_value")) for node in graph.find_nodes(op="placeholder")):
+    inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
+    if not all(is_fixed(example) or isinstance(example, torch.Generator) for example in inputs):
         return False
     carried = {
         node for cut in cuts for node in graph.nodes if node.op != "placeholder" and order[node] <= order[cut]
