@@ -1,62 +1,344 @@
-"""What programs say to torch.compile is honoured by us."""
+"""What programs say to torch.compile is honoured by us, or refused with a reason."""
 
 from __future__ import annotations
 
+import _bisect
+import contextlib
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 import torch
+import torch._dynamo
 
 import torchdynamo
+from torchdynamo import exc, stances
+
+X = torch.ones(3)
+
+
+class Counting:
+    """A backend that remembers its graphs, as lists of the operations' names."""
+
+    def __init__(self) -> None:
+        self.graphs: list[list[str]] = []
+
+    def __call__(self, gm: Any, example_inputs: Any) -> Any:
+        calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+        self.graphs.append([getattr(node.target, "__name__", str(node.target)) for node in calls])
+        return gm.forward
+
+
+def graphs_of(fn: Any, *args: Any, **settings: Any) -> list[list[str]]:
+    """The graphs of two calls, which give what eager gives."""
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(fn, backend=backend, **settings)
+    for _ in range(2):
+        assert torch.equal(compiled(*args), fn(*args))
+    return backend.graphs
 
 
 def inner(x):
     return x * 2
 
 
+# -- functions ---------------------------------------------------------------------------------------------------------
 @torch.compiler.disable
 def disabled(x):
     return inner(x) + 1
 
 
-def calls_disabled(x):
-    return disabled(x + 1) * 3
+@torch.compiler.disable(recursive=False)
+def not_itself(x):
+    return inner(x) + 1
 
 
-def counting():
-    seen = []
+@torch.compiler.allow_in_graph
+def allowed(x):
+    return x * 2
+
+
+@torch._dynamo.nonstrict_trace
+def nonstrict(x):
+    return x * 3
+
+
+@torch.compiler.nested_compile_region
+def region(x):
+    return x.sin()
+
+
+def as_region(x):
+    return region(x) + region(x)
+
+
+@torchdynamo.skip
+def skipped(x):
+    return inner(x) + 1
+
+
+FUNCTIONS = {
+    "disable": (lambda x: disabled(x + 1) * 3, [["add"], ["mul"]]),  # nothing of `disabled` or `inner`
+    "disable, not recursive": (lambda x: not_itself(x + 1) * 3, [["add"], ["mul"], ["mul"]]),
+    "allow_in_graph": (lambda x: allowed(x) + 1, [["allowed", "add"]]),
+    "nonstrict_trace": (lambda x: nonstrict(x) + 1, [["nonstrict", "add"]]),
+    "graph_break": (lambda x: (x + 1, torch._dynamo.graph_break())[0] * 2, [["add"], ["mul"]]),
+    "nested_compile_region": (as_region, [["sin", "sin", "add"]]),
+    "ours: skip": (skipped, [["mul"]]),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    fn, wanted = FUNCTIONS[name]
+    assert graphs_of(fn, X) == wanted
+
+
+def test_a_library_function_that_is_disallowed_ends_the_graph() -> None:
+    torch._dynamo.disallow_in_graph(torch.sub)
+    try:
+        assert graphs_of(lambda x: torch.sub(x + 1, 1) * 2, X) == [["add"], ["mul"]]
+    finally:
+        torch._dynamo.allow_in_graph(torch.sub)
+    assert graphs_of(lambda x: torch.sub(x + 1, 1) * 2, X) == [["add", "sub", "mul"]]
+
+
+def test_a_result_that_is_assumed_constant_is_asked_for_once() -> None:
+    asked = []
+
+    @torch.compiler.assume_constant_result
+    def number():
+        asked.append(1)
+        return 7
+
+    compiled = torchdynamo.compile(lambda x: x * number(), backend="eager", fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(X), X * 7)
+    assert asked == [1]
+
+
+def test_a_forbidden_function_is_an_error() -> None:
+    @torch._dynamo.forbid_in_graph
+    def forbidden(x):
+        return x + 1
+
+    compiled = torchdynamo.compile(lambda x: forbidden(x) * 2, backend="eager")
+    for _ in range(2):
+        with pytest.raises(exc.ForbiddenFunction, match="forbidden is marked by forbid_in_graph"):
+            compiled(X)
+
+
+def test_what_substitutes_a_function_of_c_is_followed() -> None:
+    """Where nothing is known of the function."""
+
+    @torch.compiler.substitute_in_graph(_bisect.insort_left, skip_signature_check=True)
+    def insort_left(a, x):
+        a.append(x)
+        a.sort()
+
+    def fn(x):
+        numbers = [3, 1]
+        _bisect.insort_left(numbers, 2)
+        return x * len(numbers)
+
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(X), X * 3)
+    assert backend.graphs == [["mul"]]
+
+
+def test_a_leaf_function_runs_in_python() -> None:
+    make = getattr(torch._dynamo.decorators, "leaf_function", None)
+    if make is None:
+        pytest.skip("new in PyTorch 2.13")
+    ran = []
+
+    @make
+    def leaf(x):
+        ran.append(1)
+        return (x + 1,)
+
+    @leaf.register_fake
+    def _(x):
+        return (torch.empty_like(x),)
+
+    compiled = torchdynamo.compile(lambda x: leaf(x * 2)[0] * 3, backend="eager")
+    for count in (1, 2):
+        assert torch.equal(compiled(X), X * 9)
+        assert len(ran) == count
+
+
+def test_is_compiling_is_true_while_capturing_only() -> None:
+    def asks(x):
+        asked = (torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling(), torch._dynamo.is_compiling())
+        return x + 1 if all(asked) and torchdynamo.is_compiling() and not torch.compiler.is_exporting() else x - 1
+
+    assert torch.equal(torchdynamo.compile(asks, backend="eager", fullgraph=True)(X), X + 1)
+    assert torch.equal(asks(X), X - 1)
+
+
+# -- error_on_graph_break ----------------------------------------------------------------------------------------------
+def breaks(x):
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+def breaks_in_a_block(x):
+    log = []
+    try:
+        with torch._dynamo.error_on_graph_break(True):
+            torch._dynamo.graph_break()
+    finally:
+        log.append(torch._dynamo.eval_frame._get_error_on_graph_break())
+        LOG.extend(log)
+    return x + 1
+
+
+LOG: list[bool] = []
+
+
+def test_breaks_can_be_made_errors() -> None:
+    if not hasattr(torch._dynamo, "error_on_graph_break"):
+        pytest.skip("new in PyTorch 2.9")
+    torchdynamo.reset()
+    decorated = torch._dynamo.error_on_graph_break(True)(breaks)
+    for fn in (lambda x: decorated(x), breaks_in_a_block):
+        with pytest.raises(exc.Unsupported, match="graph_break"):
+            torchdynamo.compile(fn, backend="eager")(X)
+        assert torch._dynamo.eval_frame._get_error_on_graph_break() is False
+    assert LOG == [False]  # the blocks that were open have ended, and in their order
+    assert torch.equal(torchdynamo.compile(breaks, backend="eager")(X), X + 1)
+
+
+# -- the stance --------------------------------------------------------------------------------------------------------
+def adds(x):
+    return x + 1
+
+
+@contextlib.contextmanager
+def compiled_once() -> Iterator[tuple[Any, list[list[str]]]]:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(adds, backend=backend)
+    compiled(X)
+    yield compiled, backend.graphs
+    del backend.graphs[:]
+    compiled(X)
+    assert backend.graphs == []  # as before
+    compiled(X.int())
+    assert len(backend.graphs) == 1
+
+
+# by stance: how many graphs calls with tensors of a known kind, and twice of a new one, make
+STANCES = {
+    "default": 1,
+    "force_eager": 0,
+    "eager_on_recompile": 0,
+    "eager_then_compile": 1,
+    "aot_eager_then_compile": 1,
+}
+
+
+@pytest.mark.parametrize("stance", STANCES)
+def test_stances(stance: str) -> None:
+    with compiled_once() as (compiled, graphs), torch.compiler.set_stance(stance):
+        before = len(graphs)
+        for x in (X, X.double(), X.double()):
+            assert torch.equal(compiled(x), x + 1)
+        assert len(graphs) - before == STANCES[stance]
+
+
+def test_force_eager_runs_nothing_that_is_compiled() -> None:
+    torchdynamo.reset()
+    ran = []
 
     def backend(gm, example_inputs):
-        seen.extend(node.name for node in gm.graph.nodes if node.op == "call_function")
-        return gm.forward
+        return lambda *args: (ran.append(1), gm.forward(*args))[1]
 
-    return backend, seen
+    compiled = torchdynamo.compile(adds, backend=backend)
+    for _ in range(2):
+        compiled(X)
+    with torch.compiler.set_stance("force_eager"):
+        compiled(X)
+        with torchdynamo.optimize(backend):
+            adds(X)
+    decorated = torch.compiler.set_stance("force_eager")(lambda: compiled(X))
+    decorated()
+    assert len(ran) == 2
+    compiled(X)
+    assert len(ran) == 3
 
 
-def test_a_disabled_function_runs_eagerly_with_all_it_calls():
+def test_a_stance_may_be_set_inside() -> None:
+    """It ends the graph, and holds for what comes after it."""
+
+    def fn(x):
+        x = x * 2
+        with torch.compiler.set_stance("force_eager"):
+            x = x + 1
+        return x * 3
+
+    assert graphs_of(fn, X)[0] == ["mul"]
+
+
+def test_fail_on_recompile_says_what_changed() -> None:
+    with compiled_once() as (compiled, _), torch.compiler.set_stance("fail_on_recompile"):
+        assert torch.equal(compiled(X), X + 1)
+        with pytest.raises(exc.RecompileError, match=r"(?s)adds .*would be compiled.*float32 -> torch.float64"):
+            compiled(X.double())
+
+
+def test_a_stance_with_a_backend_is_refused() -> None:
+    with compiled_once() as (compiled, _), torch.compiler.set_stance("default", force_backend="eager"):
+        for _ in range(2):
+            with pytest.raises(exc.UnknownSetting, match="force_backend"):
+                compiled(X)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+def told(**changes: Any) -> list[str]:
     torchdynamo.reset()
-    backend, seen = counting()
-    compiled = torchdynamo.compile(calls_disabled, backend=backend)
-    x = torch.randn(3)
-    for _ in range(3):
-        assert torch.equal(compiled(x), calls_disabled(x))
-    assert seen == ["add", "mul"]  # before and after; nothing of `disabled` or `inner`
+    stances._told.clear()
+    with torch._dynamo.config.patch(**changes), warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            torchdynamo.compile(adds, backend=Counting())(X)
+    return [str(each.message) for each in log if issubclass(each.category, exc.TorchDynamoWarning)]
 
 
-def test_is_compiling_is_true_while_capturing_only():
-    def asks(x):
-        return x + 1 if torch.compiler.is_compiling() and torchdynamo.is_compiling() else x - 1
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"recompile_limit": 3}, "recompile_limit was set, .* here is torchdynamo.config.cache_size_limit"),
+        ({"capture_scalar_outputs": True}, "torchdynamo.config.capture_scalar_outputs"),
+        ({"automatic_dynamic_shapes": False}, r"torchdynamo.compile\(dynamic=False\)"),
+        ({"error_on_recompile": True}, "torchdynamo.config.error_on_recompile"),
+        (
+            {"guard_nn_modules": False},
+            "guard_nn_modules was set, which is a setting of torch.compile: it has no meaning",
+        ),
+    ],
+)
+def test_settings_of_torch_compile_are_refused_once(changes: Any, text: str) -> None:
+    (said,) = told(**changes)
+    assert re.search(text, said)
 
-    x = torch.zeros(2)
-    assert torch.equal(torchdynamo.compile(asks, backend="eager", fullgraph=True)(x), x + 1)
-    assert torch.equal(asks(x), x - 1)
+
+def test_settings_that_say_what_is_done_anyway() -> None:
+    assert told(suppress_errors=True) == []
+    assert told() == []
 
 
-def test_skip_leaves_one_frame_to_python():
+def test_torch_compile_switched_off_switches_us_off() -> None:
     torchdynamo.reset()
-    backend, seen = counting()
-
-    @torchdynamo.skip
-    def skipped(x):
-        return inner(x) + 1
-
-    x = torch.randn(3)
-    assert torch.equal(torchdynamo.compile(skipped, backend=backend)(x), x * 2 + 1)
-    assert seen == ["mul"]
+    backend = Counting()
+    compiled = torchdynamo.compile(adds, backend=backend)
+    with torch._dynamo.config.patch(disable=True):
+        compiled(X)
+    assert backend.graphs == []
+    compiled(X)
+    assert backend.graphs == [["add"]]

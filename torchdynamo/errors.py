@@ -66,6 +66,10 @@ class UnknownSetting(TorchDynamoError, ValueError):
     """A mode or an option that the backend does not know, or an option's value of another type than it takes."""
 
 
+class ForbiddenFunction(TorchDynamoError):
+    """A compiled function calls one that `torch._dynamo.forbid_in_graph` was given."""
+
+
 class InternalError(TorchDynamoError):
     """A fault of torchdynamo's own. Raised only where `config.suppress_errors` is off; else warned about."""
 

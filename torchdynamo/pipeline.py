@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, marks
+from torchdynamo import _native, config, marks, stances
 from torchdynamo.backends import registry
 from torchdynamo.backends.fixed import at_fixed_sizes
 from torchdynamo.backends.padding import buckets_in
@@ -45,10 +45,13 @@ from torchdynamo.errors import (
     ConstraintViolationError,
     FailOnRecompileLimitHit,
     FallbackWarning,
+    ForbiddenFunction,
     InternalError,
     RecompileError,
     TorchDynamoError,
     TorchDynamoWarning,
+    UnknownSetting,
+    Unsupported,
     VerificationError,
 )
 from torchdynamo.first_run import FirstRun, may_come_again
@@ -71,7 +74,7 @@ from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text
 from torchdynamo.report.marks import check_marks
 from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
-from torchdynamo.whole_graph import raising_entry, unsupported
+from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
 
 _owner_ids = itertools.count(1)
 _graph_numbers = itertools.count(0)
@@ -105,6 +108,7 @@ class Compiler:
         if self.buckets or getattr(self.backend, "fixed_sizes", False):
             self.backend = at_fixed_sizes(self.backend, self.buckets)
         self.fullgraph = fullgraph
+        self.told = False  # the program, of settings that are torch.compile's
         self.owner_id = next(_owner_ids)
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
@@ -113,12 +117,11 @@ class Compiler:
         try:
             with interrupts.deferred() as region, collector.resting():
                 return compile_frame(frame, self)
-        except (TorchDynamoError, TorchDynamoWarning) as error:
-            return error.with_traceback(None)  # raised at the user's call, without a frame of ours
         except BaseException as error:
-            if error is not region.error:
+            if error is not region.error and not isinstance(error, (TorchDynamoError, TorchDynamoWarning)):
                 raise
-            return error.with_traceback(None)
+            # at the user's call, without a frame of ours
+            return raised_in(frame.f_code, error.with_traceback(None), self.owner_id)
 
 
 def compiler_for(backend: Any, **settings: Any) -> Compiler:
@@ -145,20 +148,48 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
         return compile_seeing(seen, frame, compiler)
 
 
+# Errors that are no faults of ours, which would be swallowed: the program asks for them.
+ASKED_FOR = (
+    TorchDynamoWarning,
+    ConstraintViolationError,
+    ForbiddenFunction,
+    RecompileError,
+    UnknownSetting,
+    Unsupported,
+    VerificationError,
+)
+
+
+def named(code: CodeType) -> str:
+    """What a function is called in messages, and where it is."""
+    users = resume.origin(code)
+    return f"{users.code.co_name} ({users.code.co_filename}:{users.line})"
+
+
+def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[Failure | None]:
+    """What of each version does not hold, newest first."""
+    return [first_failure(entry.guards, roots) for entry in reversed(entries_of(code, compiler.owner_id))]
+
+
 def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
     """The same, with the builtins that the program sees."""
     started = time.perf_counter()
     code: CodeType = frame.f_code
     try:
-        if modes_watch():
+        if modes_watch() or interop.is_switched_off():
             return None
-        if interop.disables_its_calls(frame.f_func):
-            _native.skip_code(code, "disabled function", True)
+        if interop.disables_its_calls(frame.f_func) or interop.skips_itself(frame.f_func):
+            _native.skip_code(code, "disabled function", interop.disables_its_calls(frame.f_func))
             return None
         roots = Roots(frame.f_locals, frame.f_globals, seen, frame.closure)
         reason = skip_reason(code, roots)
         if reason is not None:
             _native.skip_code(code, reason)
+            return None
+        if not compiler.told:
+            compiler.told = True
+            stances.tell_of_settings()
+        if not stances.may_compile(code, named(code), functools.partial(failures, code, compiler, roots)):
             return None
         if over_limit(code, compiler, roots):
             return None
@@ -168,10 +199,11 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
                 made = build_entry(code, roots, compiler, started)
                 publish(code, made)
+                interop.stance()  # to see it change: capturing may have imported what has it
             return made
     except NotYet:
         return None
-    except (TorchDynamoWarning, ConstraintViolationError, RecompileError, VerificationError):
+    except ASKED_FOR:
         raise  # a warning that the user's filters made an error, and errors that were asked for
     except Exception as error:
         if interrupts.came():
@@ -197,9 +229,7 @@ def skip_reason(code: CodeType, roots: Roots) -> str | None:
 def give_up(code: CodeType, error: Exception) -> None:
     """A fault of ours or of a backend: leave the function to Python from now on, and say so once."""
     _native.skip_code(code, "internal error")
-    users = resume.origin(code)
-    what = f"{users.code.co_name} ({users.code.co_filename}:{users.line})"
-    text = f"torchdynamo could not compile {what}: {type(error).__name__}: {error}; it runs eagerly"
+    text = f"torchdynamo could not compile {named(code)}: {type(error).__name__}: {error}; it runs eagerly"
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(error))}"
     warn_user(text, FallbackWarning)
@@ -289,7 +319,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             # What was made in a call that is followed to its inside may not have been made yet further out.
             inside = again.step < 0 or stops[:1] == (again.step,)
             earlier = end.restart if end else stops[: len(stops) // 2] if inside else (again.step,)
-        if compiler.fullgraph:
+        if compiler.fullgraph or interop.breaks_are_errors():
             return why
         if stops and earlier >= stops:
             earlier = stops[:-1]
@@ -392,7 +422,7 @@ def entry_of(
 
 def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
     """The function stays Python. In whole-graph mode that is an error, unless the program is going to raise its own."""
-    if compiler.fullgraph:
+    if compiler.fullgraph or interop.breaks_are_errors():
         error = unsupported(why, code)
         if why.raises:
             return raising_entry(code, error, compiler.owner_id)
@@ -430,12 +460,10 @@ def recompile_text(
     code: CodeType, failed: Failure, varying: list[NumberInput], guards: list[Guard], constant: Break | None
 ) -> str:
     """Why a function is compiled once more."""
-    users = resume.origin(code)
-    where = f"{users.code.co_name} ({users.code.co_filename}:{users.line})"
     hindrance = None
     if constant is not None:
         hindrance = Hindrance(message(constant.reason, **constant.fields), constant.where)
-    return recompiles.told(where, failed, varying, guards, hindrance)
+    return recompiles.told(named(code), failed, varying, guards, hindrance)
 
 
 def tell(

@@ -14,9 +14,11 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.bytecode.assemble import assemble
+from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.source import Position
+from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import emit_call
 from torchdynamo.errors import Unsupported
 from torchdynamo.guards.program import lower
@@ -78,12 +80,23 @@ def body_of(fn: Any) -> Any:
     return fn.__func__ if isinstance(fn, MethodType) else fn
 
 
-def raising_entry(code: CodeType, instead: Unsupported, owner_id: int) -> _native.Entry:
-    """Make an entry for one call of a function: it runs the function's own code, or else raises `instead`.
-
-    It is for a program that is going to raise an error of its own. A rule of an operator may be stricter than the
-    operator, so that nothing is raised. The next call is captured anew.
+def raised_in(code: CodeType, error: BaseException, owner_id: int) -> BaseException | _native.Entry:
+    """Say how an error leaves a function that is being called: from the call, or, where this is the rest of a function,
+    from where that goes on, so that `with` and `finally` blocks that are open there end.
     """
+    prologue = resume.origin(code).prologue
+    if not prologue:
+        return error
+    decoded = decode(code)
+    start = decoded.targets[decoded.instructions[prologue - 1].arg]
+    resumed, items = decoded.instructions[start], decoded.items()
+    at = items.index(resumed)
+    raising = [Instruction("LOAD_CONST", error, resumed.position), Instruction("RAISE", 1, resumed.position)]
+    return entry_for_one_call(code, [*items[:at], *raising, *items[at:]], owner_id)
+
+
+def entry_for_one_call(code: CodeType, items: list[Item], owner_id: int) -> _native.Entry:
+    """Make an entry that is gone when its code begins to run."""
     owner = ref(code)
     kept: list[_native.Entry] = []
 
@@ -91,6 +104,21 @@ def raising_entry(code: CodeType, instead: Unsupported, owner_id: int) -> _nativ
         known = owner()
         if kept and known is not None:
             _native.drop_entry(known, kept.pop())
+
+    first: list[Item] = []
+    emit_call(lambda op, arg=None: first.append(Instruction(op, arg)), "LOAD_CONST", only_once, [], 0, 0)
+    first.append(Instruction("POP"))
+    entry = _native.Entry(assemble([*first, *items], code), lower([], (), code), owner_id=owner_id)
+    kept.append(entry)
+    return entry
+
+
+def raising_entry(code: CodeType, instead: Unsupported, owner_id: int) -> _native.Entry:
+    """Make an entry for one call of a function: it runs the function's own code, or else raises `instead`.
+
+    It is for a program that is going to raise an error of its own. A rule of an operator may be stricter than the
+    operator, so that nothing is raised. The next call is captured anew.
+    """
 
     def refuse() -> NoReturn:
         raise instead
@@ -100,11 +128,9 @@ def raising_entry(code: CodeType, instead: Unsupported, owner_id: int) -> _nativ
     def emit(op: str, arg: object = None) -> None:
         items.append(Instruction(op, arg))
 
-    for fn in (only_once, _native.AsWritten(code), refuse):
+    for fn in (_native.AsWritten(code), refuse):
         emit_call(emit, "LOAD_CONST", fn, [], 0, 0)
         emit("POP")
     emit("LOAD_CONST", None)
     emit("RETURN")
-    entry = _native.Entry(assemble(items, code), lower([], (), code), owner_id=owner_id)
-    kept.append(entry)
-    return entry
+    return entry_for_one_call(code, items, owner_id)

@@ -46,8 +46,8 @@ def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) ->
 def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Call something that is what it is. `direct`: what that gives is what the instruction gives."""
     obj = fn.obj
-    if interop.anything_said():
-        answer = interop.said_to_us(vm, fn, args, kwargs)
+    if vm.anything_said:
+        answer = interop.said_of(vm, fn, args, kwargs)
         if answer is not None:
             return answer
     if vm.watching and policy.is_overridable(obj):
@@ -108,6 +108,9 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     row = model.MODELS.get((kind, "__call__"))
     if row is not None and kind is not types.BuiltinFunctionType:
         return row(vm, fn, *args, **kwargs)
+    again = interop.substitute(obj)
+    if again is not None:
+        return inline(vm, Known(again), args, kwargs)
     if policy.is_pure(obj):
         return run_pure(vm, obj, args, kwargs)
     raise Break("unknown call", name=called(obj))

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch._compile
 import torch.compiler
 
-from torchdynamo import marks
+from torchdynamo import _native, config, marks
 from torchdynamo.capture import model, policy
 from torchdynamo.capture.naming import called
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, TRUE, Graphed, Known, Value
 from torchdynamo.capture.wrap import wrap
+from torchdynamo.errors import ForbiddenFunction
 from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
@@ -111,6 +113,15 @@ def what_it_wraps(free: str) -> Verdict:
     return row
 
 
+def in_its_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function that one of torch._dynamo's contexts decorates; with `error_on_graph_break(True)` it is called."""
+    code = fn.obj.__code__
+    context = fn.obj.__closure__[code.co_freevars.index("self")].cell_contents if "self" in code.co_freevars else None
+    if getattr(context, "error_on_graph_break", False):
+        raise Break("disabled function", name="error_on_graph_break")
+    return what_it_wraps("func")(vm, fn, args, kwargs)
+
+
 def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`ModIndex.apply`: an index of tensors, whose backward is told to Inductor in words of its own."""
     owner, table, indices = args
@@ -133,7 +144,7 @@ BY_NAME: dict[tuple[str, str], Verdict] = {
     (INDEXING, "apply"): index_by_tensors,
     ("torch._dynamo.external_utils", "is_compiling"): constant_true,
     ("torch._dynamo.decorators", "graph_break"): graph_break,
-    ("torch._dynamo.external_utils", "inner"): what_it_wraps("func"),  # in a context that only concerns torch._dynamo
+    ("torch._dynamo.external_utils", "inner"): in_its_context,
     ("torch._dynamo.compiled_autograd", "_disable"): no_context,
     ("torch._dynamo.mutation_guard", "patched_init"): what_it_wraps("init"),
     ("torch._dynamo.mutation_guard", "patched_setstate"): what_it_wraps("setstate"),
@@ -144,9 +155,14 @@ BY_NAME: dict[tuple[str, str], Verdict] = {
 }
 
 
-def said_to_us(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
-    """What our own decorators say of a callable; None if nothing."""
+def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What our own decorators, or torch.compile's, say of a callable; None if nothing."""
     obj = fn.obj
+    reason = vm.said_to_torch.get(id(obj))
+    if reason:
+        raise Break(reason, name=called(obj))
+    if reason is not None:
+        return in_graph(vm, fn, args, kwargs)
     if obj in marks.DISABLED:
         raise Break("disabled function", name=obj.__qualname__)
     if obj in marks.DISALLOWED:
@@ -154,26 +170,66 @@ def said_to_us(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if obj in marks.CONSTANT:
         return vm.run_pure(obj, args, kwargs)
     if obj in marks.ALLOWED:
-        return vm.emit("call_function", obj, args, kwargs)
+        return in_graph(vm, fn, args, kwargs)
     if getattr(obj, "__code__", None) in marks.SKIPPED:
         raise Break("skipped function", name=obj.__qualname__)
     return None
+
+
+def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A call that is an operation of the graph, and is not looked into."""
+    if fn.source is not None:
+        vm.guard(fn.source, "ID_MATCH", fn.obj)
+    return vm.emit("call_function", fn.obj, args, kwargs)
 
 
 MARKS = (marks.DISABLED, marks.DISALLOWED, marks.CONSTANT, marks.ALLOWED, marks.SKIPPED)
 HELD = tuple(each.held for each in MARKS)
 
 
-def anything_said() -> bool:
+def anything_said(to_torch: Mapping[int, str]) -> bool:
     """Whether any mark exists at all; mostly none does."""
-    return any(HELD)
+    return any(HELD) or bool(to_torch)
+
+
+def constant_result(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.compiler.assume_constant_result`."""
+    return vm.run_pure(fn.obj, args, kwargs)
+
+
+def forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch._dynamo.forbid_in_graph`: torch.compile stops with an error, whole graph or not.
+
+    What sets torch.compile's stance is marked, too. It is no error here: it is called, and so are those in it.
+    """
+    if fn.obj.__code__ is UNDER_A_STANCE or (fn.obj.__module__ or "").startswith("torch."):
+        raise Break("disabled function", name=called(fn.obj))
+    raise ForbiddenFunction(f"{called(fn.obj)} is marked by forbid_in_graph, and a compiled function calls it")
+
+
+def skipped(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.compiler.disable(recursive=False)`: what it calls may be compiled, its own frame is not."""
+    meant = fn.obj.__dict__.get("_torchdynamo_orig_callable", fn.obj)
+    if type(meant) is types.FunctionType:
+        marks.SKIPPED.add(meant.__code__)
+    raise Break("skipped function", name=fn.obj.__qualname__)
+
+
+BY_ATTRIBUTE: dict[str, Verdict] = {"_dynamo_marked_constant": constant_result, "_dynamo_forbidden": forbidden}
+UNDER_A_STANCE = torch.no_grad()(lambda: None).__code__
 
 
 def verdict(fn: types.FunctionType) -> Verdict | None:
     """What has been said about this function to torch.compile; None if nothing."""
     own = fn.__dict__
-    if own and own.get("_torchdynamo_disable"):
-        return disabled
+    if own:
+        if own.get("_torchdynamo_disable"):
+            return disabled if disables_its_calls(fn) else skipped
+        for mark, row in BY_ATTRIBUTE.items():
+            if own.get(mark):
+                return row
+        if "__marked_compile_region_fn__" in own:
+            return what_it_wraps("func")  # to be compiled once for all calls: each is followed, which gives the same
     if own and own.get("_torchdynamo_wrapper_id") == id(fn) and "_torchdynamo_orig_callable" in own:
         return what_was_compiled
     if fn.__code__ is LAZILY_DISABLED:
@@ -183,9 +239,109 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
         return scheduled
     if module.startswith("torch._dynamo") and (module, fn.__name__) not in FOLLOWED:
         return BY_NAME.get((module, fn.__name__), disabled)
-    return None  # what torch.compile was told to keep whole is followed: a graph holds operators
+    return None
 
 
 def disables_its_calls(fn: Any) -> bool:
     """Whether the function is what `torch.compiler.disable` made of another: nothing it calls is compiled."""
-    return bool(fn.__dict__.get("_torchdynamo_disable"))
+    own = fn.__dict__
+    recursive = own.get("_torchdynamo_disable_recursive") is not False and "_torchdynamo_orig_callable" in own
+    return bool(own.get("_torchdynamo_disable")) and recursive
+
+
+def skips_itself(fn: Any) -> bool:
+    """Whether the function's own frame is left to Python by `torch._dynamo.skip` or `disable(recursive=False)`."""
+    return bool(fn.__dict__.get("_torchdynamo_disable")) and not disables_its_calls(fn)
+
+
+# Sets of torch._dynamo.trace_rules, by the ids of functions: what is done with a call of one.
+SETS = {
+    "_disallowed_callable_ids": "disallowed function",
+    "_leaf_function_ids": "disabled function",
+    "_nonstrict_trace_callable_ids": "",  # an operation of the graph
+    "_allowed_callable_ids": "",
+}
+
+
+def said_to_torch() -> dict[int, str]:
+    """By id, functions that programs have given to torch.compile's `allow_in_graph` and its kin: the reason to break at
+    a call, or "" where that is an operation of the graph."""
+    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    said: dict[int, str] = {}
+    for name, reason in SETS.items() if rules is not None else ():
+        ids = getattr(getattr(rules, name, None), "function_ids", None)
+        for each in ids or ():
+            said.setdefault(each, reason)
+    for name in ("graph_break", "skip_frame", "step_unsupported"):  # its own, which have rows here
+        said.pop(id(getattr(sys.modules.get("torch._dynamo.decorators"), name, None)), None)
+    return said
+
+
+def substitute(obj: Any) -> types.FunctionType | None:
+    """What a program has given to `torch.compiler.substitute_in_graph` for a function; torch's own are not asked."""
+    functions: Any = sys.modules.get("torch._dynamo.variables.functions")
+    if functions is None or not callable(obj) or type(obj).__hash__ is None:
+        return None
+    handlers = functions.PolyfilledFunctionVariable._get_polyfill_handlers()
+    body = getattr(handlers.get(obj), "__torch_dynamo_polyfill__", None)
+    own = type(body) is types.FunctionType and not (body.__module__ or "").startswith("torch.")
+    return body if own else None
+
+
+class Stance(NamedTuple):
+    """What `torch.compiler.set_stance` says."""
+
+    name: str
+    backend: Any
+
+
+def stance() -> Stance:
+    """The stance as it is now. From then on the hook sees when it changes."""
+    module: Any = sys.modules.get(STANCES)
+    if module is None:
+        return Stance("default", None)
+    _native.follow_stance(vars(module))
+    return Stance(module._stance.stance, module._stance.backend)
+
+
+STANCES = "torch._dynamo.eval_frame"
+
+
+def breaks_are_errors() -> bool:
+    """Whether `torch._dynamo.error_on_graph_break(True)` is on."""
+    asked: Any = getattr(sys.modules.get(STANCES), "_get_error_on_graph_break", None)
+    return asked is not None and bool(asked())
+
+
+# Settings of torch.compile that have another name, or another place, here.
+OURS = {
+    "cache_size_limit": "torchdynamo.config.cache_size_limit",
+    "recompile_limit": "torchdynamo.config.cache_size_limit",
+    "fail_on_cache_limit_hit": "torchdynamo.config.fail_on_recompile_limit_hit",
+    "assume_static_by_default": "torchdynamo.compile(dynamic=True)",
+    "automatic_dynamic_shapes": "torchdynamo.compile(dynamic=False)",
+}
+AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is done here
+
+
+def settings_of_torch() -> dict[str, str]:
+    """Settings of `torch._dynamo.config` that have been changed, and what each is called here; "" for no meaning."""
+    theirs: Any = sys.modules.get("torch._dynamo.config")
+    if theirs is None:
+        return {}
+    rows = theirs._config.items()  # what a block has set back has been changed as well, and is as it was
+    changed = [name for name, row in rows if not theirs._is_default(name) and getattr(theirs, name) != row.default]
+    own = config.knobs()
+    found = {name: OURS.get(name, f"torchdynamo.config.{name}" if name in own else "") for name in changed}
+    return {name: here for name, here in found.items() if not says_what_is_done(name, getattr(theirs, name), own)}
+
+
+def says_what_is_done(name: str, value: Any, own: Mapping[str, Any]) -> bool:
+    """Whether a value of such a setting asks for what is done here anyway."""
+    return any(name in known and known[name] == value for known in (AS_HERE, own))
+
+
+def is_switched_off() -> bool:
+    """Whether `torch._dynamo.config.disable` is set, or its environment variable."""
+    theirs: Any = sys.modules.get("torch._dynamo.config")
+    return theirs is not None and bool(theirs.disable)

@@ -17,6 +17,7 @@ from torchdynamo.capture import (
     attribute_writes,
     attributes,
     descriptors,
+    interop,
     interpreter,
     iteration,
     lookup,
@@ -96,6 +97,8 @@ class Machine(Trace):
         super().__init__(builder, roots)
         builder.numbers.where = self.position
         builder.where, builder.calling = self.call_site, self.calling
+        self.said_to_torch = interop.said_to_torch()
+        self.anything_said = interop.anything_said(self.said_to_torch)
         self.handled_at_entry = sys.exc_info()[1]
         # What classes say, looked up once in a capture
         self.class_attrs: dict[tuple[type, str], Any] = {}

@@ -155,6 +155,8 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
 {
     TdCodeState *state = td_state_of(view->code);
     int run_only = thread->callback == Py_False;
+    if (TD_UNLIKELY(td_stance_now() != TD_AS_USUAL))
+        return td_stance == TD_EAGER || run_only ? AS_IS : ask(view, thread, choice);
     if (state != NULL && state->entries != NULL) {
         PyObject *entries = Py_NewRef(state->entries); /* pins every entry while guards run */
         Py_ssize_t count = PyTuple_GET_SIZE(entries);

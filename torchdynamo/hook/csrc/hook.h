@@ -192,6 +192,23 @@ int td_depth_init(PyObject *module);
 
 int td_unwind_init(PyObject *module); /* unwind.c */
 
+/* ---- stance.c: what torch.compiler.set_stance says --------------------------------------------------------------- */
+
+typedef enum { TD_AS_USUAL, TD_EAGER, TD_ASK } TdStance;
+
+extern PyObject *td_stance_names; /* the module's that has it; NULL: nobody can have set a stance yet */
+extern uint64_t td_stance_tag;    /* of these, when they were last looked at */
+extern TdStance td_stance;
+void td_stance_look(void);
+int td_stance_init(PyObject *module);
+
+static inline TdStance td_stance_now(void)
+{
+    if (td_stance_names != NULL && TD_UNLIKELY(td_dict_tag(td_stance_names) != td_stance_tag))
+        td_stance_look();
+    return td_stance;
+}
+
 /* ---- hook.c, swap.c --------------------------------------------------------------------------------------------- */
 
 PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing);

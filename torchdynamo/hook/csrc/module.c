@@ -17,6 +17,7 @@ static int (*const parts[])(PyObject *) = {
     td_compiled_init,
     td_graph_init,
     td_shown_init,
+    td_stance_init,
     td_callables_init,
 };
 

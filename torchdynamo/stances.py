@@ -1,0 +1,54 @@
+"""What a program says to torch.compile as a whole, and what that means for what is compiled here.
+
+With the stance (`torch.compiler.set_stance`) `force_eager` the hook runs nothing that is compiled, and asks nobody; the
+others concern who is about to compile. Settings of `torch._dynamo.config` are torch.compile's own: a warning says what
+they are called here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.capture import interop
+from torchdynamo.errors import RecompileError, TorchDynamoWarning, UnknownSetting
+from torchdynamo.hook.user_warnings import warn_user
+
+_called: PerCode[bool] = PerCode()  # functions that have run eagerly once, under a stance that wants that
+LATER = ("eager_then_compile", "aot_eager_then_compile")
+
+
+def may_compile(code: CodeType, where: str, failures: Callable[[], list[Any]]) -> bool:
+    """Say whether the stance lets a function be compiled now.
+
+    where: the function, for a message. failures: which guards of its versions do not hold.
+    Raises RecompileError if the stance is "fail_on_recompile", UnknownSetting if it has a backend.
+    """
+    stance = interop.stance()
+    if stance.backend is not None:
+        raise UnknownSetting(
+            "torch.compiler.set_stance(force_backend=...) gives torch.compile another backend, and this function has "
+            "the one that it was compiled with: write torchdynamo.compile(function, backend=...)"
+        )
+    if stance.name == "fail_on_recompile":
+        said = f"{where} would be compiled, and the stance is 'fail_on_recompile'"
+        raise RecompileError("\n    ".join([said, *map(str, failures())]))
+    if stance.name in LATER and not _called.get(code):
+        _called.set(code, True)
+        return False
+    return stance.name in ("default", *LATER)
+
+
+_told: set[str] = set()
+
+
+def tell_of_settings() -> None:
+    """Warn of settings that were made for torch.compile, once of each."""
+    for name, here in interop.settings_of_torch().items():
+        if name not in _told:
+            _told.add(name)
+            instead = f"what it is called here is {here}" if here else "it has no meaning here"
+            text = f"torch._dynamo.config.{name} was set, which is a setting of torch.compile: {instead}"
+            warn_user(text, TorchDynamoWarning)
