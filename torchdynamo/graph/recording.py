@@ -168,7 +168,9 @@ def _mode_class() -> type[FakeTensorMode]:
                     return self.copied(args[0], super().__torch_dispatch__(func, types, args, kwargs))
             return super().__torch_dispatch__(func, types, args, kwargs)
 
-        def copied(self, of: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
+        def copied(self, of: Any, copy: torch.Tensor) -> torch.Tensor:
+            if not isinstance(of, torch.Tensor):  # layers of torch.func hand on numbers where operators take tensors
+                return copy
             memory, source = storage_of(copy), storage_of(of)
             if memory is not None and source is not None and memory._cdata != source._cdata:
                 self.record.copies[memory._cdata] = memory, source
