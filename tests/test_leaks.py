@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
+import linecache
+import logging
 import resource
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -476,3 +479,50 @@ def test_code_dies():
     space.clear()
     del f, entry, compiled
     all_die(refs)
+
+
+SOURCE = """
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.inner(x) + 1
+"""
+
+
+@pytest.fixture
+def nothing_logged() -> Iterator[None]:
+    """pytest keeps all records."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("nothing_logged")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_new_classes_leave_no_objects(backend: str) -> None:
+    """A class that is made, compiled for and gone: as many objects are there as before, and as much text."""
+
+    def once() -> None:
+        space: dict[str, Any] = {"torch": torch, "__name__": "made"}
+        exec(SOURCE, space)
+        model = space["Model"]()
+        compiled = torchdynamo.compile(model, backend=backend)
+        for _ in range(2):
+            compiled(torch.ones(2, 3))
+        space.clear()
+
+    def there() -> tuple[int, int, int]:
+        for _ in range(3):
+            gc.collect()
+        return len(gc.get_objects()), len(linecache.cache), len(contextvars.copy_context())
+
+    found = []
+    for _ in range(6):
+        for _ in range(5):
+            once()
+        found.append(there())
+    for kind in zip(*found, strict=True):  # the first rounds fill tables of torch's and Python's
+        assert min(after - before for before, after in pairwise(kind)) <= 0

@@ -21,6 +21,8 @@ from torchdynamo.backends.stage import Context
 from torchdynamo.backends.twice import Twice
 from torchdynamo.graph import fake_mode, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.leftovers import texts_go_with
+from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.passes.traceable import make_traceable, own_bodies
 from torchdynamo.graph.sizes import fakes_for, sizes_of
 
@@ -32,7 +34,7 @@ class Handoff:
         graph = copy.deepcopy(gm.graph)
         make_traceable(graph, exact=exact)
         self.spec = _flatten_output(graph)
-        self.module = torch.fx.GraphModule(gm, graph)
+        self.module = graph_module(gm, graph)
         self.module.meta = {}
         own_bodies(self.module, exact=exact)
         self.captured = gm
@@ -78,7 +80,7 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
     else:
         context = _static_context(inputs, sources)
     try:
-        with tracing(context):
+        with tracing(context), texts_go_with(gm):
             yield ready
     finally:
         context.tensor_to_context.data.clear()

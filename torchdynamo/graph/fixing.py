@@ -12,6 +12,7 @@ from torch.fx.node import map_aggregate
 
 from torchdynamo.graph import shape_env
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.numbers import PYTHON, SYMBOLIC
 from torchdynamo.graph.sizes import Sizes
 from torchdynamo.graph.torch_compat import is_layered
@@ -99,7 +100,7 @@ def at_sizes(gm: torch.fx.GraphModule, values: Values) -> torch.fx.GraphModule:
     for node in reversed(list(known)):
         if node.op != "placeholder":
             graph.erase_node(node)
-    fixed = torch.fx.GraphModule(gm, graph)
+    fixed = graph_module(gm, graph)
     fixed.meta = {name: value for name, value in gm.meta.items() if not isinstance(value, Sizes)}
     return fixed
 

@@ -17,6 +17,7 @@ import torch
 import torch._guards
 import torch.fx
 
+from torchdynamo.graph.leftovers import settings
 from torchdynamo.graph.stored_facts import StoredFacts
 
 if TYPE_CHECKING:
@@ -231,10 +232,9 @@ class NamedSource(torch._guards.Source):
 
 def treating_sizes_alike(alike: bool = True) -> contextlib.AbstractContextManager[Any]:
     """While this is open, sizes 0 and 1 are like any other wherever torch's rules can be had for both."""
-    import torch.fx.experimental._config as settings
+    import torch.fx.experimental._config as numbers
 
-    patch: Callable[..., contextlib.AbstractContextManager[Any]] = settings.patch  # type: ignore[attr-defined]
-    return patch(backed_size_oblivious=alike)
+    return settings(numbers, backed_size_oblivious=alike)
 
 
 def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:

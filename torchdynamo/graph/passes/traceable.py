@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.capture.policy import CHECKPOINT
 from torchdynamo.graph import of_numbers, shape_env, torch_compat
 from torchdynamo.graph.corrected import CORRECTED
+from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.recurrent import RECURRENT
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
@@ -118,7 +119,7 @@ def own_bodies(gm: torch.fx.GraphModule, *, exact: bool) -> None:
         if isinstance(body, torch.fx.GraphModule):
             graph = copy.deepcopy(body.graph)
             make_traceable(graph, exact=exact)
-            setattr(gm, str(node.target), torch.fx.GraphModule(body, graph))
+            setattr(gm, str(node.target), graph_module(body, graph))
 
 
 def keep_check(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
