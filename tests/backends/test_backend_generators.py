@@ -1,4 +1,4 @@
-"""Random numbers from a generator that the program brings, as diffusion pipelines do: drawn as in eager, without a word."""
+"""Random numbers from a generator that the program brings, as diffusion pipelines do: they are drawn as in eager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several ways back in one function, in any order, with results that lead to more than one: as a GAN's step has them."""
+"""Several ways back in one function, in any order, with results that lead to several: as a GAN's step has them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 All results of what it compiles have one backward, which frees all that was saved when it has run. A program that trains
 two networks in turns, each with a loss of its own, goes one way back after the other. So where the ways have nothing in
 common the graph is cut between them. Recurrent layers that train have kernels of their own, and not all of these are in
-the operators it knows: they run as they are, as do those that drop and what draws from a generator of the program's, and
-what comes before and after is compiled.
+the operators it knows: they run as they are, as do those that drop and what draws from a generator of the program's,
+and what comes before and after is compiled.
 """
 
 from __future__ import annotations

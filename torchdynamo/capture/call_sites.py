@@ -40,7 +40,8 @@ class Passed(NamedTuple):
         """Find the first call of `name(...)`, or `self.name(...)`, in a function."""
         found = False
         for instruction in decode(fn.__code__).instructions:
-            found |= instruction.arg == name
+            named = instruction.arg[0] if instruction.op == "LOAD_SUPER" else instruction.arg
+            found |= named == name
             if found and instruction.op in ("CALL", "CALL_EX"):
                 return cls(ref(fn.__code__), instruction.offset, fn.__module__)
         raise LookupError(f"{fn.__qualname__} calls no {name}")
