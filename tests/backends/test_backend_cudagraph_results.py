@@ -42,7 +42,7 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> Trees:
 
 
 PARAMETERS: set[int] = set()
-DEVICE = ["cpu"]
+DEVICE = {"models": "cpu"}
 
 
 class RealTrees:
@@ -71,7 +71,7 @@ def real_trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[RealTrees]:
         launch(graph)
 
     monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", counted)
-    monkeypatch.setitem(DEVICE, 0, "cuda")
+    monkeypatch.setitem(DEVICE, "models", "cuda")
     yield found
     torchdynamo.reset()
     cudagraph_trees.reset_cudagraph_trees()
@@ -79,14 +79,14 @@ def real_trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[RealTrees]:
 
 def net() -> tuple[torch.nn.Module, Any]:
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).to(DEVICE[0])
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).to(DEVICE["models"])
     PARAMETERS.clear()
     PARAMETERS.update(each.untyped_storage().data_ptr() for each in model.parameters())
     return model, torch.optim.SGD(model.parameters(), lr=0.1)
 
 
 def batches(count: int = 10) -> list[torch.Tensor]:
-    return [torch.full((2, 4), float(at), device=DEVICE[0]) for at in range(count)]
+    return [torch.full((2, 4), float(at), device=DEVICE["models"]) for at in range(count)]
 
 
 def program(plain: int) -> Callable[[Program], Program]:

@@ -69,6 +69,7 @@ SAID: dict[str, tuple[Any, ...]] = {
     "(self, type, value=None, traceback=None, /)": (types.GeneratorType.throw,),
     "(self, blocking=True, timeout=-1)": (LOCK.acquire, LOCK.__enter__, RLOCK.acquire, RLOCK.__enter__),
     # torch
+    "(*, level)": (torch._C._exit_dual_level,),
     "(*args, device=None)": (torch.Tensor, *torch._tensor_classes),
     "(device=None)": (torch.Generator,),
     "(tensor, num_classes=-1)": (torch.nn.functional.one_hot,),

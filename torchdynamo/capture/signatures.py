@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 KEYWORDS, NO_ARGUMENTS, ONE = 0x2, 0x4, 0x8  # METH_KEYWORDS, METH_NOARGS, METH_O
 MANY = 1 << 30
+UNWRITTEN = "<unrepresentable>"  # a default, in the text of a function
 METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 IN_C = (*METHODS, types.BuiltinFunctionType, types.ClassMethodDescriptorType, type)
 CONSTRUCTING = ("__new__", "__init__")
@@ -51,7 +52,6 @@ class Shape(NamedTuple):
 
 
 UNKNOWN = Shape(0, MANY, True, None)
-_said = {id(fn): inspect.signature(eval(f"lambda {text[1:-1]}: 0")) for text, fns in SAID.items() for fn in fns}
 _shapes: dict[int, tuple[Any, Shape]] = {}  # by id; with what has it, which must live
 
 
@@ -118,7 +118,17 @@ def signature_of(fn: Any) -> inspect.Signature | None:
     try:
         return inspect.signature(fn)
     except (TypeError, ValueError):  # it has no text, or one that says nothing
-        return None
+        text = getattr(fn, "__text_signature__", None) or ""
+        return of_text(text.replace("$module, /, ", "").replace("$self", "self")) if UNWRITTEN in text else None
+
+
+def of_text(text: str) -> inspect.Signature:
+    """Return the signature that a text in brackets says. A default that cannot be written down is any."""
+    parameters = " ".join(text.replace(UNWRITTEN, "None")[1:-1].split())
+    return inspect.signature(eval(f"lambda {parameters}: 0"))
+
+
+_said = {id(fn): of_text(text) for text, fns in SAID.items() for fn in fns}
 
 
 def by_place(fn: Any, args: tuple[Value, ...], kwargs: dict[str, Value]) -> tuple[Value, ...]:
