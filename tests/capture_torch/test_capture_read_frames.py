@@ -328,7 +328,8 @@ def as_text(value: Any) -> str:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_is_shown_is_as_in_eager(program: str) -> None:
-    """Variables that are needed no more may be missing; what is there is right, and no variable is ours."""
+    """Variables that are needed no more may be missing; what is there is right. None is ours but the graph, where that
+    raises."""
     function = PROGRAMS[program]
     eager = outcome(function, torch.ones(2))
     expected, lines = variables(eager), list(shown(eager))
@@ -337,5 +338,7 @@ def test_what_is_shown_is_as_in_eager(program: str) -> None:
         error = outcome(compiled, torch.ones(2))
         assert list(shown(error)) == lines
         for name, found in variables(error).items():
+            if program == "by_an_operator":
+                found = {variable: value for variable, value in found.items() if value != "CompiledGraph"}
             assert found.items() <= expected[name].items(), name
             assert {"__class__", "offset", "count", "total"} & expected[name].keys() <= found.keys()

@@ -18,7 +18,7 @@ from torchdynamo.capture.signals import CACHES, Attentive, Restart
 from torchdynamo.capture.source import Source
 from torchdynamo.codegen import effects
 from torchdynamo.codegen.attempt import Attempt, Rerun
-from torchdynamo.codegen.emit import BOUND, BoundIndex, Emitter
+from torchdynamo.codegen.emit import BOUND, GRAPH, BoundIndex, Emitter
 from torchdynamo.codegen.leaving import Exit
 
 
@@ -103,18 +103,22 @@ def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, di
             rest.append(Instruction("UNPACK", len(draft.outputs), position))
             rest += [Instruction("STORE_FAST", f"__out{index}", position) for index in range(len(draft.outputs))]
     bound = [BOUND] if draft.bound or bound_inputs else []
-    rest += [item for item in draft.items if bound or not lets_go_of_bound(item)]
+    there = {BOUND: BOUND if bound else "", GRAPH: graph}
+    rest += [item for item in draft.items if there.get(let_go_by(item), True)]
     if graph and draft.rerun is not None:
         rest = draft.rerun.looking(rest, position)
     items = [*draft.before, *call, *rest]
     for item in items:
         if isinstance(item, Instruction) and item.arg.__class__ is BoundIndex:
             item.arg = int(item.arg) + bound_inputs
+        elif let_go_by(item) == GRAPH:
+            item.arg = graph
     return assemble(items, draft.code, varnames=[*bound, *([graph] if graph else ()), *locals_of(draft.code)])
 
 
-def lets_go_of_bound(item: Item) -> bool:
-    return isinstance(item, Instruction) and item.op == "DELETE_FAST" and item.arg == BOUND
+def let_go_by(item: Item) -> str:
+    """Return the name of the variable that an instruction deletes, or ""."""
+    return item.arg if isinstance(item, Instruction) and item.op == "DELETE_FAST" else ""
 
 
 def emit_call(made: Any, load: str, callee: Any, arguments: list[str], bound_inputs: int, extras: int) -> None:

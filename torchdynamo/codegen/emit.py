@@ -31,6 +31,7 @@ from torchdynamo.capture.wrap import class_source, made_in_frame
 from torchdynamo.codegen import made_classes, rebuild
 
 BOUND = "__bound"
+GRAPH = "<graph>"  # stands for the name of the graph's variable until there is one
 LIKE_A_NAME = re.compile("[a-zA-Z0-9_]+")
 OWN_WORLDS = (
     type,

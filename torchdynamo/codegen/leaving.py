@@ -21,7 +21,7 @@ from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.value import ABSENT, Known, Object, Value
 from torchdynamo.codegen import resume, unsteady
-from torchdynamo.codegen.emit import BOUND, Emitter
+from torchdynamo.codegen.emit import BOUND, GRAPH, Emitter
 from torchdynamo.graph.tracebacks import Above
 
 # Instructions that look below what they pop: how many further items.
@@ -105,6 +105,7 @@ class Exit:
     def let_go(self) -> None:
         """Delete what was only needed to make the values: it neither lives on nor is seen by who reads the frame."""
         self.emit.op("DELETE_FAST", BOUND)
+        self.emit.op("DELETE_FAST", GRAPH)
         for index in range(len(self.emit.outputs)):
             self.emit.op("DELETE_FAST", f"__out{index}")
         for name in self.emit.made.values():
