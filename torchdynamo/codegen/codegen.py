@@ -109,7 +109,9 @@ def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, di
         rest = draft.rerun.looking(rest, position)
     items = [*draft.before, *call, *rest]
     for item in items:
-        if isinstance(item, Instruction) and item.arg.__class__ is BoundIndex:
+        if not isinstance(item, Instruction):
+            continue
+        if item.arg.__class__ is BoundIndex:
             item.arg = int(item.arg) + bound_inputs
         elif let_go_by(item) == GRAPH:
             item.arg = graph
@@ -118,7 +120,7 @@ def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, di
 
 def let_go_by(item: Item) -> str:
     """Return the name of the variable that an instruction deletes, or ""."""
-    return item.arg if isinstance(item, Instruction) and item.op == "DELETE_FAST" else ""
+    return str(item.arg) if isinstance(item, Instruction) and item.op == "DELETE_FAST" else ""
 
 
 def emit_call(made: Any, load: str, callee: Any, arguments: list[str], bound_inputs: int, extras: int) -> None:
