@@ -67,7 +67,7 @@ class UnknownSetting(TorchDynamoError, ValueError):
 
 
 class ForbiddenFunction(TorchDynamoError):
-    """A compiled function calls one that `torch._dynamo.forbid_in_graph` was given."""
+    """A compiled function calls one that torch.compile's `forbid_in_graph` was given."""
 
 
 class InternalError(TorchDynamoError):

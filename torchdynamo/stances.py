@@ -1,8 +1,8 @@
 """What a program says to torch.compile as a whole, and what that means for what is compiled here.
 
 With the stance (`torch.compiler.set_stance`) `force_eager` the hook runs nothing that is compiled, and asks nobody; the
-others concern who is about to compile. Settings of `torch._dynamo.config` are torch.compile's own: a warning says what
-they are called here.
+others concern who is about to compile. Its settings are its own: a warning says what they are
+called here.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture import interop
 from torchdynamo.errors import RecompileError, TorchDynamoWarning, UnknownSetting
 from torchdynamo.hook.user_warnings import warn_user
 
-_called: PerCode[bool] = PerCode()  # functions that have run eagerly once, under a stance that wants that
+_called: Learned[bool] = Learned()  # functions that have run eagerly once, under a stance that wants that
 LATER = ("eager_then_compile", "aot_eager_then_compile")
 
 
@@ -50,5 +50,4 @@ def tell_of_settings() -> None:
         if name not in _told:
             _told.add(name)
             instead = f"what it is called here is {here}" if here else "it has no meaning here"
-            text = f"torch._dynamo.config.{name} was set, which is a setting of torch.compile: {instead}"
-            warn_user(text, TorchDynamoWarning)
+            warn_user(f"{name} was set, which is a setting of torch.compile: {instead}", TorchDynamoWarning)

@@ -325,15 +325,19 @@ AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is
 
 
 def settings_of_torch() -> dict[str, str]:
-    """Settings of `torch._dynamo.config` that have been changed, and what each is called here; "" for no meaning."""
+    """Settings of torch.compile that have been changed, and what each is called here; "" for no meaning."""
     theirs: Any = sys.modules.get("torch._dynamo.config")
     if theirs is None:
         return {}
     rows = theirs._config.items()  # what a block has set back has been changed as well, and is as it was
     changed = [name for name, row in rows if not theirs._is_default(name) and getattr(theirs, name) != row.default]
     own = config.knobs()
-    found = {name: OURS.get(name, f"torchdynamo.config.{name}" if name in own else "") for name in changed}
-    return {name: here for name, here in found.items() if not says_what_is_done(name, getattr(theirs, name), own)}
+    known = {name: OURS.get(name, f"torchdynamo.config.{name}" if name in own else "") for name in changed}
+    return {
+        f"torch._dynamo.config.{name}": here
+        for name, here in known.items()
+        if not says_what_is_done(name, getattr(theirs, name), own)
+    }
 
 
 def says_what_is_done(name: str, value: Any, own: Mapping[str, Any]) -> bool:
