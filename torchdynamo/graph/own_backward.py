@@ -20,8 +20,8 @@ from torch.autograd.function import once_differentiable
 
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes
-from torchdynamo.graph.tracebacks import PROGRAMS, Program
-from torchdynamo.hook.install import CompiledGraph
+from torchdynamo.graph.tracebacks import PROGRAMS, Program, hide_own_frames
+from torchdynamo.hook.install import Compiled, CompiledGraph
 
 
 def layout_of(tensor: torch.Tensor) -> torch.memory_format:
@@ -67,6 +67,32 @@ class Plan(NamedTuple):
     ways: tuple[Way, ...]
 
 
+def quietly_run(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
+    """Make a body callable. What it raises has the traceback of the program's backward."""
+    run, program = body.forward, PROGRAMS.get(body, Program())
+    return CompiledGraph(run, name, on_error=lambda error, _: program.shown(error, run.__code__))
+
+
+def run_backward(ctx: Any, *grads: Any) -> Any:
+    """The gradients of the inputs."""
+    plan = ctx.plan
+    there = tuple(grad is not None for grad in grads)
+    way = next((way for way in plan.ways if way.there == there), None)
+    if way is None:
+        raise RuntimeError(f"the backward of {plan.name} was captured for other gradients than those it is given")
+    given = [
+        None if grad is None else grad.contiguous(memory_format=layout)
+        for grad, layout in zip(grads, plan.formats, strict=True)
+    ]
+    given += [*ctx.saved_tensors, *ctx.kept]
+    outside = Modes.now() if changes_modes(way.body) else None
+    with as_backwards_run():
+        found = quietly_run(way.body, plan.name)(*[given[index] for index in way.takes])
+        if outside is not None:  # the body puts back what it found when it was captured
+            outside.restore()
+    return (None, None, None, None, *[None if index < 0 else found[index] for index in way.gives])
+
+
 class OwnBackward(torch.autograd.Function):
     """The function that autograd sees."""
 
@@ -79,36 +105,13 @@ class OwnBackward(torch.autograd.Function):
         ctx.mark_non_differentiable(*[results[index] for index in plan.constant])
         return tuple(results)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        plan = ctx.plan
-        there = tuple(grad is not None for grad in grads)
-        way = next((way for way in plan.ways if way.there == there), None)
-        if way is None:
-            raise RuntimeError(f"the backward of {plan.name} was captured for other gradients than those it is given")
-        given = [
-            None if grad is None else grad.contiguous(memory_format=layout)
-            for grad, layout in zip(grads, plan.formats, strict=True)
-        ]
-        given += [*ctx.saved_tensors, *ctx.kept]
-        outside = Modes.now() if changes_modes(way.body) else None
-        with as_backwards_run():  # which is not captured
-            found = quietly_run(way.body, plan.name)(*[given[index] for index in way.takes])
-            if outside is not None:  # the body puts back what it found when it was captured
-                outside.restore()
-        return (None, None, None, None, *[None if index < 0 else found[index] for index in way.gives])
-
-
-def quietly_run(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
-    """Make a body callable, out of reach of the hook. What it raises has the traceback of the program's backward."""
-    run, program = body.forward, PROGRAMS.get(body, Program())
-    return CompiledGraph(run, name, on_error=lambda error, _: program.shown(error, run.__code__))
+    backward = staticmethod(Compiled(run_backward, None, way=hide_own_frames))  # out of reach of the hook
 
 
 class OwnBackwardOnce(OwnBackward):
     """The same, whose gradients cannot be differentiated again."""
 
-    backward = staticmethod(once_differentiable(OwnBackward.backward))  # type: ignore[assignment]
+    backward = staticmethod(once_differentiable(OwnBackward.backward))
 
 
 @functools.cache

@@ -79,6 +79,11 @@ def _foreign(trace: TracebackType | None) -> TracebackType | None:
     return first
 
 
+def hide_own_frames(error: BaseException) -> None:
+    """Take the frames of this package out of a traceback."""
+    error.__traceback__ = _foreign(error.__traceback__)
+
+
 def called_at(site: CallSite | None, inside: TracebackType | None) -> TracebackType | None:
     """Make a traceback of what happened inside of these calls, beginning with the outermost of them."""
     frames: list[Any] = []
