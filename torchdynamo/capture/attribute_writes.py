@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,7 @@ def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) ->
 READONLY: dict[type, frozenset[str]] = {
     types.FunctionType: frozenset({"__closure__", "__globals__", "__builtins__"}),
     BaseException: frozenset({"message", "exceptions"}),
+    collections.defaultdict: frozenset(),
 }
 
 

@@ -15,12 +15,12 @@ from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.lookup import (
     PLAIN_METHODS,
     class_lookup,
+    getter_of,
     guarded_lookup,
     guarded_slot,
     instance_dict,
     is_descriptor,
     modelled_attribute,
-    property_source,
     rest_on_metaclass,
     rest_on_names,
 )
@@ -187,7 +187,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
     if type(written) in PLAIN_METHODS and name not in getattr(real, "__dict__", ()):
         return vm.bound_method(obj, Known(written), name)
     if type(written) is property and written.fget is not None:
-        return vm.call(Known(written.fget, property_source(vm, cls, name)), [obj], {})
+        return vm.call(getter_of(vm, cls, name, written), [obj], {})
     try:
         found = getattr(real, name)
     except AttributeError as error:
@@ -281,7 +281,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
             own: Value = model.MODELS[type, "<own>"](vm, cls)
             return own
         if type(above) is property:
-            return vm.call(Known(above.fget, property_source(vm, meta, name)), [Known(cls)], {})
+            return vm.call(getter_of(vm, meta, name, above), [Known(cls)], {})
         return class_fact(vm, cls, name)
     if vm.effects.wrote_classes:
         written = class_writes.written(vm, cls, name)

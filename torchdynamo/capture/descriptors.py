@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture import model
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.lookup import INSTANCE_METHOD, PLAIN_METHODS, guarded_lookup, property_source
+from torchdynamo.capture.lookup import INSTANCE_METHOD, PLAIN_METHODS, getter_of, guarded_lookup
 from torchdynamo.capture.refusals import refused_access
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
@@ -22,9 +22,10 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
     """Properties, slots, C attributes, and the user's own descriptors."""
     kind = type(found)
     if is_property(vm, found):
-        if found.fget is None:
+        reader = getter_of(vm, cls, name, found)
+        if reader.obj is None:
             raise refused_access(vm, found, cls, "__get__")
-        return vm.call(Known(found.fget, property_source(vm, cls, name)), [obj], {})
+        return vm.call(reader, [obj], {})
     if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
         entity = vm.entity(obj)
         if name == "__dict__":
@@ -84,8 +85,11 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: t
         return Known(found, source)
     if kind is types.ClassMethodDescriptorType:
         return Known(found.__get__(None, owner))
-    if is_property(vm, found) and found.fget is not None:
-        return vm.call(Known(found.fget, property_source(vm, cls, name)), [obj], {})
+    if is_property(vm, found):
+        reader = getter_of(vm, cls, name, found)
+        if reader.obj is None:
+            raise refused_access(vm, found, cls, "__get__")
+        return vm.call(reader, [obj], {})
     method = guarded_lookup(vm, kind, "__get__")
     if method is MISSING or kind in (type,) or issubclass(kind, type):
         return wrap(vm, found, source)

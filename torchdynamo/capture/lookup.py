@@ -246,9 +246,13 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
     return own if type(own) is dict else None
 
 
-def property_source(vm: Machine, cls: type, name: str) -> Source:
-    """The getter of a property."""
-    return Source("attr", class_attribute(vm, cls, name), "fget")
+def getter_of(vm: Machine, cls: type, name: str, found: property) -> Known:
+    """Return the getter of a property, of a subclass of `property` past what that has as `fget`."""
+    field = property.__dict__["fget"]
+    place = class_attribute(vm, cls, name)
+    if class_lookup(type(found), "fget") is field:
+        return Known(found.fget, Source("attr", place, "fget"))
+    return Known(field.__get__(found), Source("field", place, class_attribute(vm, property, "fget")))
 
 
 def class_lies(vm: Machine, cls: type) -> bool:

@@ -17,6 +17,7 @@ from torchdynamo.capture import (
     attribute_writes,
     attributes,
     descriptors,
+    fields,
     interop,
     interpreter,
     iteration,
@@ -251,11 +252,11 @@ class Machine(Trace):
         while link.__class__ is Object and link.ref not in gone:
             gone.add(link.ref)
             entity = self.entity(link)
-            link = entity.attrs.get("__context__")
+            link = fields.held(entity, BaseException, "__context__")
             if link.__class__ is Object and link.ref == exc.ref:
-                self.effects.write(entity, "__context__", NONE)
+                fields.hold(self, entity, BaseException, __context__=NONE)
                 break
-        self.effects.write(self.entity(exc), "__context__", found[-1])
+        fields.hold(self, self.entity(exc), BaseException, __context__=found[-1])
 
     def bound_method(self, owner: Value, fn: Value, name: str) -> Value:
         """`owner.fn` as a value."""
@@ -567,7 +568,7 @@ class Machine(Trace):
         except Raised as raised:
             if not issubclass(raised.value.pytype, StopIteration):
                 raise
-            return None, self.getattr(raised.value, "value")
+            return None, fields.read(self, raised.value, StopIteration, "value")
 
     def advance_or_return(self, value: Value) -> tuple[Value | None, Value]:
         """One step of `yield from`: the item, or None and the value of `return`."""

@@ -77,6 +77,10 @@ ACCESSORS: dict[str, Accessor] = {
     "keyed": Accessor(_under_object, lambda base, key: f"{base}[{key}]"),
     "item": Accessor(_item, lambda base, index: f"{base}[{index}]"),
     "attr": Accessor(getattr, lambda base, name: f"{base}.{name}"),
+    # what a descriptor in C keeps in the object; the descriptor lies where another source leads
+    "field": Accessor(
+        lambda obj, descriptor: descriptor.__get__(obj, type(obj)), lambda base, descriptor: f"{base}.<{descriptor}>"
+    ),
     "contents": Accessor(
         lambda cell, _: cell.cell_contents, lambda base, _: base.removeprefix("cell(").removesuffix(")")
     ),
@@ -92,6 +96,7 @@ ACCESSORS: dict[str, Accessor] = {
     # only of tensors, sets and locks, and only methods that do nothing but look: `storage_offset`
     "method": Accessor(lambda obj, name: getattr(obj, name)(), lambda base, name: f"{base}.{name}()"),
 }
+LED_TO = frozenset({"keyed", "field"})  # steps whose arg is another source
 ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"})
 
 
@@ -161,7 +166,7 @@ class Source:
     def load(self, roots: Roots) -> Any:
         """Fetch the object by walking the path in Python (capture and tests; hits do it natively)."""
         base = roots if self.base is None else self.base.load(roots)
-        arg = self.arg.load(roots) if self.how == "keyed" else self.arg
+        arg = self.arg.load(roots) if self.how in LED_TO else self.arg
         return ACCESSORS[self.how].load(base, arg)
 
     def __str__(self) -> str:

@@ -6,12 +6,13 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.attribute_writes import is_field, is_writable
+from torchdynamo.capture.fields import Hidden
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.iteration import OF_DICTS, Steps
 from torchdynamo.capture.lookup import class_lookup, written_in_python
 from torchdynamo.capture.model import find_slot
 from torchdynamo.capture.signals import Restart
-from torchdynamo.capture.value import ABSENT, Object
+from torchdynamo.capture.value import ABSENT, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.codegen.emit import Emitter
@@ -36,6 +37,8 @@ def instance(emit: Emitter, entity: Entity) -> None:
 def attributes(emit: Emitter, entity: Entity) -> None:
     """The attributes of the object on top, which stays there."""
     for name, value in entity.attrs.items():
+        if name.__class__ is Hidden and is_writable(name.descriptor) and value is not ABSENT:
+            hidden_field(emit, entity, name, value)
         found = class_lookup(entity.pytype, name)
         if is_field(found) and not is_writable(found):
             continue  # it was made with it
@@ -46,6 +49,17 @@ def attributes(emit: Emitter, entity: Entity) -> None:
             emit.value(value)
             emit.op("CALL", (3, ()))
             emit.op("POP")
+
+
+def hidden_field(emit: Emitter, entity: Entity, name: Hidden, value: Value) -> None:
+    """Set what C keeps, past what the object's class has by that name."""
+    if value is entity.loaded.get(name):
+        return
+    emit.function(name.descriptor.__set__)
+    emit.local(entity)
+    emit.value(value)
+    emit.op("CALL", (2, ()))
+    emit.op("POP")
 
 
 def iterator(emit: Emitter, entity: Entity) -> None:

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.capture.source import LED_TO, Guard, Roots, Source
 from torchdynamo.guards import looking
 from torchdynamo.guards.kinds import KINDS
 
@@ -34,7 +34,7 @@ class Nodes:
         found = self.index.get(source)
         if found is None:
             parent = -1 if source.base is None else self.of(source.base)
-            arg = self.of(source.arg) if source.how == "keyed" else source.arg
+            arg = self.of(source.arg) if source.how in LED_TO else source.arg
             found = self.index[source] = len(self.rows)
             self.rows.append(row(source, parent, arg))
         return found

@@ -8,11 +8,13 @@ import enum
 import types
 from typing import TYPE_CHECKING
 
+from torchdynamo.capture import fields
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup, instance_dict
 from torchdynamo.capture.model import find_slot, is_open, models
 from torchdynamo.capture.scalars import SCALARS, plain_value
 from torchdynamo.capture.signals import Break
+from torchdynamo.capture.types import exceptions
 from torchdynamo.capture.value import NONE, Known, Object, Value
 from torchdynamo.capture.wrap import CONSTANTS
 
@@ -101,7 +103,8 @@ def reduce_set(vm: Machine, self: Object) -> Value:
 @models(collections.defaultdict, "__reduce__")
 def reduce_dict(vm: Machine, self: Object) -> Value:
     only(vm, self, collections.defaultdict if issubclass(self.pytype, collections.defaultdict) else ORDERED)
-    given = [vm.getattr(self, "default_factory")] if self.pytype is collections.defaultdict else []
+    plain = self.pytype is collections.defaultdict
+    given = [fields.read(vm, self, collections.defaultdict, "default_factory")] if plain else []
     items = vm.iterator(vm.call_method(self, "items"))
     held = state(vm, self) if issubclass(self.pytype, ORDERED) else NONE
     return vm.make_tuple([Known(self.pytype), vm.make_tuple(given), held, NONE, items])
@@ -124,7 +127,8 @@ def reduce_exception(vm: Machine, self: Object) -> Value:
     if found is not BaseException.__dict__["__reduce__"]:  # OSError, ImportError
         raise Break("unsupported method", name="__reduce__", type=self.pytype.__name__)
     own: Value = vm.instance_dict(self)
-    return vm.make_tuple([Known(self.pytype), vm.getattr(self, "args"), *([own] if vm.truth(own) else [])])
+    args = vm.make_tuple(exceptions.args_of(vm, self))
+    return vm.make_tuple([Known(self.pytype), args, *([own] if vm.truth(own) else [])])
 
 
 @models(BaseException, "__setstate__")

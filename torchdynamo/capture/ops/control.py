@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import foregone, raising, symbols
+from torchdynamo.capture import fields, foregone, raising, symbols
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.signals import Break, Raised
@@ -139,4 +139,4 @@ def cleanup_throw(vm: Machine, frame: Frame, inst: Instruction, iterator: Value,
     """What a throw brought back from the iterator of a `yield from`: the end of it, or an exception that goes on."""
     if not issubclass(exc.pytype, StopIteration):
         raise Raised(vm.as_object(exc))
-    return NONE, vm.getattr(exc, "value")
+    return NONE, fields.read(vm, exc, StopIteration, "value")

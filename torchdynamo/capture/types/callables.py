@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.capture import attributes, lookup
+from torchdynamo.capture import attributes, fields, lookup
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.naming import class_name
@@ -258,7 +258,7 @@ def _bind(descriptor: Any, owner: Any) -> Any:
 
 @models(functools.partial, "__call__")
 def call_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    fn, given, named = (vm.getattr(self, name) for name in ("func", "args", "keywords"))
+    fn, given, named = (fields.read(vm, self, functools.partial, name) for name in PARTS_OF_PARTIAL)
     known = {vm.known(key, "keyword"): value for key, value in vm.dict_items(named)}
     return vm.call(fn, [*vm.iterate(given), *args], {**known, **kwargs})
 
@@ -268,12 +268,12 @@ def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: V
     """A partial of a partial that has nothing of its own is one of what that calls."""
     given, named = list(args), dict(kwargs)
     if fn.__class__ is Object and issubclass(fn.pytype, functools.partial) and is_bare(vm, fn):
-        fn, inner, known = (vm.getattr(fn, name) for name in PARTS_OF_PARTIAL)
+        fn, inner, known = (fields.read(vm, fn, functools.partial, name) for name in PARTS_OF_PARTIAL)
         given = [*vm.iterate(inner), *given]
         named = {**{vm.known(key, "keyword"): value for key, value in vm.dict_items(known)}, **named}
-    made = vm.new(cls.obj, func=fn, args=vm.make_tuple(given))
+    made = vm.new(cls.obj)
     keywords = vm.make_dict((Known(name), value) for name, value in named.items())
-    vm.effects.write(vm.entity(made), "keywords", keywords)
+    fields.hold(vm, vm.entity(made), functools.partial, func=fn, args=vm.make_tuple(given), keywords=keywords)
     return made
 
 
@@ -297,10 +297,11 @@ def init_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) ->
 def rebuild_partial(emit: Emitter, entity: Entity) -> None:
     emit.function(_make_partial)
     emit.const(entity.pytype)
-    for name in PARTS_OF_PARTIAL:
+    own = [fields.name_of(entity.pytype, functools.partial, name) for name in PARTS_OF_PARTIAL]
+    for name in own:
         emit.value(entity.attrs[name])
     emit.op("CALL", (4, ()))
-    emit.fields({name: value for name, value in entity.attrs.items() if name not in PARTS_OF_PARTIAL})
+    emit.fields({name: value for name, value in entity.attrs.items() if name not in own})
 
 
 PARTS_OF_PARTIAL = ("func", "args", "keywords")

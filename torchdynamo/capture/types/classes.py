@@ -111,7 +111,7 @@ def make_class(
     MadeClass(vm.step, called(new_class, parts, {})).known_to(vm, made)
     if heard:
         told = {key: value for key, value in kwargs.items() if key != "metaclass"}
-        above_it = vm.new(super, cls=Known(made), obj=Known(made))
+        above_it = vm.new(super, note=(Known(made), Known(made)))
         vm.call(vm.getattr(above_it, "__init_subclass__"), [], told)
     return Known(made)
 

@@ -8,9 +8,9 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import attribute_writes
+from torchdynamo.capture import attribute_writes, fields
 from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import rest_on_bases
+from torchdynamo.capture.lookup import class_lookup, rest_on_bases
 from torchdynamo.capture.machine import RAISED
 from torchdynamo.capture.model import Emitter, function, is_open, models, plain_new, rebuilds
 from torchdynamo.capture.signals import Break, Raised, Restart
@@ -33,11 +33,12 @@ def native(cls: type) -> type:
     return next(base for base in cls.__mro__ if not is_open(base))
 
 
-def fields_of(cls: type) -> list[str]:
-    """What instances of a class keep beside the arguments."""
+def fields_of(cls: type) -> dict[str, str]:
+    """What instances of a class keep beside the arguments: as C names them, and as their entities do."""
     kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
-    bases = [base for base in cls.__mro__ if not is_open(base) and base not in PLAIN]
-    return [name for base in bases for name, found in base.__dict__.items() if type(found) in kinds]
+    bases = [base for base in reversed(cls.__mro__) if not is_open(base) and base not in PLAIN]
+    found = [(base, name) for base in bases for name, each in base.__dict__.items() if type(each) in kinds]
+    return {name: fields.name_of(cls, base, name) for base, name in found}
 
 
 PLAIN = (BaseException, object)
@@ -66,30 +67,31 @@ def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     vm.effects.items(entity)
     entity.items = list(args)
     keep(vm, self, args)
-    vm.effects.write_all(entity, kwargs)
+    names = fields_of(self.pytype)
+    vm.effects.write_all(entity, {names[name]: value for name, value in kwargs.items()})
     return NONE
 
 
 def keep(vm: Machine, made: Object, args: tuple[Value, ...]) -> None:
     """The fields that the arguments fill."""
-    fields = fields_of(made.pytype)
-    if not fields:
+    names = fields_of(made.pytype)
+    if not names:
         return
     entity, cls = vm.entity(made), native(made.pytype)
     if any(issubclass(cls, base) for base in KEYWORDS):
-        vm.effects.write_all(entity, dict.fromkeys(fields, NONE))
-        if "msg" in fields:
-            vm.effects.write(entity, "msg", args[0] if len(args) == 1 else NONE)
+        vm.effects.write_all(entity, dict.fromkeys(names.values(), NONE))
+        if "msg" in names:
+            vm.effects.write(entity, names["msg"], args[0] if len(args) == 1 else NONE)
     elif issubclass(cls, StopIteration):
-        vm.effects.write(entity, "value", args[0] if args else NONE)
+        vm.effects.write(entity, names["value"], args[0] if args else NONE)
     elif issubclass(cls, SystemExit):
         code = vm.make_tuple(list(args)) if len(args) > 1 else args[0] if args else NONE
-        vm.effects.write(entity, "code", code)
+        vm.effects.write(entity, names["code"], code)
     else:
-        keep_as_it_does(vm, made, cls, fields, args)
+        keep_as_it_does(vm, made, cls, names, args)
 
 
-def keep_as_it_does(vm: Machine, made: Object, cls: type, fields: list[str], args: tuple[Value, ...]) -> None:
+def keep_as_it_does(vm: Machine, made: Object, cls: type, names: dict[str, str], args: tuple[Value, ...]) -> None:
     """What an exception of constants keeps is asked of a real one."""
     try:
         sample = cls(*(vm.concretely(arg) for arg in args))
@@ -97,12 +99,12 @@ def keep_as_it_does(vm: Machine, made: Object, cls: type, fields: list[str], arg
         raise vm.error(type(error), *error.args) from None
     entity = vm.entity(made)
     entity.items = [constant(vm, arg) for arg in sample.args]
-    for name in fields:
+    for name, key in names.items():
         value = getattr(sample, name, MISSING)
         if value is not MISSING:
-            vm.effects.write(entity, name, constant(vm, value))
+            vm.effects.write(entity, key, constant(vm, value))
             if value is None:  # to store None is not the same as to store nothing
-                entity.loaded[name] = entity.attrs[name]
+                entity.loaded[key] = entity.attrs[key]
 
 
 @rebuilds(BaseException)
@@ -119,8 +121,11 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 
 def bare(cls: type[BaseException], *args: Any) -> BaseException:
     made: BaseException = plain_new(cls)(cls, *args)
-    made.args = args
+    ARGS.__set__(made, args)
     return made
+
+
+ARGS: Any = BaseException.__dict__["args"]
 
 
 # -- attributes -------------------------------------------------------------------------------------------------------
@@ -129,7 +134,7 @@ def args_of(vm: Machine, self: Object) -> list[Value]:
     entity = vm.entity(self)
     if entity.items is None and not entity.fresh:
         assert entity.source is not None
-        entity.items = list(vm.iterate(wrap(vm, entity.real.args, Source("attr", entity.source, "args"))))
+        entity.items = list(vm.iterate(fields.read(vm, self, BaseException, "args")))
     return list(entity.items or ())
 
 
@@ -180,8 +185,9 @@ def traceback_getattr(vm: Machine, self: Object, name: str) -> Value:
 def setattr_(vm: Machine, self: Object, name: Known, value: Value) -> Value:
     """On an exception that existed, Python has more to do than a graph's end can."""
     text, entity = name.obj, vm.entity(self)
-    held = text in ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__")
-    if not held and text not in fields_of(self.pytype):
+    own = class_lookup(self.pytype, text) is BaseException.__dict__.get(text)
+    held = own and text in ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__")
+    if not held and fields_of(self.pytype).get(text) != text:
         attribute_writes.generic_setattr(vm, self, text, value)
         return NONE
     if not entity.fresh or not held or value is ABSENT:
@@ -210,10 +216,9 @@ def set_linked(vm: Machine, self: Object, name: str, value: Value) -> None:
     """`__cause__` and `__context__`."""
     if not issubclass(value.pytype, (BaseException, type(None))):
         raise vm.error(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
-    entity = vm.entity(self)
-    vm.effects.write(entity, name, value)
+    fields.hold(vm, vm.entity(self), BaseException, **{name: value})
     if name == "__cause__":
-        vm.effects.write(entity, "__suppress_context__", TRUE)
+        fields.hold(vm, vm.entity(self), BaseException, __suppress_context__=TRUE)
 
 
 @models(BaseException, "with_traceback")
@@ -264,9 +269,9 @@ def said_by_fields(vm: Machine, self: Object, says: type[BaseException]) -> Valu
     if not entity.fresh:
         raise Break("unsupported method", name="__str__", type=says.__name__)
     sample = bare(native(self.pytype), *(vm.concretely(arg) for arg in args_of(vm, self)))
-    for name in fields_of(self.pytype):
-        value = entity.attrs.get(name)
-        if value is not None and value is not ABSENT and value is not entity.loaded.get(name):
+    for name, key in fields_of(self.pytype).items():
+        value = entity.attrs.get(key)
+        if value is not None and value is not ABSENT and value is not entity.loaded.get(key):
             object.__setattr__(sample, name, vm.concretely(value))
     return Known(says.__str__(sample))
 

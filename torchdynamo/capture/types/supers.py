@@ -33,7 +33,7 @@ def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) 
         if lookup.class_lies(vm, obj.pytype):
             raise Break("unknown call", name="super")
         raise vm.error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
-    return vm.new(super, cls=cls, obj=obj)
+    return vm.new(super, note=(cls, obj))
 
 
 def of_frame(vm: Machine) -> tuple[Value, Value]:
@@ -75,11 +75,12 @@ def issubclass_plainly(cls: type, base: type) -> bool:
 @models(super, "__getattribute__")
 def super_getattr(vm: Machine, self: Object, name: str) -> Value:
     entity = vm.entity(self)
-    if name == "__class__" or "cls" not in entity.attrs:
+    if name == "__class__" or entity.note is None:
         if not entity.fresh:
             raise Break("unsupported attribute", name=name, type="super")
         return Known(super)
-    cls, obj = vm.known(entity.attrs["cls"], "class"), entity.attrs["obj"]
+    of_class, obj = entity.note
+    cls = vm.known(of_class, "class")
     start = start_of(obj, cls)
     assert start is not None
     mro: tuple[type, ...] = start.__mro__
@@ -88,7 +89,7 @@ def super_getattr(vm: Machine, self: Object, name: str) -> Value:
         found = lookup.guarded_own(vm, base, name)
         if found is not MISSING:
             return seen_through(vm, obj, start, base, name, found)
-    fields: dict[str, Any] = {"__thisclass__": entity.attrs["cls"], "__self__": obj}
+    fields: dict[str, Any] = {"__thisclass__": of_class, "__self__": obj}
     if name in fields:
         return fields[name]
     if name == "__self_class__":

@@ -106,7 +106,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     if type(found) in lookup.PLAIN_METHODS:
         return vm.bound_method(obj, tensor_methods.put_on(vm, obj, name) or Known(found), name)
     if type(found) is property and tensor_methods.is_foreign(found.fget):
-        return vm.call(Known(found.fget, lookup.property_source(vm, obj.pytype, name)), [obj], {})
+        return vm.call(lookup.getter_of(vm, obj.pytype, name, found), [obj], {})
     written = vm.effects.on_tensor(obj).get(name)
     if written is not None and written is not ABSENT:
         return written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
+from torchdynamo.capture import fields
 from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.value import NONE, Known, Object, Value, is_none
@@ -23,22 +24,23 @@ WRAPPERS: dict[type, dict[str, str]] = {  # of functions, in C: by argument, the
 
 def given(cls: type, entity: Entity) -> list[Value]:
     """What one was made with, in the order of its arguments."""
-    return [entity.attrs[name] for name in WRAPPERS[cls].values() if name in entity.attrs]
+    names = [fields.name_of(entity.pytype, cls, name) for name in WRAPPERS[cls].values()]
+    return [entity.attrs[name] for name in names if name in entity.attrs]
 
 
 def wrapper(cls: type) -> None:
-    fields = WRAPPERS[cls]
+    shown = WRAPPERS[cls]
 
     def new(vm: Machine, made: Known, /, *args: Value, **kwargs: Value) -> Value:
         return vm.new(made.obj)
 
     def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-        named = dict(zip(fields, args)) | kwargs
-        wrong = len(args) > len(fields) or not named.keys() <= fields.keys() or (cls is not property and not named)
+        named = dict(zip(shown, args)) | kwargs
+        wrong = len(args) > len(shown) or not named.keys() <= shown.keys() or (cls is not property and not named)
         if wrong or not vm.entity(self).fresh:
             raise Break("unsupported method", name="__init__", type=cls.__name__)
-        shown = {fields[name]: named.get(name, NONE) for name in fields if name in named or name != "doc"}
-        vm.effects.write_all(vm.entity(self), shown)
+        given = {shown[name]: named.get(name, NONE) for name in shown if name in named or name != "doc"}
+        fields.hold(vm, vm.entity(self), cls, **given)
         return NONE
 
     def is_abstract(vm: Machine, self: Value) -> Value:  # asks for the truth of what may be anything
@@ -65,7 +67,7 @@ for _wrapper in WRAPPERS:
 
 @models(classmethod, "__get__")
 def bind_to_class(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
-    owner, fn = constant(vm, obj.pytype) if is_none(cls) else cls, vm.getattr(self, "__func__")
+    owner, fn = constant(vm, obj.pytype) if is_none(cls) else cls, fields.read(vm, self, classmethod, "__func__")
     if fn.pytype is not types.FunctionType:  # which may have a `__get__` of its own, or cannot be called
         raise Break("unsupported method", name="__get__", type="classmethod")
     return vm.call(Known(types.MethodType), [fn, owner], {})
@@ -73,14 +75,14 @@ def bind_to_class(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Va
 
 @models(staticmethod, "__get__")
 def unwrap_static(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
-    return vm.getattr(self, "__func__")
+    return fields.read(vm, self, staticmethod, "__func__")
 
 
 @models(staticmethod, "__call__")
 @passes_on
 def call_static(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
     direct, vm.direct = vm.direct, False
-    fn = vm.getattr(self, "__func__")
+    fn = fields.read(vm, self, staticmethod, "__func__")
     vm.direct = direct
     return vm.call(fn, list(args), dict(kwargs))
 

@@ -27,6 +27,7 @@ typedef enum {
     STEP_KEYED,
     STEP_SIZE,
     STEP_STRIDE,
+    STEP_FIELD,
     STEP_WEAK,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
@@ -83,7 +84,7 @@ typedef struct {
     int node;
     int base;          /* the node a fetch reads from; the other node of CHECK_SAME and CHECK_NOT_KEYED */
     int check;         /* which of the caller's checks this is; -1: a fetch */
-    Py_ssize_t number; /* slot, position or length; the node of the key of STEP_KEYED */
+    Py_ssize_t number; /* slot, position or length; the node of the key of STEP_KEYED, of the descriptor of STEP_FIELD */
     PyObject *obj;     /* owned */
     union {
         TdItems *items;
@@ -182,6 +183,7 @@ typedef struct {
 extern char td_outside;
 #define TD_OUTSIDE ((PyObject *)&td_outside)
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave); /* a slot, member or getter */
+PyObject *td_field(PyObject *obj, PyObject *descriptor, PyObject **temp, TdLeave *leave); /* the same, by the descriptor */
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp, TdLeave *leave);
 PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave); /* written in C */
 PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds it, if that is a place that stays */

@@ -208,6 +208,18 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave
     return is_property_in_c(descriptor) ? ask(obj, descriptor, temp, leave) : NULL;
 }
 
+/* Not what the object's class has by the name: a subclass may have something else there. */
+PyObject *td_field(PyObject *obj, PyObject *descriptor, PyObject **temp, TdLeave *leave)
+{
+    int optional, is_member = Py_IS_TYPE(descriptor, &PyMemberDescr_Type);
+    PyObject **place = is_member ? member_place(obj, descriptor, &optional) : NULL;
+    if (place != NULL)
+        return *place == NULL && optional ? Py_None : *place;
+    if (!is_member && !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type))
+        return NULL;
+    return PyObject_TypeCheck(obj, PyDescr_TYPE(descriptor)) ? ask(obj, descriptor, temp, leave) : NULL;
+}
+
 PyObject **td_attr_place(PyObject *obj, PyObject *name)
 {
     int optional;

@@ -2,7 +2,7 @@
 #include "guards_build.h"
 
 static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call",
-                                      "method", "keyed", "size", "stride", "weak"};
+                                      "method", "keyed", "size", "stride", "field", "weak"};
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
@@ -38,10 +38,11 @@ static int add_fetch(TdBuilder *b, int node, const char *how, PyObject *arg)
         step->number = PyLong_AsSsize_t(arg);
         return step->number == -1 && PyErr_Occurred() ? -1 : 0;
     }
-    if (op == STEP_KEYED) {
+    if (op == STEP_KEYED || op == STEP_FIELD) {
         step->number = PyLong_AsSsize_t(arg);
         if (step->number < 0 || step->number >= node)
             return PyErr_Occurred() ? -1 : td_fault("a step before its key", arg);
+        b->program->n_temps += op == STEP_FIELD;
     }
     if (op == STEP_ATTR || op == STEP_METHOD) {
         if (!PyUnicode_CheckExact(arg))

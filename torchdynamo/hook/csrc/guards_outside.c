@@ -50,7 +50,7 @@ static void follow(TdOutside *outside, const TdStep *step)
     }
     else if (step->op < STEP_BIND_DICT
              && (td_is_outside(outside, step->base)
-                 || (step->op == STEP_KEYED && td_is_outside(outside, (int)step->number))))
+                 || ((step->op == STEP_KEYED || step->op == STEP_FIELD) && td_is_outside(outside, (int)step->number))))
         lead_to(outside, step->node);
 }
 
@@ -88,7 +88,7 @@ int td_outside_add(TdProgram *program, int node)
         made->steps[made->n_steps++] = step;
         if (step->op < STEP_BIND_DICT)
             add_base(made, step->base);
-        if (step->op == STEP_KEYED)
+        if (step->op == STEP_KEYED || step->op == STEP_FIELD)
             add_base(made, (int)step->number);
     }
     program->outside = made;

@@ -163,6 +163,8 @@ PyObject *td_step_fetch(TdStep *step, TdRun *run, PyObject **temp, TdLeave *leav
         return td_method(base, step->obj, temp, leave);
     case STEP_KEYED:
         return td_dict_find_object(base, run->values[step->number], &step->u.place);
+    case STEP_FIELD:
+        return td_field(base, run->values[step->number], temp, leave);
     case STEP_SIZE:
     case STEP_STRIDE:
         return *temp = measured(base, step);
@@ -215,6 +217,7 @@ static inline __attribute__((always_inline)) int run_step(TdProgram *program, Td
     case STEP_KEYED:
     case STEP_SIZE:
     case STEP_STRIDE:
+    case STEP_FIELD:
     case STEP_WEAK:
         value = fetch(step, run);
         break;
