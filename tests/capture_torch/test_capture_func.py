@@ -43,6 +43,9 @@ def through_model(a: Any) -> Any:
 
 
 CASES: dict[str, Callable[[Any], Any]] = {
+    "vmap of what has numbers": lambda x: vmap(lambda a: (a * 3.14, 1 - a, a / 2, a**2, a < 2, a * True, a * 1j))(x),
+    "vmap of vmap with numbers": lambda x: vmap(lambda a: vmap(lambda b: b * 2.5)(a))(x),
+    "vmap of grad with numbers": lambda x: vmap(lambda a: grad(lambda b: cube(b * 2.5))(a))(x),
     "jvp": lambda x: jvp(torch.sin, (x,), (x,)),
     "jvp, aux": lambda x: jvp(lambda a: (a.sin(), a.cos()), (x,), (x,), has_aux=True),
     "jvp of two, of which one is not used": lambda x: jvp(lambda a, b: a * 2, (x, x), (x, x)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import deaths, interop, model, numeric, overrides, policy, settings, spaces
+from torchdynamo.capture import deaths, interop, model, numeric, numpy_numbers, overrides, policy, settings, spaces
 from torchdynamo.capture.binding import bind
 from torchdynamo.capture.descriptors import describe
 from torchdynamo.capture.frame import Frame, FunctionParts
@@ -108,6 +108,11 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     row = model.MODELS.get((kind, "__call__"))
     if row is not None and kind is not types.BuiltinFunctionType:
         return row(vm, fn, *args, **kwargs)
+    if kind is types.BuiltinFunctionType:
+        slot = model.find_slot(type(obj.__self__), obj.__name__)
+        if slot[0] == "model":  # a method of an object that a module has, which gives it out as a function
+            check(vm, obj, args, kwargs)
+            return apply(vm, slot[1], obj, [constant(vm, obj.__self__), *args], kwargs)
     again = interop.substitute(obj)
     if again is not None:
         return inline(vm, Known(again), args, kwargs)
@@ -176,6 +181,8 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
         real = [vm.concretely(plainly(vm, arg)) for arg in args]
         named = {name: vm.concretely(plainly(vm, arg)) for name, arg in kwargs.items()}
     except Break as unknown:
+        if any(numpy_numbers.held(vm, arg) is not None for arg in (*args, *kwargs.values())):
+            raise  # it says that a number is asked for, which may be a constant
         raise Break("unknown call", name=called(fn)) from unknown
     try:
         result = settings.run(vm, fn, tuple(real), named)

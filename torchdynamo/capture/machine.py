@@ -23,6 +23,7 @@ from torchdynamo.capture import (
     iteration,
     lookup,
     model,
+    numpy_numbers,
     operators,
     overrides,
     scalars,
@@ -340,6 +341,8 @@ class Machine(Trace):
                 return model.MODELS[weakref.ReferenceType, "<hash key>"](self, value)
             if cls is int:
                 return model.MODELS[int, "<hash key>"](self, value)
+            if numpy_numbers.held(self, value) is not None:
+                return numpy_numbers.settled(self, value)
             lookup.guarded_lookup(self, cls, "__hash__")
             lookup.guarded_lookup(self, cls, "__eq__")
             plain = scalars.plain_value(self, value)

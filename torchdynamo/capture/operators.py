@@ -11,7 +11,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import enums, model, numeric, overrides, picking, settings, symbols, tensor_methods
+from torchdynamo.capture import (
+    enums,
+    model,
+    numeric,
+    numpy_numbers,
+    overrides,
+    picking,
+    settings,
+    symbols,
+    tensor_methods,
+)
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import (
     LIBRARIES,
@@ -157,6 +167,11 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     """`a op b`, in place or not, comparisons included."""
     inplace, declined = INPLACE.get(op), False  # by torch, which leaves such an operand to its class
     fn = inplace[0] if inplace else BINARY[op][0]
+    if (a.__class__ is Object or b.__class__ is Object) and numpy_numbers.among(vm, a, b):
+        plainly = op[:-1] if inplace else op
+        answer = numpy_numbers.binary(vm, plainly, BINARY[plainly][0], a, b)
+        if answer is not None:
+            return answer
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
         if a.__class__ is not Graphed and b.__class__ is not Graphed:
             op = op[:-1] if inplace else op

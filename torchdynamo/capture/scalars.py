@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.lookup import guarded_lookup
 from torchdynamo.capture.model import is_open
+from torchdynamo.capture.numeric import flowing_type
 from torchdynamo.capture.value import Known, Object, Value
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def plain_value(vm: Machine, value: Value) -> Known | None:
         if entity.note.__class__ is Plain:
             known: Known = entity.note.value
             return known
-        if entity.real is not MISSING and entity.source is not None:
+        if entity.real is not MISSING and entity.source is not None and not flowing_type(value):
             return held_by(vm, entity)
     return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import arguments, numeric
+from torchdynamo.capture import arguments, numeric, numpy_numbers
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.model import MODELS, enters, function, iterates, rebuilds
 from torchdynamo.capture.signals import Break, Restart
@@ -24,7 +24,10 @@ np = numeric.np
 def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:
     """A number of NumPy's: its type and value."""
     vm.guard(source, "TYPE_MATCH", type(obj))
-    vm.guard(Source("method", source, "item"), "EQUALS_MATCH", obj.item())
+    varying = numpy_numbers.enter(vm, obj, source)
+    if varying is not None:
+        return varying
+    vm.guard(numpy_numbers.place_of(obj, source), "EQUALS_MATCH", obj.item())
     return Known(obj, source)
 
 
@@ -65,9 +68,32 @@ def sharing(fn: Any) -> None:
             data = numeric.share(vm, data)
             if fn is torch.from_numpy:
                 return data
+        if not args:
+            kwargs = with_dtype(vm, data, kwargs)
         return vm.emit("call_function", fn, [data, *args], kwargs)
 
     function(fn)(row)
+
+
+def with_dtype(vm: Machine, data: Value, kwargs: dict[str, Value]) -> dict[str, Value]:
+    """Return the keywords with the dtype that NumPy's numbers in the data give a tensor: a graph has plain ones."""
+    if "dtype" in kwargs or not has_scalars(vm, data):
+        return kwargs
+    return {**kwargs, "dtype": Known(torch.tensor(like(vm, data)).dtype)}
+
+
+def has_scalars(vm: Machine, value: Value) -> bool:
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        items = list(vm.iterate(value))
+        return any(has_scalars(vm, item) for item in items) and not any(map(numeric.holds_tensors, items))
+    return issubclass(value.pytype, np.generic) if value.__class__ in (Known, Object) else False
+
+
+def like(vm: Machine, value: Value) -> Any:
+    """Return data of the same types."""
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        return [like(vm, item) for item in vm.iterate(value)]
+    return numpy_numbers.example(value)
 
 
 def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
@@ -75,7 +101,7 @@ def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
     if numeric.flowing(vm, data) is not None and not args:
         return MODELS[np.ndarray, "<tensor of the graph's>"](vm, torch.tensor, data, kwargs)
     if data.__class__ is not Object or data.pytype is not np.ndarray:
-        return vm.emit("call_function", torch.tensor, [data, *args], kwargs)
+        return vm.emit("call_function", torch.tensor, [data, *args], with_dtype(vm, data, kwargs))
     if args or not kwargs.keys() <= {"dtype", "device"}:
         raise Break("unsupported argument", what="tensor", type="ndarray")
     made = numeric.to_tensor(vm, numeric.array_of(vm, data))

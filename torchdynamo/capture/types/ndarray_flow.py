@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.capture import arguments, numeric
+from torchdynamo.capture import arguments, numeric, numpy_numbers
 from torchdynamo.capture.model import models, rebuilds
 from torchdynamo.capture.numeric import Flowing, flowing, flows, of_numpy
 from torchdynamo.capture.policy import NUMPYS
@@ -248,7 +248,12 @@ def to_tensor(vm: Machine, fn: Any, value: Object, kwargs: dict[str, Value]) -> 
 
 
 def rebuild(emit: Any, entity: Entity) -> None:
-    """A number that comes out of the graph."""
+    """A number that comes out of the graph, as it is or as a plain one."""
+    if entity.note.__class__ is numpy_numbers.Held:
+        emit.function(entity.pytype)
+        emit.value(entity.note.number)
+        emit.op("CALL", (1, ()))
+        return
     emit.computed(Graphed(entity.items.node, None, entity.pytype))
 
 
@@ -265,10 +270,31 @@ def scalar_method(fn: Any) -> Any:
     return row
 
 
+def asked(name: str) -> Any:
+    """A method that a number of the graph can answer; for others NumPy does."""
+    answer = numpy_numbers.ASKED[name]
+
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        if not args and not kwargs and numpy_numbers.held(vm, self) is not None:
+            known = answer(vm, self)  # type: ignore[arg-type]
+            if known is not None:
+                return known
+        if flowing(vm, self) is not None and name not in METHODS:
+            raise unknown(name)
+        fn = vars(np.generic).get(name) or getattr(self.pytype, name)
+        return scalar_method(fn)(vm, self, *args, **kwargs)
+
+    return row
+
+
 def scalar_attribute(name: str) -> Any:
     def row(vm: Machine, self: Value) -> Value:
         if flowing(vm, self) is not None:
             return attribute(vm, self, name)  # type: ignore[arg-type]
+        if numpy_numbers.held(vm, self) is not None:
+            of_type = name in READ  # which all of the type have
+            number = numpy_numbers.example(self) if of_type else numpy_numbers.settled(vm, self)  # type: ignore[arg-type]
+            return numeric.lift(vm, getattr(number, name))
         return numeric.lift(vm, getattr(vm.known(self, "number"), name))
 
     return row
@@ -282,9 +308,19 @@ def items(vm: Machine, value: Object) -> Iterator[Value]:
 
 
 def node_of(vm: Machine, value: Object) -> Any:
+    number = numpy_numbers.held(vm, value)
+    if number is not None:
+        return arguments.to_node(vm, number)
     known = flowing(vm, value)
     assert known is not None
     return known.node
+
+
+def constant_of(vm: Machine, value: Object) -> Any:
+    """The number as a constant; of what tensors hold, nothing is known."""
+    if numpy_numbers.held(vm, value) is None:
+        raise unknown(value.pytype.__name__)
+    return numpy_numbers.settled(vm, value)
 
 
 if np is not None:
@@ -295,7 +331,10 @@ if np is not None:
     rebuilds(np.generic)(rebuild)
     for _name in METHODS & vars(np.generic).keys():
         models(np.generic, _name)(scalar_method(vars(np.generic)[_name]))
+    for _name in numpy_numbers.ASKED:
+        models(np.generic, _name)(asked(_name))
     for _name in READ | PARTS:
         models(np.generic, "." + _name)(scalar_attribute(_name))
     for _cls in NUMPYS:
         arguments.AS_NODES[_cls] = node_of
+        arguments.COPIES[_cls] = constant_of

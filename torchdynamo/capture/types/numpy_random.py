@@ -1,0 +1,184 @@
+"""NumPy's generators of random numbers: once the frame has seeded one, what it draws is known.
+
+A generator of our own draws while the frame is captured, and the program's is left in the state that this one has then.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture import numeric
+from torchdynamo.capture.heap import MISSING, Entity
+from torchdynamo.capture.model import Emitter, Model, enters, function, models, rebuilds, replays
+from torchdynamo.capture.signals import Break, Restart
+from torchdynamo.capture.source import Source
+from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.wrap import constant
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.machine import Machine
+
+np = numeric.np
+# What draws, and changes nothing but the generator.
+DRAWS: dict[str, str] = {
+    "RandomState": "beta binomial bytes chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric "
+    "laplace logistic lognormal logseries multinomial multivariate_normal negative_binomial noncentral_chisquare "
+    "noncentral_f normal pareto permutation poisson power rand randint randn random random_sample rayleigh "
+    "standard_cauchy standard_exponential standard_gamma standard_normal standard_t tomaxint triangular uniform "
+    "vonmises wald weibull zipf",
+    "Generator": "beta binomial bytes chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric "
+    "integers laplace logistic lognormal logseries multinomial multivariate_normal negative_binomial "
+    "noncentral_chisquare noncentral_f normal pareto permutation poisson power random rayleigh standard_cauchy "
+    "standard_exponential standard_gamma standard_normal standard_t triangular uniform vonmises wald weibull zipf",
+}
+
+
+def drawing(vm: Machine, self: Object, name: str) -> Any:
+    """Return the generator that draws for this one."""
+    entity = vm.entity(self)
+    if entity.items is None:
+        raise Break("builtin with effects", name=f"{self.pytype.__name__}.{name}")
+    vm.effects.items(entity)
+    return entity.items
+
+
+def method(name: str) -> Model:
+    def row(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+        if any(numeric.flows(vm, arg) or numeric.holds_tensors(arg) for arg in (*args, *kwargs.values())):
+            raise Break("builtin with effects", name=f"{self.pytype.__name__}.{name}")
+        draw = getattr(drawing(vm, self, name), name)
+        real = [vm.concretely(arg) for arg in args]
+        named = {key: vm.concretely(arg) for key, arg in kwargs.items()}
+        try:
+            return numeric.lift(vm, draw(*real, **named))
+        except Exception as error:  # the program's call raises
+            raise vm.error(type(error), *error.args) from None
+
+    return row
+
+
+def seeded(vm: Machine, made: Any, seed: Value) -> Any:
+    """Return a generator made of a seed that is known."""
+    given = vm.concretely(seed)
+    if given is None:
+        raise Break("builtin with effects", name="numpy.random.seed")  # by the system
+    try:
+        return made(given)
+    except (TypeError, ValueError) as error:
+        raise vm.error(type(error), *error.args) from None
+
+
+def reseed(vm: Machine, self: Object, seed: Value = NONE) -> Value:
+    entity = vm.entity(self)
+    if entity.real is not MISSING and entity.source is not None:  # others are not seeded so
+        bits = type(entity.real._bit_generator)
+        if bits is not np.random.MT19937:
+            raise Break("builtin with effects", name="numpy.random.seed")
+        vm.guard(Source("attr", entity.source, "_bit_generator"), "TYPE_MATCH", bits)
+    made = seeded(vm, np.random.RandomState, seed)
+    vm.effects.items(entity)
+    entity.items = made
+    return NONE
+
+
+def seed_all(vm: Machine, seed: Value = NONE) -> Value:
+    """`numpy.random.seed`."""
+    return vm.call_method(constant(vm, np.random.mtrand._rand), "seed", seed)
+
+
+def new_state(vm: Machine, cls: Known, seed: Value = NONE) -> Value:
+    return vm.new(cls.obj, items=seeded(vm, np.random.RandomState, seed))
+
+
+def init_state(vm: Machine, self: Object, seed: Value = NONE) -> Value:
+    return NONE
+
+
+def default_rng(vm: Machine, seed: Value = NONE) -> Value:
+    if seed.__class__ is Object and issubclass(seed.pytype, np.random.Generator):
+        return seed
+    return vm.new(np.random.Generator, items=seeded(vm, np.random.default_rng, seed))
+
+
+# Functions that Cython compiled: of a type of its own since its version 3, else like those of C.
+CYTHON: Any = None if np is None else type(np.random.default_rng)
+
+
+def named_method(cls: type, name: str, row: Model) -> None:
+    """Register the model of a method, which is a function by itself where Cython's have their own type."""
+    found = cls.__dict__.get(name)
+    if found is not None:
+        models(cls, name)(row)
+        if type(found) is CYTHON:
+            function(found)(row)
+
+
+def enter_function(vm: Machine, obj: Any, source: Source) -> Value:
+    vm.guard(source, "ID_MATCH", obj)
+    return Known(obj, source)
+
+
+def bind(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
+    """Make a method of a function of a class."""
+    return self if obj.__class__ is Known and obj.obj is None else vm.new(types.MethodType, __self__=obj, __func__=self)
+
+
+def replay_state(emit: Emitter, entity: Entity) -> None:
+    emit.function(np.random.RandomState.set_state)
+    emit.local(entity)
+    emit.const(Frozen(entity.items.get_state(legacy=False)))
+    emit.op("CALL", (2, ()))
+    emit.op("POP")
+
+
+class Frozen(dict):  # type: ignore[type-arg]
+    """A generator's state, as a constant of code."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def rebuild_state(emit: Emitter, entity: Entity) -> None:
+    if entity.items is None or entity.pytype is not np.random.RandomState:
+        raise Restart(entity.born - 1)
+    emit.function(made_again)
+    emit.const(np.random.RandomState)
+    emit.const(Frozen(entity.items.get_state(legacy=False)))
+    emit.op("CALL", (2, ()))
+
+
+def rebuild_generator(emit: Emitter, entity: Entity) -> None:
+    if entity.items is None or type(entity.items.bit_generator) is not np.random.PCG64:
+        raise Restart(entity.born - 1)
+    emit.function(made_again)
+    emit.const(np.random.Generator)
+    emit.const(Frozen(entity.items.bit_generator.state))
+    emit.op("CALL", (2, ()))
+
+
+def made_again(cls: Any, state: Any) -> Any:
+    """Make a generator in this state."""
+    if cls is np.random.RandomState:
+        made = np.random.RandomState(0)
+        made.set_state(state)
+        return made
+    bits = np.random.PCG64(0)
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+if np is not None:
+    for _kind, _names in DRAWS.items():
+        for _name in _names.split():
+            named_method(getattr(np.random, _kind), _name, method(_name))
+    named_method(np.random.RandomState, "seed", reseed)
+    function(np.random.seed)(seed_all)
+    if CYTHON is not types.BuiltinFunctionType:
+        enters(CYTHON)(enter_function)
+        models(CYTHON, "__get__")(bind)
+    models(np.random.RandomState, "__new__")(new_state)
+    models(np.random.RandomState, "__init__")(init_state)
+    function(np.random.default_rng)(default_rng)
+    replays(np.random.RandomState)(replay_state)
+    rebuilds(np.random.RandomState)(rebuild_state)
+    rebuilds(np.random.Generator)(rebuild_generator)
