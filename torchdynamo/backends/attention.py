@@ -1,7 +1,7 @@
 """Keeping Inductor from taking for attention what is none.
 
 Inductor replaces attention that is written out by `scaled_dot_product_attention`. Its patterns for that
-(torch/_inductor/fx_passes/fuse_attention.py, as of torch 2.11 and 2.13) were traced beforehand, and ignore numbers:
+(torch/_inductor/fx_passes/fuse_attention.py) were traced beforehand, and ignore numbers:
 the dimension of the softmax, how queries, keys and values are permuted, what is filled in where a mask says so. What
 differs in these is replaced as well, and its results and gradients are wrong. All the patterns look for a maximum that
 keeps its dimension. So in what lies between two products and is not attention, the maximum's dimension is dropped and
