@@ -9,12 +9,11 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_resting: Counter[int] = Counter()  # by thread: how many frames it compiles
+_resting: dict[int, int] = {}  # by thread: how many frames it compiles; a Counter would call what a program replaces
 _was_on = False
 
 
@@ -23,9 +22,9 @@ def _count(change: int) -> None:
     with _lock:
         before = bool(_resting)
         mine = threading.get_ident()
-        _resting[mine] += change
-        if not _resting[mine]:
-            del _resting[mine]
+        count = _resting.pop(mine, 0) + change
+        if count:
+            _resting[mine] = count
         if _resting and not before:
             _was_on = gc.isenabled()
             gc.disable()
