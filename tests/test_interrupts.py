@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -183,6 +184,36 @@ def test_an_error_of_a_handler_that_is_lost_comes_in_the_end(swallow: bool) -> N
         patch.setattr("sys.unraisablehook", lambda args: CAME.append("lost"))
         torchdynamo.compile(lambda x: x * 11, backend=backend)(X)
     assert ["caught" if swallow else "lost"] == CAME
+
+
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("name", ["__enter__", "__exit__"])
+def test_a_block_is_entered_or_left_as_a_whole(name: str) -> None:
+    came: list[str] = []
+
+    class Block:
+        def __enter__(self) -> None:
+            self.at("__enter__")
+
+        def __exit__(self, *args: object) -> None:
+            self.at("__exit__")
+
+        def at(self, where: str) -> None:
+            if where == name:
+                signal.raise_signal(signal.SIGALRM)
+            came.append(where)
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(Block())
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            pass
+        return gm.forward
+
+    with pytest.raises(Late):
+        torchdynamo.compile(lambda x: x * 12, backend=backend)(X)
+    assert came == ["__enter__", "__exit__"]
 
 
 def test_a_handler_that_the_program_sets_meanwhile_stays() -> None:

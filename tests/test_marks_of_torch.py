@@ -5,6 +5,7 @@ from __future__ import annotations
 import _bisect
 import contextlib
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -61,6 +62,12 @@ def allowed(x):
     return x * 2
 
 
+@torch.compiler.allow_in_graph
+def printing(x):
+    sys._getframe()
+    return x * 2
+
+
 @torch._dynamo.nonstrict_trace
 def nonstrict(x):
     return x * 3
@@ -83,8 +90,9 @@ def skipped(x):
 FUNCTIONS = {
     "disable": (lambda x: disabled(x + 1) * 3, [["add"], ["mul"]]),  # nothing of `disabled` or `inner`
     "disable, not recursive": (lambda x: not_itself(x + 1) * 3, [["add"], ["mul"], ["mul"]]),
-    "allow_in_graph": (lambda x: allowed(x) + 1, [["allowed", "add"]]),
-    "nonstrict_trace": (lambda x: nonstrict(x) + 1, [["nonstrict", "add"]]),
+    "allow_in_graph": (lambda x: allowed(x) + 1, [["mul", "add"]]),  # a graph of operators
+    "allow_in_graph, not followed": (lambda x: printing(x) + 1, [["printing", "add"]]),
+    "nonstrict_trace": (lambda x: nonstrict(x) + 1, [["mul", "add"]]),
     "graph_break": (lambda x: (x + 1, torch._dynamo.graph_break())[0] * 2, [["add"], ["mul"]]),
     "nested_compile_region": (as_region, [["sin", "sin", "add"]]),
     "ours: skip": (skipped, [["mul"]]),

@@ -19,7 +19,7 @@ import torch.compiler
 from torchdynamo import _native, config, marks
 from torchdynamo.capture import model, policy
 from torchdynamo.capture.naming import called
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.signals import MARKED, Attentive, Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, TRUE, Graphed, Known, Value
 from torchdynamo.capture.wrap import wrap
@@ -162,7 +162,7 @@ def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
     if reason:
         raise Break(reason, name=called(obj))
     if reason is not None:
-        return in_graph(vm, fn, args, kwargs)
+        return followed_if_whole(vm, fn, args, kwargs)
     if obj in marks.DISABLED:
         raise Break("disabled function", name=obj.__qualname__)
     if obj in marks.DISALLOWED:
@@ -174,6 +174,23 @@ def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
     if getattr(obj, "__code__", None) in marks.SKIPPED:
         raise Break("skipped function", name=obj.__qualname__)
     return None
+
+
+def followed_if_whole(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A call of what a program has given to torch.compile's `allow_in_graph`, which promises that no graph ends there.
+
+    Libraries (einops is one) give it functions that can be followed, and a graph of operators is worth more than a
+    graph that calls Python. Only where following breaks, such calls are operations of the graph.
+    """
+    if type(fn.obj) is not types.FunctionType or MARKED in vm.builder.numbers.attentive:
+        return in_graph(vm, fn, args, kwargs)
+    del vm.said_to_torch[id(fn.obj)]
+    try:
+        return vm.call(fn, args, kwargs)
+    except Break:
+        raise Attentive(MARKED) from None
+    finally:
+        vm.said_to_torch[id(fn.obj)] = ""
 
 
 def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -258,14 +275,14 @@ def skips_itself(fn: Any) -> bool:
 SETS = {
     "_disallowed_callable_ids": "disallowed function",
     "_leaf_function_ids": "disabled function",
-    "_nonstrict_trace_callable_ids": "",  # an operation of the graph
+    "_nonstrict_trace_callable_ids": "",  # followed, or an operation of the graph
     "_allowed_callable_ids": "",
 }
 
 
 def said_to_torch() -> dict[int, str]:
     """By id, functions that programs have given to torch.compile's `allow_in_graph` and its kin: the reason to break at
-    a call, or "" where that is an operation of the graph."""
+    a call, or "" where no graph ends at one."""
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
     said: dict[int, str] = {}
     for name, reason in SETS.items() if rules is not None else ():

@@ -32,13 +32,14 @@ class Raised(Exception):
         self.value = value
 
 
-LAYOUTS, CACHES, AHEAD, SLICES, ADDRESSES = "layouts", "caches", "ahead", "slices", "addresses"
+LAYOUTS, CACHES, AHEAD, SLICES, ADDRESSES, MARKED = "layouts", "caches", "ahead", "slices", "addresses", "marked"
 
 
 class Attentive(Exception):
     """Capture must be done again from the start, attentive to: layouts in memory, of which nothing is presumed; caches,
     which are asked; what functions do that were called ahead of time, and are not any more; how much slices take, which
-    is told by what sizes are now; addresses among keys, which the ids of objects may equal.
+    is told by what sizes are now; addresses among keys, which the ids of objects may equal; functions that are marked
+    by torch.compile's `allow_in_graph`, and could not be followed.
     """
 
     def __init__(self, to: str) -> None:

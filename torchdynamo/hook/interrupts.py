@@ -2,8 +2,9 @@
 
 What Python does for a signal (KeyboardInterrupt, for Ctrl-C) happens between any two instructions. A capture calls
 torch's C++, which calls Python again, in functions that end the process where an exception comes out. So handlers are
-called in between: at each instruction that is captured; in a backend, as soon as no call of torch's C++ is under way;
-and in the end. Python calls them in the main thread alone, so only that one is looked after.
+called in between: at each instruction that is captured; in a backend, as soon as no call of torch's C++ is under way,
+and no block of `with` is being entered or left, which an exception might leave half open; and in the end. Python calls
+them in the main thread alone, so only that one is looked after.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import _thread
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +28,7 @@ WATCHED = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 )
+EDGES = frozenset({"__enter__", "__exit__", "enter_context"})
 EVERY = 0.001  # seconds between looks whether a backend can be interrupted
 
 waiting: list[int] = []  # signals that have come; those who can be interrupted look whether it is empty
@@ -33,6 +36,7 @@ _handlers: dict[int, Handler] = {}  # the program's, while ours are in their pla
 _raised: list[BaseException] = []  # what handlers raised; it may be lost on its way, in a finalizer, say
 _taken_by = 0  # the thread that has put ours there
 _place: int | None = None  # where on the C stack the backend began that is at work, if one is
+_caller: FrameType | None = None  # the frame that called it
 _looking = threading.Lock()  # held while it is decided whether to look once more
 
 
@@ -70,18 +74,19 @@ def deferred() -> Iterator[Region]:
 @contextlib.contextmanager
 def allowed() -> Iterator[None]:
     """In `deferred`, for what may take long: a signal need not wait for its end."""
-    global _place
+    global _caller, _place
     if not _handlers or threading.current_thread() is not threading.main_thread():
         yield
         return
     if waiting:
         deliver()
-    outer, _place = _place, _native.stack_place()
+    outer = _place, _caller
+    _place, _caller = _native.stack_place(), sys._getframe(2)  # who called __enter__
     try:
         yield
     finally:
         with _looking:
-            _place = outer
+            _place, _caller = outer
 
 
 def deliver(handlers: dict[int, Handler] | None = None) -> None:
@@ -124,10 +129,10 @@ def _give_back() -> None:
 
 def _forked() -> None:
     """Give back what the main thread had taken over, where a new process does not have that thread."""
-    global _looking, _place
+    global _caller, _looking, _place
     _looking = threading.Lock()
     if _handlers and _taken_by != threading.get_ident():
-        _place = None
+        _place = _caller = None
         waiting.clear()
         _raised.clear()
         _give_back()
@@ -143,10 +148,19 @@ def _note(number: int, frame: FrameType | None) -> None:
     place = _place
     if place is None:
         return
-    if not _native.in_torch(place):
+    if not _native.in_torch(place) and not _at_the_edge_of_a_block(frame):
         deliver()
     else:
         threading.Thread(target=_look_again, args=(number, place), daemon=True).start()
+
+
+def _at_the_edge_of_a_block(frame: FrameType | None) -> bool:
+    """Whether the backend is entering or leaving a block of `with`: an error there might leave the block half open."""
+    while frame is not None and frame is not _caller:
+        if frame.f_code.co_name in EDGES:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _look_again(number: int, place: int) -> None:
