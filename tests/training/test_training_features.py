@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config
 import torch.utils.checkpoint
 from training import BACKENDS, Feature, Net, assert_feature, batches, compiled, loop, low_precision, named, state
 
@@ -518,6 +519,23 @@ def test_a_graph_that_is_kept_under_inductor(name: str) -> None:
 def test_eagers_random_numbers_under_inductor() -> None:
     """With `fallback_random`, which also decides what Inductor takes apart."""
     assert_feature(FEATURES["dropout"], "inductor")
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "aot_eager_decomp_partition", "inductor"])
+@torch._inductor.config.patch(fallback_random=True)
+def test_a_step_draws_as_often_as_in_eager(backend: str) -> None:
+    """Also where torch takes random numbers for a side effect, which is then kept in the backward."""
+    model = torch.nn.Sequential(torch.nn.Conv1d(1, 4, 3), torch.nn.MaxPool1d(2), torch.nn.Dropout(0.5))
+
+    def states(fn: Any) -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        found = []
+        for _ in range(3):
+            fn(torch.randn(2, 1, 8)).sum().backward()
+            found.append(torch.get_rng_state())
+        return found
+
+    assert [each.tolist() for each in states(compiled(backend)(model))] == [each.tolist() for each in states(model)]
 
 
 def test_what_cannot_be_differentiated_twice_says_so() -> None:

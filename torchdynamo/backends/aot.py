@@ -14,6 +14,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.partition import drawing_once
 from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
@@ -55,7 +56,7 @@ def aot_autograd(
                 ready.inputs,
                 fw_compiler=boxed(fw_compiler),
                 bw_compiler=boxed(bw_compiler or fw_compiler),
-                partition_fn=partition_fn or default_partition,
+                partition_fn=drawing_once(partition_fn or default_partition),
                 decompositions=dict(table or {}),
             )
         return ready.as_captured(compiled)

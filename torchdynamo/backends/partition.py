@@ -1,4 +1,7 @@
-"""Splitting forward from backward with a minimum of memory between them, where the forward writes to its inputs.
+"""Split forward from backward, where torch's own partitions would change what a program sees.
+
+With `torch._inductor.config.fallback_random` FX takes random numbers for a side effect, so that every draw of the
+forward stays in the backward too, used or not, and the generator goes on by twice as much as in eager.
 
 The minimum is found by computing again, in the backward, what is cheap, down to the inputs. Torch's own takes an input
 that the forward writes to for one like any other, and computes from what is in it by then. So what such an input held
@@ -8,8 +11,8 @@ at first is a value of its own here, that is saved if the backward needs it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import torch
 import torch.fx
@@ -18,6 +21,20 @@ from torch.utils.checkpoint import CheckpointPolicy
 from torchdynamo.backends.cache_key import digest_of_sources
 
 aten = torch.ops.aten
+Partition: TypeAlias = Callable[..., Any]  # of a joint graph and its inputs, into forward and backward
+
+
+def drawing_once(partition: Partition) -> Partition:
+    """Return a partition whose backward draws only the random numbers that it uses."""
+
+    @functools.wraps(partition)
+    def split(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
+        forward, backward = partition(joint, inputs, **kwargs)
+        backward.graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure(impure_random=False))
+        backward.recompile()
+        return forward, backward
+
+    return split
 
 
 def min_cut(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
@@ -35,7 +52,7 @@ def for_inductor() -> Any:
 
     class MinCut(CustomPartitionerFn):
         def __call__(self, gm: torch.fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> Any:
-            return min_cut(gm, joint_inputs, **kwargs)
+            return drawing_once(min_cut)(gm, joint_inputs, **kwargs)
 
         def uuid(self) -> Any:
             return digest_of_sources()
