@@ -21,7 +21,8 @@ KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "
 WRITING = frozenset("str repr format ascii __str__ __repr__ __format__ array2string array_str array_repr mod".split())
 OPTIONS = (bool, int, str, type(None))  # what print options are that no function of the user's goes into
 SCALARS: tuple[type, ...] = () if np is None else (np.generic,)
-READER: Any = None if np is None else getattr(np._core.umath if hasattr(np, "_core") else np, "_get_extobj_dict", None)
+OWN: Any = None if np is None else importlib.import_module("numpy._core" if np.__version__[0] > "1" else "numpy.core")
+READER: Any = None if np is None else getattr(OWN.umath, "_get_extobj_dict", None)  # NumPy 2 and later
 
 
 def computed(vm: Machine, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -55,7 +56,7 @@ def rest_on_printing(vm: Machine, name: str) -> None:
 
 def printing() -> tuple[Source | None, dict[str, Any]]:
     """Where NumPy keeps its print options, and what they are; None for a NumPy that keeps them elsewhere."""
-    place = np._core.arrayprint if hasattr(np, "_core") else np.core.arrayprint
+    place = OWN.arrayprint
     variable = getattr(place, "format_options", None)
     if variable is not None:
         return Source("method", Source("pinned", None, Pinned(variable)), "get"), variable.get()
