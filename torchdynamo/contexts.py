@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
-from types import FunctionType, MethodType, TracebackType
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar
 
 import torch
@@ -60,6 +60,8 @@ class EvalContext:
         wrapped = self._module(fn) if isinstance(fn, torch.nn.Module) else self._function(fn)
         if not self.callback:
             marks.DISABLED.add(wrapped)
+        for code in codes_of(fn):
+            marks.ASKED.add(code)
         return wrapped
 
     def _function(self, fn: Callable[..., Any]) -> Any:
@@ -97,6 +99,15 @@ class EvalContext:
 
     def __repr__(self) -> str:
         return f"<torchdynamo.{self._spelling}>"
+
+
+def codes_of(fn: Any) -> Iterator[CodeType]:
+    """Yield the code of what runs when a callable is called: its own, and of the functions that it wraps."""
+    while fn is not None:
+        called = getattr(type(fn), "forward" if isinstance(fn, torch.nn.Module) else "__call__", None)
+        codes = (getattr(each, "__code__", None) for each in (fn, called))
+        yield from (code for code in codes if type(code) is CodeType)
+        fn = getattr(fn, "__wrapped__", None)
 
 
 def without_compiler(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,7 +3,8 @@
 Sizes and numbers vary, as far as they have been seen to. Where an operator fails on symbols (it has been asked by what
 sizes are now as well), nothing is presumed of layouts; then all operators are asked by what sizes are now; then what
 asks for a value is a constant. Where all that leads to a break, and versions before this one were whole, the numbers
-are constants once more: some whole graphs are better than pieces.
+are constants once more: some whole graphs are better than pieces. But only a few times: a number that has led to some
+versions will lead to more, so the graph ends where its value is asked for, and what follows goes for all its values.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from torchdynamo.guards.kind import read
 
 ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
 BY_TORCH = re.compile(r"^[LG]\['(\w+)'\]")  # torch.compile's way to name a local and a global
-MOST_WHOLE = 4  # versions with numbers as constants
+MOST_WHOLE = 3  # versions with numbers as constants
+MOST_WHOLE_IF_ASKED = 4  # of a function that was given to `compile`
 
 
 class Asked(Protocol):
@@ -37,9 +39,16 @@ class Manner:
     """How numbers are treated in the next try."""
 
     def __init__(
-        self, compiler: Asked, roots: Roots, varying: frozenset[Source], drawn: frozenset[Source], whole: bool
+        self,
+        compiler: Asked,
+        roots: Roots,
+        varying: frozenset[Source],
+        drawn: frozenset[Source],
+        settling: bool,
+        whole: bool,
     ) -> None:
         self.compiler, self.roots = compiler, roots
+        self.settling = settling  # what asks for a value makes a constant of it
         self.varying = varying | drawn
         self.drawn = drawn  # known at a break to be others in each call, and never constants
         self.whole = whole and compiler.dynamic is None  # versions so far were, and there may be more like them
@@ -64,7 +73,7 @@ class Manner:
         numbers = made.numbers
         numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         numbers.never = compiler.dynamic is False or self.fixed
-        numbers.passed, numbers.schedules = self.passed, self.schedules
+        numbers.passed, numbers.schedules, numbers.settling = self.passed, self.schedules, self.settling
         numbers.attentive, numbers.bucketed = self.attentive, compiler.buckets
         numbers.named = [BY_TORCH.sub(r"\1", name.strip()) for name in config.dynamic_sources.split(",")]
         return made
@@ -124,4 +133,4 @@ class Manner:
         and in whole graphs what is read from a tensor, rather than none."""
         if readings.is_reading(source):
             return self.compiler.fullgraph
-        return type(read(source, self.roots)) is float
+        return self.settling and type(read(source, self.roots)) is float

@@ -68,6 +68,7 @@ class _Held:
 
 DISABLED = MarkSet("disabled")  # callables: never inlined, called for real, with nothing compiled inside
 SKIPPED = MarkSet("skipped")  # code objects: that frame stays Python; what it calls may be compiled
+ASKED = MarkSet("asked")  # code objects of what was given to `compile` or `optimize`, rather than called in there
 ALLOWED = MarkSet("allowed")  # callables: one node of the graph, not looked into
 DISALLOWED = MarkSet("disallowed")  # callables: never a node; the graph breaks there
 CONSTANT = MarkSet("constant")  # callables: run once while capturing, the result burnt in

@@ -25,7 +25,8 @@ from torchdynamo.backends.fixed import at_fixed_sizes
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.bytecode import percode
-from torchdynamo.cache.entries import CompiledEntry, count_misses, entries_of
+from torchdynamo.cache import budget
+from torchdynamo.cache.entries import CompiledEntry, entries_of
 from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
@@ -67,7 +68,7 @@ from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.stock import Kept
 from torchdynamo.hook.user_warnings import warn_user
-from torchdynamo.manner import MOST_WHOLE, Manner
+from torchdynamo.manner import MOST_WHOLE, MOST_WHOLE_IF_ASKED, Manner
 from torchdynamo.reasons import message
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.guard_failures import GuardFail, announce
@@ -191,7 +192,7 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
             stances.tell_of_settings()
         if not stances.may_compile(code, named(code), functools.partial(failures, code, compiler, roots)):
             return None
-        if over_limit(code, compiler, roots):
+        if over_limit(code, compiler, roots) or not affordable(code, compiler):
             return None
         with turn() as ours:
             made = made_meanwhile(code, roots, compiler.owner_id)
@@ -235,19 +236,19 @@ def give_up(code: CodeType, error: Exception) -> None:
     warn_user(text, FallbackWarning)
 
 
-LONGEST_REST = 1000  # calls
-
-
 def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
     """Whether the function has as many entries as allowed; the more often it was asked in vain, the rarer it asks."""
     known = entries_of(code, compiler.owner_id)
     if len(known) < config.cache_size_limit:
         return False
-    misses = count_misses(code, compiler.owner_id)
-    if misses == 1 or config.fail_on_recompile_limit_hit:
+    if budget.miss(code, compiler.owner_id) == 1 or config.fail_on_recompile_limit_hit:
         tell_of_limit(code, known[-1], roots)
-    _native.rest_code(code, compiler.owner_id, min(misses // 2, LONGEST_REST))
     return True
+
+
+def affordable(code: CodeType, compiler: Compiler) -> bool:
+    """Whether one more version may pay for itself."""
+    return compiler.fullgraph or budget.affords(code, resume.origin(code).code, compiler.owner_id)
 
 
 def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
@@ -279,11 +280,13 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     place: Steps = ()  # of the first break
     checking = compiler.fullgraph or not goes_both_ways.get(code)
     known = entries_of(code, compiler.owner_id)
-    whole = all(entry.why is None for entry in known) and (compiler.fullgraph or len(known) < MOST_WHOLE)
+    most = MOST_WHOLE_IF_ASKED if resume.origin(code).code in marks.ASKED else MOST_WHOLE
+    settling = compiler.fullgraph or len(known) < most
+    whole = settling and all(entry.why is None for entry in known)
     varying = drawn = frozenset[Source]()
     if compiler.dynamic is not False:
         varying, drawn = what_varies(code, compiler.owner_id, roots), unsteady.known(code, roots)
-    manner = Manner(compiler, roots, varying, drawn, bool(known) and whole)
+    manner = Manner(compiler, roots, varying, drawn, settling, bool(known) and whole)
     while True:
         builder = manner.builder()
         try:
@@ -385,6 +388,8 @@ def entry_of(
         undoing.goes_on(captured, continuation)
     if why is not None and is_worthless(captured, draft):
         return leave(code, compiler, why, started)
+    if gains_nothing(captured, code, compiler):
+        return None
     backend, settling = compiler.backend, None
     if first and undoing.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
@@ -405,6 +410,7 @@ def entry_of(
     record = CompiledEntry(new_code, Guards(guards, program), gm, why, name, compiler, ties)
     begun = {"local": (name, graph)} if graph else {}
     entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record, **begun)
+    budget.spent(code, compiler.owner_id)
     if settling is not None:
         settling.entry = entry
         return entry
@@ -506,6 +512,13 @@ def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
     if captured.machine.effects.since(captured.machine.effects.start):
         return False
     return not resume.is_continuation(captured.code) or len(draft.continuations) == len(draft.skipped)
+
+
+def gains_nothing(captured: Capture, code: CodeType, compiler: Compiler) -> bool:
+    """Whether a frame that was captured to its end has no operator in it, and nobody wants it compiled all the same."""
+    if captured.machine.ops or not isinstance(captured.exit, Return) or compiler.fullgraph or config.capture_everything:
+        return False
+    return budget.is_barren(code, resume.origin(code).code, compiler.owner_id)
 
 
 def compile_captured(

@@ -6,7 +6,6 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from torchdynamo import _native
-from torchdynamo.bytecode.percode import Learned
 from torchdynamo.cache.ties import Ties
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.source import Guard
@@ -24,20 +23,8 @@ class CompiledEntry(NamedTuple):
     ties: Ties  # what drops it
 
 
-_misses: Learned[dict[int, int]] = Learned()
-
-
 def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
     """This compiler's entries on a code object, oldest first."""
     return [
         entry.info for entry in _native.cache_entries(code) if entry.owner_id == owner_id and entry.info is not None
     ]
-
-
-def count_misses(code: CodeType, owner_id: int) -> int:
-    """Count a call that found no entry and may not make one; how many there have been."""
-    counts = _misses.get(code)
-    if counts is None:
-        _misses.set(code, counts := {})
-    counts[owner_id] = counts.get(owner_id, 0) + 1
-    return counts[owner_id]

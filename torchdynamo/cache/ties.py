@@ -11,6 +11,7 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
+from torchdynamo.cache import budget
 from torchdynamo.capture.source import Guard, Source
 from torchdynamo.guards.identity import Weak
 
@@ -52,10 +53,12 @@ def drop(
     ended: Any,
     entries: Callable[[CodeType], list[_native.Entry]] = _native.cache_entries,
     drop_entry: Callable[[CodeType, _native.Entry], None] = _native.drop_entry,
+    gone: Callable[[CodeType, _native.Entry], None] = budget.gone,
 ) -> None:
     """One of the objects is gone; perhaps while Python ends, which empties modules before it lets go of objects."""
     where, which = code(), ties()
     if where is not None and which is not None:
         for entry in entries(where):
             if getattr(entry.info, "ties", None) is which:
+                gone(where, entry)
                 drop_entry(where, entry)

@@ -133,7 +133,7 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
         if unknown(vm, a) or unknown(vm, b):
             return opaque(vm, fn, [a, b], bool if op in COMPARISONS else float)
     if op == "**" and b.__class__ is not Known:
-        if a.pytype is float and stays_real(a, b) and policy.of_optimizer(vm.frames) and may_flow(vm):
+        if a.pytype is float and stays_real(a, b) and (may_flow(vm) or not policy.of_optimizer(vm.frames)):
             return opaque(vm, fn, [a, b], float)
         b = settled(vm, b)
     if op == "**" and b.obj < 0:  # type: ignore[union-attr]
@@ -174,6 +174,11 @@ def plain(vm: Machine, value: Value) -> Value:
 def unknown(vm: Machine, value: Value) -> bool:
     """Whether it depends on what a tensor holds."""
     return isinstance(value, Symbol) and vm.builder.numbers.unknown(value.fake)
+
+
+def is_counted(vm: Machine, value: Value) -> bool:
+    """Whether it depends on what a tensor holds, or on a number of the program's: on more than sizes."""
+    return isinstance(value, Symbol) and (unknown(vm, value) or vm.builder.numbers.is_counted(value.fake))
 
 
 def unary(vm: Machine, op: str, a: Symbol) -> Value:

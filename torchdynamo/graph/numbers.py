@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 SYMBOLIC: tuple[type, ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
+SHAPED = frozenset({"size", "stride"})  # how numbers are found that describe tensors
 PYTHON: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
@@ -39,6 +40,7 @@ class Numbers:
         self.attentive: Collection[str] = ()  # what is presumed otherwise, and is not this time: see signals
         self.sliced = False  # there is a slice of which nobody knows how much it takes
         self.always = self.never = False  # all sizes may vary; none may
+        self.settling = True  # numbers of the program's may become constants, of a version each
         self.passed = False  # small tensors that a caller passes may be read, and are constants then
         self.named: Collection[str] = ()  # sources that the user has named as varying
         self.bucketed: Mapping[str, Collection[int]] = {}  # and dimensions of tensors, by the tensor's
@@ -147,11 +149,13 @@ class Numbers:
         return shape_env.value_now(number)
 
     def settle(self, number: Any) -> Any:
-        """Its value, which is a fact to be guarded from now on."""
+        """Its value, which is a fact to be guarded from now on. Raises UnknownValue where it may not become one."""
         fixed = self.fixed(number)
         if fixed is not None:
             return fixed
         kind = PYTHON[type(number)]
+        if not self.settling and self.is_counted(number):
+            raise UnknownValue(kind.__name__, "there is a version for each of some of its values already")
         trying.now = True
         try:
             return kind(number)
@@ -159,6 +163,11 @@ class Numbers:
             raise UnknownValue(kind.__name__, raised) from raised
         finally:
             trying.now = False
+
+    def is_counted(self, number: Any) -> bool:
+        """Whether a number depends on one of the program's, as against sizes of tensors."""
+        sources = [self.entries[symbol][0] for symbol in number.node.expr.free_symbols if symbol in self.entries]
+        return any(source.how not in SHAPED for source in sources)
 
     @contextlib.contextmanager
     def letting_in(self) -> Iterator[None]:

@@ -95,6 +95,12 @@ comparison(torch.allclose)
 INTEGERS = frozenset({"floor", "ceil", "trunc", "isqrt", "gcd", "lcm", "comb", "perm", "factorial"})
 FACTS = frozenset({"isnan", "isinf", "isfinite", "isclose"})
 SEVERAL = frozenset({"frexp", "modf", "prod", "fsum", "dist", "sumprod"})
+# Of numbers that are computed with symbolically; of others they are the function of `math`.
+SYMBOLIC = {
+    name: getattr(torch, f"_sym_{name}")
+    for name in "sqrt cos cosh sin sinh tan tanh asin acos atan log2".split()
+    if hasattr(torch, f"_sym_{name}")
+}
 
 
 def calculation(fn: Any) -> None:
@@ -110,6 +116,8 @@ def calculation(fn: Any) -> None:
                 if args[0].pytype is not float
                 else vm.emit("call_function", fn, [*args], {})
             )
+        if name in SYMBOLIC and len(args) == 1 and symbols.is_counted(vm, args[0]):
+            return symbols.opaque(vm, SYMBOLIC[name], [args[0]], pytype)
         if not any(symbols.unknown(vm, arg) for arg in args) or not all(map(symbols.is_number, args)):
             return vm.run_pure(fn, list(args), {})
         if name in ("floor", "ceil", "trunc") and args[0].pytype is not float:

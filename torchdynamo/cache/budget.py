@@ -1,0 +1,104 @@
+"""Stop compiling a function from which nothing is gained: whose versions are not used, or compute nothing.
+
+A version pays for itself when it is called often. A program that compiles one in each step, for a class or an object
+that the step makes, or for a value that never comes back, pays for all of them. So a function may have a few versions,
+and after that one more for so many calls that its versions served; refused, it asks ever more rarely, and is granted
+one now and then, since programs change. Functions in which no operator is captured gain nothing at all.
+
+A function that the program itself gave to `compile` or `optimize` is not held to that, but for versions without number.
+All counts are of calls and versions, not of seconds, so that a program compiles alike in each run.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from torchdynamo import _native, marks
+from torchdynamo.bytecode.percode import Learned
+
+FREE = 4  # versions of a function that was not asked for
+FREE_IF_ASKED = 64
+CALLS = 4  # that have to be served for the first version beyond; for the next four times as many, then nine times
+GRANTED = frozenset(2**n for n in range(4, 40))  # refusals after which one is granted all the same
+LONGEST_REST = 1000  # calls
+
+
+class Account:
+    """What one compiler has spent on a code object, and what came of it."""
+
+    __slots__ = ("barren", "compiled", "missed", "refused", "served")
+
+    def __init__(self) -> None:
+        self.compiled = 0  # versions, those that are gone too
+        self.served = 0  # calls, by versions that are gone
+        self.refused = 0  # times
+        self.missed = 0  # calls at the limit of versions that none of them served
+        self.barren = 0  # captures in a row that found no operator
+
+
+_accounts: Learned[dict[int, Account]] = Learned()
+
+
+def account(code: CodeType, owner_id: int) -> Account:
+    """Return the account of a code object with this compiler, opened when it is first asked for."""
+    owners = _accounts.get(code)
+    if owners is None:
+        _accounts.set(code, owners := {})
+    return owners.setdefault(owner_id, Account())
+
+
+def affords(code: CodeType, asked_for: CodeType, owner_id: int) -> bool:
+    """Return whether one more version of a code object may be compiled; if not, it is not asked for some calls.
+
+    asked_for: the function as the program wrote it, of which `code` may be a continuation.
+    """
+    own = account(code, owner_id)
+    beyond = own.compiled + 1 - (FREE_IF_ASKED if asked_for in marks.ASKED else FREE)
+    again = own.served + served_now(code, owner_id) - own.compiled  # not the calls that compiled
+    if beyond <= 0 or again >= CALLS * beyond**2:
+        return True
+    own.refused += 1
+    if own.refused in GRANTED:
+        return True
+    rest(code, owner_id, own.refused)
+    return False
+
+
+def miss(code: CodeType, owner_id: int) -> int:
+    """Count a call that found no version and may not make one; return how many there have been."""
+    own = account(code, owner_id)
+    own.missed += 1
+    rest(code, owner_id, own.missed)
+    return own.missed
+
+
+def served_now(code: CodeType, owner_id: int) -> int:
+    """Return how many calls the versions that there are have served."""
+    return sum(entry.hits for entry in _native.cache_entries(code) if entry.owner_id == owner_id)
+
+
+def spent(code: CodeType, owner_id: int) -> None:
+    """Note that a version was compiled."""
+    own = account(code, owner_id)
+    own.compiled += 1
+    own.barren = 0
+
+
+def gone(code: CodeType, entry: _native.Entry) -> None:
+    """Note that a version is dropped."""
+    account(code, entry.owner_id).served += entry.hits
+
+
+def is_barren(code: CodeType, asked_for: CodeType, owner_id: int) -> bool:
+    """Note that a capture found no operator; return whether the function is left to Python for some calls."""
+    if asked_for in marks.ASKED or any(entry.owner_id == owner_id for entry in _native.cache_entries(code)):
+        return False
+    own = account(code, owner_id)
+    own.barren += 1
+    rest(code, owner_id, 2 ** min(own.barren, 10))
+    return True
+
+
+def rest(code: CodeType, owner_id: int, times: int) -> None:
+    """Do not ask for a version while so many calls go by; for ever more of them, the more often it was in vain."""
+    _native.rest_code(code, owner_id, min(times // 2, LONGEST_REST))
