@@ -118,15 +118,22 @@ def check_abstract_instance(vm: Machine, cls: Value, instance: Value) -> Value:
     return boolean((said is not None and subclass_of(vm, said, wanted)) or subclass_of(vm, instance.pytype, wanted))
 
 
-@function(abc.ABCMeta.__subclasscheck__)
-def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
-    """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
-    wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
-    rest_on_order(vm, real)
-    answer = answered(vm, lambda cls, wanted: abc.ABCMeta.__subclasscheck__(wanted, cls), real, wanted)
-    if not answer:
-        vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
-    return boolean(answer)
+def by_registrations(check: Callable[[Any, Any], bool]) -> None:
+    """Model a metaclass's check that asks the order of bases, `__subclasshook__` and what was registered."""
+
+    def row(vm: Machine, cls: Value, subclass: Value) -> Value:
+        wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
+        rest_on_order(vm, real)
+        answer = answered(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
+        if not answer:  # nothing takes away what was registered
+            vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
+        return boolean(answer)
+
+    function(check)(row)
+
+
+for _check in {abc.ABCMeta.__subclasscheck__, type(typing.Protocol).__subclasscheck__}:  # the latter may be inherited
+    by_registrations(_check)
 
 
 @function(type(typing.Protocol).__instancecheck__)
