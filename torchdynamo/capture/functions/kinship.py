@@ -118,22 +118,26 @@ def check_abstract_instance(vm: Machine, cls: Value, instance: Value) -> Value:
     return boolean((said is not None and subclass_of(vm, said, wanted)) or subclass_of(vm, instance.pytype, wanted))
 
 
-def by_registrations(check: Callable[[Any, Any], bool]) -> None:
-    """Model a metaclass's check that asks the order of bases, `__subclasshook__` and what was registered."""
-
-    def row(vm: Machine, cls: Value, subclass: Value) -> Value:
-        wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
-        rest_on_order(vm, real)
-        answer = answered(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
-        if not answer:  # nothing takes away what was registered
-            vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
-        return boolean(answer)
-
-    function(check)(row)
+@function(abc.ABCMeta.__subclasscheck__)
+def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
+    return by_registrations(vm, abc.ABCMeta.__subclasscheck__, cls, subclass)
 
 
-for _check in {abc.ABCMeta.__subclasscheck__, type(typing.Protocol).__subclasscheck__}:  # the latter may be inherited
-    by_registrations(_check)
+def by_registrations(vm: Machine, check: Callable[[Any, Any], bool], cls: Value, subclass: Value) -> Value:
+    """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
+    wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
+    rest_on_order(vm, real)
+    answer = answered(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
+    if not answer:
+        vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
+    return boolean(answer)
+
+
+if "__subclasscheck__" in vars(type(typing.Protocol)):  # else inherited
+
+    @function(type(typing.Protocol).__subclasscheck__)
+    def check_protocol_subclass(vm: Machine, cls: Value, other: Value) -> Value:
+        return by_registrations(vm, type(typing.Protocol).__subclasscheck__, cls, other)
 
 
 @function(type(typing.Protocol).__instancecheck__)
