@@ -123,7 +123,7 @@ def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
     return by_registrations(vm, abc.ABCMeta.__subclasscheck__, cls, subclass)
 
 
-def by_registrations(vm: Machine, check: Callable[[Any, Any], bool], cls: Value, subclass: Value) -> Value:
+def by_registrations(vm: Machine, check: Callable[..., bool], cls: Value, subclass: Value) -> Value:
     """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
     wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
     rest_on_order(vm, real)
