@@ -103,3 +103,32 @@ def test_filters_and_levels_that_change() -> None:
     for level in (logging.INFO, logging.DEBUG, logging.ERROR, logging.CRITICAL):
         LOG.setLevel(level)
         assert seen(compiled, "always") == seen(logs, "always")
+
+
+# What Python's `warn` takes since 3.12: files whose frames do not count as callers.
+SKIPS = [{"skip_file_prefixes": each} for each in ((), ("/nowhere",), (__file__,))]
+SKIPS = SKIPS if "skip_file_prefixes" in (warnings.warn.__text_signature__ or "") else [{}]
+
+
+def skips(skip: dict[str, Any]) -> Any:
+    def inside() -> None:
+        warnings.warn("of whoever calls", **skip)
+        warnings.warn("of the one above", stacklevel=3, **skip)
+
+    def outer(x: Any) -> Any:
+        def between() -> None:
+            inside()
+
+        between()
+        return x + 1
+
+    return outer
+
+
+@pytest.mark.parametrize("skip", SKIPS, ids=str)
+def test_files_that_are_skipped(skip: dict[str, Any]) -> None:
+    torchdynamo.reset()
+    outer = skips(skip)
+    compiled = torchdynamo.compile(outer, backend="eager", fullgraph=__file__ not in skip.get("skip_file_prefixes", ()))
+    for _ in range(2):
+        assert seen(compiled, "always") == seen(outer, "always")

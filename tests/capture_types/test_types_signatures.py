@@ -61,6 +61,7 @@ ITERATORS: list[Any] = [
     *(itertools.islice([], 1), itertools.starmap(len, []), itertools.takewhile(len, []), itertools.zip_longest()),
     *(itertools.product(), itertools.permutations([]), itertools.combinations([], 1), itertools.pairwise([])),
     *(itertools.combinations_with_replacement([], 1), itertools.tee([])[0], next(itertools.groupby([1]))[1]),
+    *([itertools.batched([], 1)] if hasattr(itertools, "batched") else []),  # type: ignore[attr-defined, unused-ignore]
 ]
 
 

@@ -222,6 +222,23 @@ def test_images_whose_width_varies(name: str) -> None:
             assert compiled(x)[1:] == fn(x)[1:]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool], ids=str)
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("kind", [int, float])
+def test_powers_of_numbers_that_vary(kind: Any, first: bool, dtype: torch.dtype) -> None:
+    def fn(x: torch.Tensor, number: Any) -> Any:
+        y = number**x if first else x**number
+        return y, y.dtype, y.stride()
+
+    counting = Counting()
+    compiled = torchdynamo.compile(fn, backend=counting, fullgraph=True)
+    x = turned(3, 4).to(dtype)
+    for number in range(2, 7):
+        got, wanted = compiled(x, kind(number)), fn(x, kind(number))
+        assert torch.equal(got[0], wanted[0]) and got[1:] == wanted[1:]
+    assert len(counting.graphs) == 2
+
+
 def one(number: float) -> torch.Tensor:
     return torch.tensor([[number]])
 

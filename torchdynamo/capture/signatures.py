@@ -190,7 +190,8 @@ def parts_of(fn: types.FunctionType) -> FunctionParts:
 def refusal(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Raised:
     """Return CPython's own error, by calling it: it looks at how many arguments there are before it looks at them.
 
-    Break where it takes them after all, as types do whose subclass has an `__init__` of its own.
+    Break where it takes them after all, as types do whose subclass has an `__init__` of its own, and some methods in C
+    that look at no names: then it goes on, and what else it raises is about what it was given.
     """
     given = [placeholder(arg) for arg in args]
     if type(fn) in METHODS and not isinstance(given[0], fn.__objclass__):  # none could be made
@@ -202,6 +203,8 @@ def refusal(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
     except TypeError as error:
         if type(error) is TypeError:
             return vm.error(TypeError, *error.args)
+    except Exception as error:
+        raise Break("unknown call", name=called(fn)) from error
     raise Break("unknown call", name=called(fn))
 
 

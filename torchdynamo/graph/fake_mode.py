@@ -65,7 +65,7 @@ def mode_type() -> type[FakeTensorMode]:
                 known = rules.RULES[func](*args, **kwargs)
                 if known is not None:
                     return known
-            simpler = decomposition_table.get(func) if varying else None
+            simpler = rules.ALIKE.get(func, decomposition_table.get(func)) if varying else None
             if simpler is None or func._schema.is_mutable or func in apart:
                 return super().__torch_dispatch__(func, types, args, kwargs)
             if func in integers_only:

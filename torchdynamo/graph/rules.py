@@ -87,6 +87,10 @@ def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor | None:
     return x.as_strided(seen.shape, seen.stride(), x.storage_offset())
 
 
+# Operators whose rules ask for a number in some versions of torch, and others that give the like of any number.
+ALIKE: dict[Any, Rule] = {aten.pow.Tensor_Scalar: torch.mul, aten.pow.Scalar: torch.mul}
+
+
 @layout(
     *(aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default),
     *(aten.floor_divide.default, aten.div.Tensor_mode, aten.copysign.Tensor, aten.heaviside.default),

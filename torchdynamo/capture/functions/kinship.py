@@ -120,13 +120,24 @@ def check_abstract_instance(vm: Machine, cls: Value, instance: Value) -> Value:
 
 @function(abc.ABCMeta.__subclasscheck__)
 def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
+    return by_registrations(vm, abc.ABCMeta.__subclasscheck__, cls, subclass)
+
+
+def by_registrations(vm: Machine, check: Callable[..., bool], cls: Value, subclass: Value) -> Value:
     """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
     wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
     rest_on_order(vm, real)
-    answer = answered(vm, lambda cls, wanted: abc.ABCMeta.__subclasscheck__(wanted, cls), real, wanted)
+    answer = answered(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
     if not answer:
         vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
     return boolean(answer)
+
+
+if "__subclasscheck__" in vars(type(typing.Protocol)):  # else inherited
+
+    @function(type(typing.Protocol).__subclasscheck__)
+    def check_protocol_subclass(vm: Machine, cls: Value, other: Value) -> Value:
+        return by_registrations(vm, type(typing.Protocol).__subclasscheck__, cls, other)
 
 
 @function(type(typing.Protocol).__instancecheck__)

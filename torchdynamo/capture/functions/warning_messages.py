@@ -22,16 +22,28 @@ from torchdynamo.capture.value import NONE, Known, Object, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
-ONE = Known(1)
+ONE, EMPTY = Known(1), Known(())
 REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames
 HOOKS = ("showwarning", "_showwarnmsg_impl")  # names of `warnings` that say how one is shown
 
 
 @function(warnings.warn)
-def warn(vm: Machine, message: Value, category: Value = NONE, stacklevel: Value = ONE, source: Value = NONE) -> Value:
+def warn(
+    vm: Machine,
+    message: Value,
+    category: Value = NONE,
+    stacklevel: Value = ONE,
+    source: Value = NONE,
+    skip_file_prefixes: Value = EMPTY,
+) -> Value:
     text, kind = what_is_said(vm, message, category)
     level = max(vm.known(stacklevel, "stacklevel"), 1)
     frames = [frame for frame in vm.frames if frame.globals.source is not None]
+    prefixes = vm.concretely(skip_file_prefixes)
+    if prefixes != ():
+        level, frames = max(level, 2), outside(frames, prefixes)
+        if level > len(frames):  # whose files are above is not known
+            raise Break("builtin with effects", name="warnings.warn")
     frame = frames[-level] if level <= len(frames) else None
     module = vm.constant(None if frame is None else frame.globals.real.get("__name__") or "<string>")
     line = frame.position().line if frame is not None else None
@@ -51,6 +63,13 @@ def warn(vm: Machine, message: Value, category: Value = NONE, stacklevel: Value 
         warned = Warned(vm, decided, text, kind, frame, line, level - len(frames))
         vm.effects.defer(f"warn {kind.__name__} {text!r}", warned)
     return NONE
+
+
+def outside(frames: list[Frame], prefixes: Any) -> list[Frame]:
+    """Return the frames that count as callers of the last one, and it: those of files that begin otherwise."""
+    if type(prefixes) is not tuple or not all(type(each) is str for each in prefixes):
+        raise Break("builtin with effects", name="warnings.warn")
+    return [*(each for each in frames[:-1] if not each.raw.co_filename.startswith(prefixes)), frames[-1]]
 
 
 def hooked(vm: Machine) -> bool:

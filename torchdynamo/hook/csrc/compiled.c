@@ -162,6 +162,10 @@ static PyObject *compiled_bind(CompiledObject *self, PyObject *object, PyObject 
     PyObject *bound = get(self->fn, object, owner);
     if (bound == NULL)
         return NULL;
+    if (bound == self->fn) { /* nothing was bound: a bound method has a slot that gives itself */
+        Py_DECREF(bound);
+        return Py_NewRef((PyObject *)self);
+    }
     TdSetting setting = {Py_XNewRef(self->setting.callback), self->setting.owner_id};
     PyObject *result = compiled_make(Py_TYPE(self), bound, NULL, self->way, setting);
     Py_DECREF(bound);
