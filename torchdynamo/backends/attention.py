@@ -10,7 +10,6 @@ put back: the same numbers, and no pattern.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,21 +130,3 @@ def drop_dimension(graph: torch.fx.Graph, node: Node) -> None:
             back.meta = {**node.meta, "val": value}
     node.replace_all_uses_with(back)
     graph.erase_node(node)
-
-
-@functools.cache
-def before_patterns() -> Any:
-    """Return the pass for Inductor's setting `joint_custom_pre_pass`."""
-    from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
-
-    class KeepApart(CustomGraphPass):
-        def __call__(self, graph: torch.fx.Graph) -> None:
-            keep_apart(graph)
-
-        def uuid(self) -> Any:
-            return get_hash_for_files((__file__,))
-
-        def __reduce__(self) -> Any:  # keys of Inductor's caches have all settings in them
-            return before_patterns, ()
-
-    return KeepApart()

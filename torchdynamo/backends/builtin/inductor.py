@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 import torch.fx
 
-from torchdynamo.backends.attention import before_patterns
 from torchdynamo.backends.cache_key import Decompositions
+from torchdynamo.backends.cpp_kernels import exactly
 from torchdynamo.backends.cudagraph_results import keeping_results
+from torchdynamo.backends.decompositions import over
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
@@ -45,7 +46,7 @@ def inductor(
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
-            inner_compile=keeping_results(quickly(compile_fx_inner)),
+            inner_compile=keeping_results(exactly(quickly(compile_fx_inner))),
             config_patches=patches,
             decompositions=decompositions(patches),
         )
@@ -53,21 +54,13 @@ def inductor(
 
 
 def decompositions(patches: Mapping[str, Any]) -> Decompositions:
-    """Inductor's own under these settings, which decide which there are; and zeros that have memory.
-
-    It would reuse the place of those that have none.
-    """
+    """Return Inductor's own under these settings, which decide which there are, and ours for edges."""
     from torch import _inductor
     from torch._inductor.decomposition import select_decomp_table
 
     with _inductor.config.patch(dict(patches)):
         table = select_decomp_table()
-    return Decompositions({**table, torch.ops.aten._efficientzerotensor.default: zeros})
-
-
-def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:
-    """The zeros that forward-mode derivatives begin with."""
-    return torch.zeros(size, **kwargs)
+    return Decompositions(over(table))
 
 
 def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -93,5 +86,5 @@ def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, A
         patches[key] = value
     users = patches.get(PRE_PASS, known[PRE_PASS])
     if users is None:  # a user's own pass may rely on the graph as it is
-        patches[PRE_PASS] = before_patterns()
+        patches[PRE_PASS] = before_inductors()
     return patches
