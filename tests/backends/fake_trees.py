@@ -6,6 +6,7 @@ pool was last empty is the same. It is empty when nothing is alive that was hand
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,14 +16,25 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 
 class Handed:
-    """Memory that was handed out: where it lies, and the storage that the program has of it."""
+    """Memory that was handed out: where it lies, and who has it.
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    A recording keeps the tensors that it hands out. Others are seen that have the storage, or the tensor in Python;
+    who has that in C++ is not.
+    """
+
+    def __init__(self, tensor: torch.Tensor, kept: bool) -> None:
         self.storage = StorageWeakRef(tensor.untyped_storage())
         self.address = tensor.untyped_storage().data_ptr()
+        self.kept = [tensor] if kept else []
 
     def data_ptr(self) -> int:
         return self.address
+
+    def is_dead(self) -> bool:
+        if not self.kept:
+            return self.storage.expired()
+        holders = torch._C._storage_Use_Count(self.storage.cdata) - 2  # without the tensor, and Python's of the storage
+        return holders == 0 and sys.getrefcount(self.kept[0]) <= 2 + (self.kept[0]._use_count() > 1)
 
 
 class Node:
@@ -45,26 +57,32 @@ class Node:
 
     def all_outputs_are_dead(self) -> bool:
         handed = (each for node in self._path_from_root for each in node.outputs_weakrefs if each)
-        return all(each.storage.expired() for each in handed)
+        return all(each.is_dead() for each in handed)
 
-    def hand_out(self, results: Sequence[Any], static: set[int]) -> list[Any]:
+    def hand_out(self, results: Sequence[Any], static: set[int], replays: bool) -> list[Any]:
         """Put results into this node's memory; what shares memory shares it there, and parameters stay."""
         made: list[Any] = []
         bases: dict[int, torch.Tensor] = {}
-        self.outputs_weakrefs.clear()
-        for each in results:
-            address = each.untyped_storage().data_ptr() if isinstance(each, torch.Tensor) else 0
+        refs: list[Handed | None] = []
+        addresses = [each.untyped_storage().data_ptr() if isinstance(each, torch.Tensor) else 0 for each in results]
+        for at, (each, address) in enumerate(zip(results, addresses, strict=True)):
             if not address or address in static:
                 made.append(each)
-                self.outputs_weakrefs.append(None)
+                refs.append(None)
                 continue
             if address not in bases:
                 source = torch.empty(0, dtype=torch.uint8).set_(each.untyped_storage())
                 memory = self.memory.setdefault(len(bases), bytearray(len(source)))
                 bases[address] = torch.frombuffer(memory, dtype=torch.uint8).copy_(source)
+            if replays and self.outputs_weakrefs[at].kept:
+                refs.append(self.outputs_weakrefs[at])
+                made.append(refs[-1].kept[0])
+                continue
             place = torch.empty(0, dtype=each.dtype)
-            made.append(place.set_(bases[address].untyped_storage(), each.storage_offset(), each.size(), each.stride()))
-            self.outputs_weakrefs.append(Handed(made[-1]))
+            place.set_(bases[address].untyped_storage(), each.storage_offset(), each.size(), each.stride())
+            refs.append(Handed(place, replays and addresses.count(address) == 1))
+            made.append(place)
+        self.outputs_weakrefs = refs
         return made
 
 
@@ -93,6 +111,7 @@ class Trees:
             self.begin_anew()
             addresses = {each.untyped_storage().data_ptr() for each in inputs if isinstance(each, torch.Tensor)}
             where = self.roots if self.current_node is None else self.current_node.children
+            replays = False
             if function not in self.warm or self.warming:
                 self.ran.append("warm")
                 self.warm.add(function)
@@ -100,6 +119,7 @@ class Trees:
                 self.current_node = Node(self.current_node)
             elif function in where:
                 self.ran.append("replay")
+                replays = True
                 self.current_node = where[function]
                 assert self.current_node.saved <= addresses, "what a recording reads lies elsewhere"
             else:
@@ -107,7 +127,7 @@ class Trees:
                 self.current_node = where[function] = Node(self.current_node)
                 self.current_node.saved = addresses & self.current_node.pool()
             self.last_step = self.step
-            return self.current_node.hand_out(function(inputs), parameters)
+            return self.current_node.hand_out(function(inputs), parameters, replays)
 
         return run
 

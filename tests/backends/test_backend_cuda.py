@@ -69,6 +69,7 @@ def test_compiled_on_the_gpu(name: str, trained: bool) -> None:
 
 
 def test_inductor_records_and_copies_only_what_moves() -> None:
+    """The input that lies elsewhere each time, and the results, in one call each."""
     inputs = layer_inputs()
     gm = build(layer, *inputs, static=[1, 2])
     with torch.no_grad():
@@ -80,7 +81,7 @@ def test_inductor_records_and_copies_only_what_moves() -> None:
             compiled(*inputs)
             torch.cuda.synchronize()
     copies = [event for event in profile.events() if "copy" in event.name.lower() or "memcpy" in event.name.lower()]
-    assert len(copies) <= 1, [event.name for event in copies]
+    assert len(copies) <= 2, [event.name for event in copies]
 
 
 def test_random_numbers_of_the_gpu_are_put_back() -> None:

@@ -328,7 +328,7 @@ def test_copies_lie_as_what_they_are_copies_of(name: str) -> None:
     memory, other = torch.arange(12.0), torch.ones(2)
     results = [*LAYOUTS[name](memory), 3, None, other]
     address = frozenset({memory.untyped_storage().data_ptr()})
-    copies = copied_out(results, len(results), address)
+    copies = copied_out(results, address)
     assert copies[-3:] == [3, None, other] and copies[-1] is other
     for mine, theirs in zip(copies[:-3], results[:-3], strict=True):
         assert torch.equal(mine, theirs)
@@ -339,12 +339,12 @@ def test_copies_lie_as_what_they_are_copies_of(name: str) -> None:
         )
         assert mine.untyped_storage().data_ptr() != theirs.untyped_storage().data_ptr()
     assert len({each.untyped_storage().data_ptr() for each in copies[:-3]}) == 1
-    assert copied_out(results, 0, address) == results
+    assert copied_out(results, frozenset()) == results
 
 
 def test_results_are_let_go_of() -> None:
     memory = torch.arange(12.0)
     gone = weakref.ref(memory)
-    copies = copied_out([memory], 1, frozenset({memory.untyped_storage().data_ptr()}))
+    copies = copied_out([memory], frozenset({memory.untyped_storage().data_ptr()}))
     del memory
     assert gone() is None and len(copies) == 1

@@ -4,7 +4,8 @@ Inductor records its kernels by torch's CUDA graph trees, which share one pool o
 nothing of the pool is alive (else they record, or warm up, once more), or where told that what is alive may be
 overwritten. In eager a result keeps its value as long as somebody has it, as `y = f(x)` has `y` during the next call.
 So results of inference, of a forward and of a backward are copied out of the pool at once: then they die there, and the
-next call replays. What a forward saves for its backward stays in the pool, and lives until that has run.
+next call replays. What a forward saves for its backward stays in the pool, and lives until that has run: autograd holds
+aliases of it, as a recording hands out the same tensors each time, and does not see who in C++ has them.
 
 Some calls run the same kernels without a recording, as nothing may be overwritten that is alive: see `runs_plain`.
 """
@@ -90,7 +91,8 @@ class KeepsResults:
             self.note(results, addresses)
         elif self.backward:
             self.graphs.waiting = max(0, self.graphs.waiting - 1)
-        return copied_out(results, len(results) if self.visible is None else self.visible, addresses)
+        count = len(results) if self.visible is None else self.visible
+        return [*copied_out(results[:count], addresses), *aliases(results[count:], addresses)]
 
     def note(self, results: Sequence[Any], addresses: frozenset[int]) -> None:
         """Remember where a forward has left what its backward reads."""
@@ -139,14 +141,19 @@ def address_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def copied_out(results: Sequence[Any], count: int, addresses: frozenset[int]) -> list[Any]:
-    """Return the results, the first `count` of them in memory of their own where it is at one of the addresses.
+def aliases(values: Sequence[Any], addresses: frozenset[int]) -> list[Any]:
+    """Return the values, those at one of the addresses as other tensors of the same memory."""
+    return [each.detach() if lies_in(addresses, (each,)) else each for each in values]
+
+
+def copied_out(results: Sequence[Any], addresses: frozenset[int]) -> list[Any]:
+    """Return the results, in memory of their own where theirs is at one of the addresses.
 
     Those that share memory share it afterwards; strides and offsets stay.
     """
     found = list(results)
     groups: dict[int, list[int]] = {}
-    for at in range(count):
+    for at in range(len(found)):
         if isinstance(found[at], torch.Tensor) and (address := address_of(found[at])) in addresses:
             groups.setdefault(address, []).append(at)
     alone = {group[0]: fresh for group in groups.values() if (fresh := like(found[group[0]], len(group))) is not None}

@@ -144,31 +144,29 @@ def seeding(fn: Callable[..., Any]) -> None:
     function(fn)(row)
 
 
-def reading(fn: Callable[..., Any]) -> None:
-    """A function that gives a device's state."""
-
-    def row(vm: Machine, /, *device: Value) -> Value:
-        where = tuple(vm.known(each, "device") for each in device)
-        return state(vm, "call_function", fn, where, fn(*where))
-
-    function(fn)(row)
+@function(torch.get_rng_state)
+def get_rng_state(vm: Machine) -> Value:
+    return state(vm, "call_function", torch.get_rng_state, (), torch.get_rng_state())
 
 
-def writing(fn: Callable[..., Any]) -> None:
-    """A function that sets a device's state."""
-
-    def row(vm: Machine, new_state: Value, *device: Value) -> Value:
-        where = tuple(vm.known(each, "device") for each in device)
-        operation(vm, "call_function", fn, (tensor(new_state), *where), None)
-        return NONE
-
-    function(fn)(row)
+@function(torch.set_rng_state)
+def set_rng_state(vm: Machine, new_state: Value) -> Value:
+    operation(vm, "call_function", torch.set_rng_state, (tensor(new_state),), None)
+    return NONE
 
 
 seeding(torch.cuda.manual_seed)
 seeding(torch.cuda.manual_seed_all)
-reading(torch.get_rng_state)
-writing(torch.set_rng_state)
-if torch.cuda.is_available():
-    reading(torch.cuda.get_rng_state)
-    writing(torch.cuda.set_rng_state)
+
+if torch.cuda.is_available():  # there is a state of which to know the size
+    THE_CURRENT = Known("cuda")
+
+    @function(torch.cuda.get_rng_state)
+    def get_gpu_state(vm: Machine, device: Value = THE_CURRENT) -> Value:
+        where = vm.known(device, "device")
+        return state(vm, "call_function", torch.cuda.get_rng_state, (where,), torch.cuda.get_rng_state(where))
+
+    @function(torch.cuda.set_rng_state)
+    def set_gpu_state(vm: Machine, new_state: Value, device: Value = THE_CURRENT) -> Value:
+        operation(vm, "call_function", torch.cuda.set_rng_state, (tensor(new_state), vm.known(device, "device")), None)
+        return NONE
