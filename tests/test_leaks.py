@@ -10,6 +10,7 @@ import resource
 import sys
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -511,15 +512,17 @@ def test_new_classes_leave_no_objects(backend: str) -> None:
             gc.collect()
         return len(gc.get_objects()), len(linecache.cache), len(contextvars.copy_context())
 
-    def rounds() -> list[tuple[int, int, int]]:
+    def rounds() -> tuple[list[tuple[int, int, int]], Counter[str]]:
         for name in (None, "torch.__trace"):
             logging.getLogger(name).handlers.clear()  # pytest's keep all records
         found = []
         for _ in range(6):
+            types = Counter(type(each).__qualname__ for each in gc.get_objects())
             for _ in range(5):
                 once()
             found.append(there())
-        return found
+        return found, Counter(type(each).__qualname__ for each in gc.get_objects()) - types
 
-    for kind in zip(*in_a_fork(rounds), strict=True):  # the first rounds fill tables of torch's and Python's
-        assert min(after - before for before, after in pairwise(kind)) <= 0
+    found, more = in_a_fork(rounds)
+    for kind in zip(*found, strict=True):  # the first rounds fill tables of torch's and Python's
+        assert min(after - before for before, after in pairwise(kind)) <= 0, more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import sys
 import traceback
@@ -18,6 +19,9 @@ from torchdynamo.eval_frame import GuardedCode, callback_active
 from torchdynamo.hook.install import Compiled, CompiledGraph, Entry
 
 pytestmark = pytest.mark.skipif(not versions.ONE_FRAME_SHOWN, reason="frames cannot be left out there")
+
+
+RESUME = dis.opmap.get("RESUME", 0)
 
 
 def names(error: BaseException) -> list[str]:
@@ -63,6 +67,7 @@ def test_its_free_variables_are_empty() -> None:
     entry = types.TracebackType(None, frame_at(code, globals(), 0), 0, code.co_firstlineno)
     shown = traceback.TracebackException(ValueError, ValueError(), entry, capture_locals=True)
     assert [each.name for each in shown.stack] == ["inner"]
+    assert entry.tb_frame.f_lasti == 2 * code.co_code[::2].index(RESUME)
 
 
 def test_what_is_no_place_is_refused() -> None:

@@ -299,8 +299,9 @@ static inline int td_frame_is_plain(TdRawFrame *frame)
     return frame != NULL && frame->owner == FRAME_OWNED_BY_THREAD;
 }
 
-/* Stand a frame that was made for a traceback at an instruction, below another. Its free variables are empty cells: who
- * reads its variables finds no cell missing. 0, or -1 with an error. */
+/* Stand a frame that was made for a traceback at an instruction, below another; at the first that a frame can be seen at
+ * (RESUME), where the place is before it. Its free variables are empty cells: who reads its variables finds no cell
+ * missing. 0, or -1 with an error. */
 static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, PyObject *back)
 {
     TdRawFrame *frame = object->f_frame;
@@ -313,7 +314,7 @@ static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, 
             return -1;
         Py_XSETREF(frame->localsplus[i], cell);
     }
-    TD_SET_FRAME_LAST(frame, _PyCode_CODE(code) + instruction);
+    TD_SET_FRAME_LAST(frame, _PyCode_CODE(code) + Py_MAX(instruction, code->_co_firsttraceable));
     object->f_back = (PyFrameObject *)Py_XNewRef(back);
     return 0;
 }
