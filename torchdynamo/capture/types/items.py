@@ -163,9 +163,12 @@ def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | No
     """The same for a key that has been hashed: the user's code is asked as often as Python asks it."""
     entity = vm.entity(value)
     if entity.note.__class__ is OfInstance:
-        if type(hkey) is not str or kept_elsewhere(entity.note.owner.pytype, hkey):
-            return None
-        return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey)
+        if type(hkey) is str and not kept_elsewhere(entity.note.owner.pytype, hkey):
+            return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey)
+        if type(hkey) is not str and was_there(vm.entity(entity.note.owner).attrs, hkey):
+            raise Break("unsupported key", type=type(hkey).__name__)  # it equals a name
+        guard_missing(vm, value, key, hkey)  # no attribute: only who writes to the dict itself puts it there
+        return None
     found = items_of(vm, value).get(hkey)
     if found is None:
         guard_missing(vm, value, key, hkey)

@@ -643,6 +643,69 @@ static inline int td_dict_next(PyObject *dict, Py_ssize_t *position, PyObject **
 #endif
 }
 
+/* A search for the keys of one hash. */
+typedef struct {
+    size_t at, perturb;
+} TdProbe;
+
+static inline TdProbe td_probe_start(Py_hash_t hash)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    return (TdProbe){(size_t)hash, (size_t)hash};
+#else
+    (void)hash;
+    return (TdProbe){0, 0};
+#endif
+}
+
+/* The next item of a dict whose key had this hash when it was put in, borrowed; 0: there is none. Goes the way that a
+ * lookup goes through the dict's table, calls nobody's __eq__, and goes on after a key that another would equal. 3.10,
+ * which does not show the table, looks at each item. */
+static inline int td_probe_next(PyObject *dict, TdProbe *probe, Py_hash_t hash, PyObject **key, PyObject **value)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    PyDictObject *self = (PyDictObject *)dict;
+    PyDictKeysObject *keys = self->ma_keys;
+    size_t mask = (size_t)DK_SIZE(keys) - 1;
+    for (;;) {
+        size_t slot = probe->at & mask;
+        int log_size = DK_LOG_SIZE(keys);
+        Py_ssize_t index = log_size < 8    ? ((const int8_t *)keys->dk_indices)[slot]
+                           : log_size < 16 ? ((const int16_t *)keys->dk_indices)[slot]
+                           : log_size < 32 ? ((const int32_t *)keys->dk_indices)[slot]
+                                           : (Py_ssize_t)((const int64_t *)keys->dk_indices)[slot];
+        if (index == DKIX_EMPTY)
+            return 0;
+        probe->perturb >>= 5; /* PERTURB_SHIFT of dictobject.c */
+        probe->at = slot * 5 + probe->perturb + 1;
+        if (index < 0)
+            continue;
+        Py_hash_t found;
+        if (keys->dk_kind == DICT_KEYS_GENERAL) {
+            PyDictKeyEntry *entry = &DK_ENTRIES(keys)[index];
+            *key = entry->me_key, *value = entry->me_value, found = entry->me_hash;
+        } else {
+            PyDictUnicodeEntry *entry = &DK_UNICODE_ENTRIES(keys)[index];
+            *key = entry->me_key, *value = entry->me_value;
+            found = *key != NULL ? ((PyASCIIObject *)*key)->hash : -1;
+            if (self->ma_values != NULL)
+                *value = self->ma_values->values[index];
+        }
+        if (found == hash && *value != NULL)
+            return 1;
+    }
+#else
+    Py_ssize_t position = (Py_ssize_t)probe->at;
+    Py_hash_t found;
+    while (td_dict_next(dict, &position, key, value, &found))
+        if (found == hash) {
+            probe->at = (size_t)position;
+            return 1;
+        }
+    return 0;
+#endif
+}
+
 #if PY_VERSION_HEX >= 0x030C0000 && !defined(MANAGED_DICT_OFFSET) /* 3.12 has the place, but no name for it */
 #define MANAGED_DICT_OFFSET (((Py_ssize_t)sizeof(PyObject *)) * -3)
 #endif

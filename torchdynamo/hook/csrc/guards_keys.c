@@ -76,12 +76,11 @@ TdLookup td_dict_look_up(PyObject *dict, const TdItem *key)
         return answer;
     }
     PyObject *wanted = key->how == ITEM_WEAK ? td_weak_target(key->obj) : key->obj, *found, *value;
-    Py_ssize_t position = 0;
-    Py_hash_t hash;
     if (key->how == ITEM_WEAK && wanted == Py_None)
         return (TdLookup){NULL, 0, 0};
-    while (td_dict_next(dict, &position, &found, &value, &hash)) {
-        int same = hash == key->hash ? same_key(wanted, found, &answer.lasts) : 0;
+    TdProbe probe = td_probe_start(key->hash);
+    while (td_probe_next(dict, &probe, key->hash, &found, &value)) {
+        int same = same_key(wanted, found, &answer.lasts);
         if (same < 0)
             return (TdLookup){NULL, 0, 0};
         if (same)
