@@ -2,6 +2,7 @@
 
 `expm1` of doubles and `atanh` are said by `exp` and `log`, which loses small numbers and the sign of zero: they are
 computed with the functions for vectors that eager calls. And errors in loops of several threads end the process.
+An older Inductor's `asinh` of vectors is infinite where a square would be, and its `index_put` fails (`index_put.py`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchdynamo.backends.cpp_checks import raising_at_the_end
+from torchdynamo.backends.index_put import of_any_size
+from torchdynamo.graph import torch_compat
 
 VECTORIZED = ("expm1", "atanh")
 
@@ -33,16 +37,27 @@ def as_in_eager() -> Iterator[None]:
     """While this is open, have kernels written so."""
     cpp: Any = importlib.import_module("torch._inductor.codegen.cpp")
     vectors, groups = cpp.CppVecOverrides, cpp.KernelGroup
-    before = [(vectors, name, vars(vectors)[name]) for name in VECTORIZED]
-    before.append((groups, "codegen_group", groups.codegen_group))
-    for name in VECTORIZED:
-        setattr(vectors, name, staticmethod(method(name)))
-    groups.codegen_group = raising_at_the_end(groups.codegen_group)
+    changes: list[tuple[Any, str, Any]] = [(vectors, name, staticmethod(method(name))) for name in VECTORIZED]
+    changes.append((groups, "codegen_group", raising_at_the_end(groups.codegen_group)))
+    if torch_compat.INDUCTOR_HAS_OLD_EDGES:
+        lowering: Any = importlib.import_module("torch._inductor.lowering")
+        changes.append((vectors, "asinh", staticmethod(asinh)))
+        changes.append((lowering, "index_put_impl_", of_any_size(lowering.index_put_impl_)))
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
+    for owner, name, function in changes:
+        setattr(owner, name, function)
     try:
         yield
     finally:
         for owner, name, function in before:
             setattr(owner, name, function)
+
+
+def asinh(x: Any) -> str:
+    """Write `asinh` of a vector: for numbers so large that 1 does not count beside their square, `log(2 * x)`."""
+    vector = f"decltype({x})"
+    large = f"({x}.abs().log() + {vector}({math.log(2)!r})).copysign({x})"
+    return f"{vector}::blendv({x}.asinh(), {large}, {x}.abs() > {vector}(1e9))"
 
 
 @functools.cache

@@ -8,6 +8,7 @@ A row for each operator. A function that gives NotImplemented leaves a case to I
 - `index_select`, `index_add` and `index_copy` take no negative index, and Inductor's count it from the end. On a CPU
   such an index becomes one that is too large, which kernels look for: they raise, and eager says what is wrong.
   `index_fill` counts from the end, and Inductor says it by `index_copy`.
+- `frac` of -0.0 is 0.0 in eager; an older Inductor keeps the sign.
 - Zeros that forward-mode derivatives begin with have no memory, and Inductor would reuse its place.
 """
 
@@ -18,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from torchdynamo.graph import torch_compat
 
 aten = torch.ops.aten
 Number = torch.Tensor | int | float
@@ -102,6 +105,11 @@ def elu(x: torch.Tensor, alpha: Number = 1, scale: Number = 1, input_scale: Numb
     return torch.where(x >= 0, x * scale, (torch.exp(x * input_scale) - 1) * (alpha * scale))
 
 
+def frac(x: torch.Tensor) -> torch.Tensor:
+    """Compute what `trunc` leaves of a number."""
+    return x - x.trunc()
+
+
 def power(x: torch.Tensor, exponent: Number) -> Any:
     """Compute `x ** exponent` where eager computes a root: `-inf ** -0.5` is nan."""
     return torch.rsqrt(x) if exponent == -0.5 and x.is_floating_point() else NotImplemented
@@ -157,6 +165,8 @@ AT_EDGES: dict[Any, Callable[..., Any]] = {
     aten.index_fill.int_Tensor: index_fill,
     aten._efficientzerotensor.default: zeros,
 }
+if torch_compat.INDUCTOR_HAS_OLD_EDGES:
+    AT_EDGES[aten.frac.default] = frac
 
 
 def over(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:

@@ -2,12 +2,13 @@
 
 A row for each of Inductor's faults: attention (`attention.py`); products with 0, which it
 takes for 0 whatever the other factor is (of nan and infinity they are nan); divisions of integers by zero, which end
-the process on a CPU.
+the process on a CPU; negative indices, which an older Inductor counts from the end where eager refuses them.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -66,6 +67,26 @@ def looked_at(graph: torch.fx.Graph, divisor: Any, example: torch.Tensor) -> tor
     return added(graph, aten.where.self, zero, looked, divisor)
 
 
+NOT_NEGATIVE = {aten.gather.default: 2, aten.embedding.default: 1}  # operators, and which argument has indices
+
+
+def refuse_negative_indices(graph: torch.fx.Graph) -> None:
+    """Make negative indices too large, on a CPU: kernels look for that and raise, and eager says what is wrong."""
+    for target, place in NOT_NEGATIVE.items():
+        for node in graph.find_nodes(op="call_function", target=target):
+            example = node.args[place].meta["val"]
+            if example.device.type == "cpu":
+                with graph.inserting_before(node):
+                    node.update_arg(place, too_large_if_negative(graph, node.args[place], example))
+
+
+def too_large_if_negative(graph: torch.fx.Graph, index: torch.fx.Node, example: torch.Tensor) -> torch.fx.Node:
+    """Add what makes negative indices the largest number of their dtype; return the indices."""
+    largest = torch.iinfo(example.dtype).max
+    late = added(graph, aten.full.default, [], largest, dtype=example.dtype, device=example.device)
+    return added(graph, aten.where.self, added(graph, aten.lt.Scalar, index, 0), late, index)
+
+
 def fake_mode_of(graph: torch.fx.Graph) -> Any:
     """Return the mode in which the graph was traced."""
     examples = (node.meta.get("val") for node in graph.nodes)
@@ -81,7 +102,13 @@ def added(graph: torch.fx.Graph, target: Any, *args: Any, **kwargs: Any) -> torc
     return node
 
 
-PASSES = (attention.keep_apart, keep_products_with_zero, refuse_zero_divisors)
+PASSES: tuple[Callable[[torch.fx.Graph], None], ...] = (
+    attention.keep_apart,
+    keep_products_with_zero,
+    refuse_zero_divisors,
+)
+if torch_compat.INDUCTOR_HAS_OLD_EDGES:
+    PASSES = (*PASSES, refuse_negative_indices)
 
 
 @functools.cache
