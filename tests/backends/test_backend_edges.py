@@ -206,3 +206,16 @@ def test_what_one_of_several_threads_refuses() -> None:
 def test_kernels_without_checks_stay_as_they_are() -> None:
     source = "#pragma omp parallel\n{\n#pragma omp for\nfor(;;)\n{\n}\n}\n"
     assert keep_exceptions(source) == source
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_values_that_are_spread_for_one_size_only(accumulate: bool) -> None:
+    """What is written is a part of the input whose size varies, and of size 1 in the last call."""
+
+    def put(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return x.index_put((at,), x[1:3], accumulate)
+
+    compiled = torchdynamo.compile(put, backend="inductor", dynamic=True)
+    for size in (3, 4, 2):
+        x, at = torch.arange(2.0 * size).view(size, 2), torch.tensor([0, 1])
+        assert torch.equal(compiled(x, at), put(x, at))

@@ -8,6 +8,8 @@ A row for each operator. A function that gives NotImplemented leaves a case to I
 - `index_select`, `index_add` and `index_copy` take no negative index, and Inductor's count it from the end. On a CPU
   such an index becomes one that is too large, which kernels look for: they raise, and eager says what is wrong.
   `index_fill` counts from the end, and Inductor says it by `index_copy`.
+- `index_put` takes values that fit what is written over, of 1 where that is of more. Inductor's loop asks no guard for
+  it where sizes vary, and would read past their end.
 - `frac` of -0.0 is 0.0 in eager; an older Inductor keeps the sign.
 - Zeros that forward-mode derivatives begin with have no memory, and Inductor would reuse its place.
 """
@@ -15,6 +17,7 @@ A row for each operator. A function that gives NotImplemented leaves a case to I
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +27,7 @@ from torchdynamo.graph import torch_compat
 
 aten = torch.ops.aten
 Number = torch.Tensor | int | float
+MASKS = (torch.bool, torch.uint8)
 
 
 def floats(a: Number, b: Number) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -142,6 +146,17 @@ def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
     return NotImplemented if indices is None else aten.index_put(x, indices, source)
 
 
+def index_put(
+    x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
+) -> Any:
+    """Write values of the size of what is written over."""
+    shapes: Any = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    if any(each is not None and each.dtype in MASKS for each in indices) or shapes.free_unbacked_symbols(values.shape):
+        return NotImplemented  # who knows what is written over? Eager's kernel is called
+    size = aten.index(x, indices).shape
+    return NotImplemented if values.shape == size else aten.index_put(x, indices, values.expand(size), accumulate)
+
+
 def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:
     """Make zeros that have memory."""
     return torch.zeros(size, **kwargs)
@@ -163,6 +178,7 @@ AT_EDGES: dict[Any, Callable[..., Any]] = {
     aten.index_copy.default: index_copy,
     aten.index_fill.int_Scalar: index_fill,
     aten.index_fill.int_Tensor: index_fill,
+    aten.index_put.default: index_put,
     aten._efficientzerotensor.default: zeros,
 }
 if torch_compat.INDUCTOR_HAS_OLD_EDGES:
