@@ -6,6 +6,7 @@
 #   make bench     cost per call and of the first call, against torch.compile
 #   make corpus    185 models of other people's, checked against eager
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
+#   make programs  whole programs, ours and other people's, checked against eager (FRONT, BACKEND, ONLY: which; OUT: rows)
 #   make training-corpus  a training step of those that train, by Inductor (TRAIN_BACKEND), with compiled backwards counted
 #   make training  the tests of training loops once more, by Inductor
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES), 500 at ten sizes each (FUZZ_SIZES) and 5,000 random changes
@@ -32,16 +33,21 @@ STRESS_THREADS ?= 32
 # Kept beside the repository, where there are any: other people's models, and the measuring scripts.
 CORPUS ?= ../shared/corpus
 MEASURE ?= ../shared/measure
+PROGRAMS ?= ../shared/programs
 CORPUS_VENV ?= .venv-corpus
+PROGRAMS_VENV ?= .venv-programs
+FRONT ?= torchdynamo
+BACKEND ?= eager
 OUT ?= build
 TRAIN_BACKEND ?= inductor
 
 BIN := $(abspath $(VENV))/bin
 CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
+PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes training training-corpus fuzz stress cpython sanitize debug lines clean
+.PHONY: setup demo test lint format golden bench corpus sizes programs training training-corpus fuzz stress cpython sanitize debug lines clean
 
 setup: $(VENV)/.built
 
@@ -116,11 +122,27 @@ corpus: $(CORPUS_VENV)/.built
 	cd $(CORPUS) && $(CORPUS_BIN)/python runner.py all --frontend adapters:torchdynamo_compile --out $(RESULTS) --jobs 2
 	cd $(CORPUS) && $(CORPUS_BIN)/python summary.py $(RESULTS) --vs anchor_torch_compile.jsonl
 
+programs: $(PROGRAMS_VENV)/.built
+	mkdir -p $(OUT)
+	PROGRAMS=$(abspath $(PROGRAMS)) $(PROGRAMS_BIN)/python benchmarks/programs/run.py run --front $(FRONT) --backend $(BACKEND) \
+	    $(if $(ONLY),--only $(ONLY)) --out $(abspath $(OUT))/programs-$(FRONT).jsonl
+
 sizes: $(CORPUS_VENV)/.built
 	$(CORPUS_BIN)/python benchmarks/sizes.py --corpus $(CORPUS) --out $(abspath $(OUT))/sizes.jsonl
 
 training-corpus: $(CORPUS_VENV)/.built
 	$(CORPUS_BIN)/python benchmarks/training_corpus.py --corpus $(CORPUS) --backend $(TRAIN_BACKEND) --out $(abspath $(OUT))/training_corpus.jsonl
+
+$(PROGRAMS_VENV)/.packages: requirements.txt
+	@test -d $(PROGRAMS) || { echo "no programs in $(PROGRAMS): make programs PROGRAMS=..."; exit 1; }
+	$(PYTHON) -m venv $(PROGRAMS_VENV)
+	$(PROGRAMS_BIN)/pip install --quiet torch==$(TORCH)
+	$(PROGRAMS_BIN)/pip install --quiet torch==$(TORCH) -r $(PROGRAMS)/requirements.txt -r requirements.txt
+	touch $@
+
+$(PROGRAMS_VENV)/.built: setup.py pyproject.toml $(NATIVE) $(PROGRAMS_VENV)/.packages
+	$(PROGRAMS_BIN)/pip install --quiet --no-build-isolation -e .
+	touch $@
 
 $(CORPUS_VENV)/.packages:
 	@test -d $(CORPUS) || { echo "no corpus in $(CORPUS): make corpus CORPUS=..."; exit 1; }
