@@ -256,3 +256,60 @@ def test_what_eager_refuses(fn: Callable[..., Any]) -> None:
     with pytest.raises(RuntimeError) as found:
         torchdynamo.compile(fn, backend="eager")(torch.ones(2))
     assert str(found.value) == str(wanted.value)
+
+
+# -- gradients that the function asks for itself, which see the hooks -------------------------------------------------
+def asks_a_leaf(x: Any, seen: list[Any]) -> Any:
+    x.register_hook(lambda g: g * 2)
+    return torch.autograd.grad((x * x).sum(), x)
+
+
+def asks_the_middle(x: Any, seen: list[Any]) -> Any:
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.sum().item()) or g * 3)
+    return torch.autograd.grad((y * y).sum(), x)
+
+
+def asks_what_is_retained(x: Any, seen: list[Any]) -> Any:
+    y = x * 2
+    y.retain_grad()
+    found = torch.autograd.grad((y * y).sum(), x)
+    return *found, y.grad
+
+
+def asks_again(x: Any, seen: list[Any]) -> Any:
+    y = x * x
+    (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    y.register_hook(lambda g: g * 5)
+    return torch.autograd.grad(y.sum() + first.sum(), x)
+
+
+def asks_a_layer(x: Any, seen: list[Any]) -> Any:
+    """One hook reads what another has left, as libraries do that look into a model."""
+    layer, left = nn.Sequential(nn.ReLU()), {}
+
+    def before(module: Any, args: Any) -> Any:
+        args[0].register_hook(lambda g: g * left["grad"].relu() if left else None)
+        return args[0].clone()
+
+    def after(module: Any, args: Any, out: Any) -> None:
+        out.register_hook(lambda g: left.__setitem__("grad", g))
+
+    layer[0].register_forward_pre_hook(before)
+    layer[0].register_forward_hook(after)
+    return torch.autograd.grad((layer(x - 1) * x).sum(), x)
+
+
+ASKING = [asks_a_leaf, asks_the_middle, asks_what_is_retained, asks_again, asks_a_layer]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", ASKING, ids=lambda fn: fn.__name__)
+def test_gradients_that_are_asked_for_in_the_function(fn: Case, backend: str) -> None:
+    compiled = torchdynamo.compile(fn, backend=backend)
+    for _ in range(2):
+        found = []
+        for each in (fn, compiled):
+            seen: list[Any] = []
+            found.append((each(torch.arange(4.0).requires_grad_(), seen), seen))
+        torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)

@@ -40,10 +40,11 @@ class Change(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """A call for when the graph has run: in words, and what writes its code."""
+    """A call for when the graph has run: in words, and what writes its code. May a backward depend on it?"""
 
     text: str
     emit: Callable[[Any], None]
+    in_backward: bool
 
 
 class Mark(NamedTuple):

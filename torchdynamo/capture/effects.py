@@ -176,9 +176,13 @@ class SideEffects:
         return bool(self._names or self._classes or self._tensors)
 
     # -- deferred calls -------------------------------------------------------------------------------------------
-    def defer(self, text: str, emit: Callable[[Any], None]) -> None:
-        """Have a call made when the graph has run."""
-        self._deferred.append(Deferred(text, emit))
+    def defer(self, text: str, emit: Callable[[Any], None], in_backward: bool = False) -> None:
+        """Have a call made when the graph has run. Of some, a backward sees that they were made."""
+        self._deferred.append(Deferred(text, emit, in_backward))
+
+    def change_backwards(self) -> bool:
+        """Return whether a backward in the graph would miss what is done after it."""
+        return any(each.in_backward for each in self._deferred)
 
     @property
     def deferred(self) -> Sequence[Deferred]:

@@ -1,8 +1,9 @@
 """Hooks that the frame puts on tensors: autograd gets them when the graph has run.
 
-A backward comes after the frame, or after a graph break, so nobody can tell when in the forward a hook was registered;
-but for tensors that are written to afterwards, whose history is another one then. A hook on what the graph computes is
-on all its uses, those in the graph too: such a graph is run operator by operator.
+A backward comes after the frame, or after a graph break, as `torch.autograd.grad` ends a graph that has such a hook. So
+nobody can tell when in the forward it was registered; but for tensors that are written to afterwards, whose history is
+another one then. A hook on what the graph computes is on all its uses, those in the graph too: such a graph is run
+operator by operator.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def registers(method: str, leaves_only: bool) -> Model:
                 emit.value(registration.handle)
                 emit.op("POP")
 
-        vm.effects.defer(method, emit_registration)
+        vm.effects.defer(method, emit_registration, in_backward=True)
         return registration.handle
 
     return row
@@ -91,7 +92,7 @@ def retain_grad(vm: Machine, self: Value) -> Value:
         emit.op("CALL", (0, ()))
         emit.op("POP")
 
-    vm.effects.defer("retain_grad", emit_retain)
+    vm.effects.defer("retain_grad", emit_retain, in_backward=True)
     return NONE
 
 

@@ -139,6 +139,8 @@ def autograd_grad(
     vm: Machine, outputs: Value, inputs: Value, grad_outputs: Value = NONE, *args: Value, **kwargs: Value
 ) -> Value:
     """Gradients, where all of the history is the graph's own: inside a layer of `torch.func.grad`, or from leaves."""
+    if vm.effects.change_backwards():
+        raise Break("unknown call", name="torch.autograd.grad")
     if not torch._C._are_functorch_transforms_active():
         for tensor in vm.inputs:
             if tensor.fake.requires_grad and not vm.known(is_leaf(vm, tensor), "is_leaf"):
