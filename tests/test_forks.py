@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gc
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -171,3 +172,15 @@ def test_pools_of_processes() -> None:
         for thread in threads:
             thread.join()
     assert gc.isenabled()
+
+
+def told_of_a_child() -> tuple[Any, Any]:
+    """Return what a process of multiprocessing, started within a block, says of blocks and of what is decorated."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(hook_is_in), pool.apply(compiles_at_once)
+
+
+def test_processes_of_multiprocessing_are_in_no_block() -> None:
+    with torchdynamo.optimize("eager"):
+        assert in_a_fork(told_of_a_child) == (False, EXPECTED)
+        assert hook_is_in()
