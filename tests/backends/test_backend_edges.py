@@ -208,6 +208,7 @@ def test_kernels_without_checks_stay_as_they_are() -> None:
     assert keep_exceptions(source) == source
 
 
+@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_values_that_are_spread_for_one_size_only(accumulate: bool) -> None:
     """What is written is a part of the input whose size varies, and of size 1 in the last call."""

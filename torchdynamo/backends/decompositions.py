@@ -154,7 +154,12 @@ def index_put(
     if any(each is not None and each.dtype in MASKS for each in indices) or shapes.free_unbacked_symbols(values.shape):
         return NotImplemented  # who knows what is written over? Eager's kernel is called
     size = aten.index(x, indices).shape
-    return NotImplemented if values.shape == size else aten.index_put(x, indices, values.expand(size), accumulate)
+    if values.shape == size:
+        return NotImplemented
+    for dim in range(-values.dim(), 0):
+        if values.shape[dim] == 1:  # a guard, after which it is 1 and no longer a formula
+            values = values.select(dim, 0).unsqueeze(dim)
+    return aten.index_put(x, indices, values.expand(size), accumulate)
 
 
 def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:
