@@ -21,6 +21,7 @@ FREE_IF_ASKED = 64
 CALLS = 4  # that have to be served for the first version beyond; for the next four times as many, then nine times
 GRANTED = frozenset(2**n for n in range(4, 40))  # refusals after which one is granted all the same
 LONGEST_REST = 1000  # calls
+BARREN = 8  # so many times longer is each rest, in calls, of a function that computes nothing
 
 
 class Account:
@@ -95,7 +96,7 @@ def is_barren(code: CodeType, asked_for: CodeType, owner_id: int) -> bool:
         return False
     own = account(code, owner_id)
     own.barren += 1
-    rest(code, owner_id, 2 ** min(own.barren, 10))
+    rest(code, owner_id, BARREN ** min(own.barren, 4))
     return True
 
 
