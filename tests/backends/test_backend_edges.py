@@ -220,3 +220,13 @@ def test_values_that_are_spread_for_one_size_only(accumulate: bool) -> None:
     for size in (3, 4, 2):
         x, at = torch.arange(2.0 * size).view(size, 2), torch.tensor([0, 1])
         assert torch.equal(compiled(x, at), put(x, at))
+
+
+def test_values_of_which_a_tensor_says_how_many_there_are() -> None:
+    def put(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return x.index_put((at,), x[x[:, 0] > 0])
+
+    compiled = torchdynamo.compile(put, backend="inductor", dynamic=True, fullgraph=True)
+    for rows in ([0.0, 1.0, 2.0], [0.0, 1.0, -1.0]):  # two, and one for both places
+        x, at = torch.tensor([[row, 2 * row] for row in rows]), torch.tensor([0, 1])
+        assert torch.equal(compiled(x, at), put(x, at))

@@ -2,7 +2,8 @@
 
 `expm1` of doubles and `atanh` are said by `exp` and `log`, which loses small numbers and the sign of zero: they are
 computed with the functions for vectors that eager calls. And errors in loops of several threads end the process.
-An older Inductor's `asinh` of vectors is infinite where a square would be, and its `index_put` fails (`index_put.py`).
+Values of unknown size are put by eager's kernel (`index_put.py`), and an older Inductor's `asinh` of vectors is
+infinite where a square would be.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ def exactly(compiler: Callable[..., Any]) -> Callable[..., Any]:
 def as_in_eager() -> Iterator[None]:
     """While this is open, have kernels written so."""
     cpp: Any = importlib.import_module("torch._inductor.codegen.cpp")
+    lowering: Any = importlib.import_module("torch._inductor.lowering")
     vectors, groups = cpp.CppVecOverrides, cpp.KernelGroup
     changes: list[tuple[Any, str, Any]] = [(vectors, name, staticmethod(method(name))) for name in VECTORIZED]
     changes.append((groups, "codegen_group", raising_at_the_end(groups.codegen_group)))
+    changes.append((lowering, "index_put_impl_", of_any_size(lowering.index_put_impl_)))
     if torch_compat.INDUCTOR_HAS_OLD_EDGES:
-        lowering: Any = importlib.import_module("torch._inductor.lowering")
         changes.append((vectors, "asinh", staticmethod(asinh)))
-        changes.append((lowering, "index_put_impl_", of_any_size(lowering.index_put_impl_)))
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
     for owner, name, function in changes:
         setattr(owner, name, function)

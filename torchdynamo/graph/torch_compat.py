@@ -27,8 +27,8 @@ TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
 # How a checkpoint that runs a function again leaves it, once it has what it wants: no failure, wherever it comes from.
 STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationError
-# Until 2.13, Inductor gives `frac` the sign of its argument's zero and an infinite `asinh` of large numbers, counts
-# negative indices of `gather` and `embedding` from the end, and takes no `index_put` of values of unknown size.
+# Until 2.13, Inductor gives `frac` the sign of its argument's zero and an infinite `asinh` of large numbers, and
+# counts negative indices of `gather` and `embedding` from the end.
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 
 
