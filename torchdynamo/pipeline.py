@@ -247,7 +247,7 @@ def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
 
 
 def affordable(code: CodeType, compiler: Compiler) -> bool:
-    """Whether one more version may pay for itself."""
+    """Return whether one more version may pay for itself."""
     return compiler.fullgraph or budget.affords(code, resume.origin(code).code, compiler.owner_id)
 
 
@@ -515,7 +515,7 @@ def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
 
 
 def gains_nothing(captured: Capture, code: CodeType, compiler: Compiler) -> bool:
-    """Whether a frame that was captured to its end has no operator in it, and nobody wants it compiled all the same."""
+    """Return whether a frame captured to its end has no operator, and nobody wants it compiled all the same."""
     if captured.machine.ops or not isinstance(captured.exit, Return) or compiler.fullgraph or config.capture_everything:
         return False
     return budget.is_barren(code, resume.origin(code).code, compiler.owner_id)

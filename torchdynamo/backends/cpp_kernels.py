@@ -1,4 +1,4 @@
-"""What Inductor's code for the CPU does otherwise than eager's kernels.
+"""Has Inductor's code for the CPU do as eager's kernels do.
 
 `expm1` of doubles and `atanh` are said by `exp` and `log`, which loses small numbers and the sign of zero: they are
 computed with the functions for vectors that eager calls. And errors in loops of several threads end the process.
@@ -22,20 +22,9 @@ from torchdynamo.graph import torch_compat
 VECTORIZED = ("expm1", "atanh")
 
 
-def exactly(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a compiler of Inductor's, forward or backward, so that its kernels do as eager's do."""
-
-    @functools.wraps(compiler)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with as_in_eager():
-            return compiler(*args, **kwargs)
-
-    return run
-
-
 @contextlib.contextmanager
 def as_in_eager() -> Iterator[None]:
-    """While this is open, have kernels written so."""
+    """While this is open, or a function runs that is wrapped in it, have kernels written as eager's."""
     cpp: Any = importlib.import_module("torch._inductor.codegen.cpp")
     lowering: Any = importlib.import_module("torch._inductor.lowering")
     vectors, groups = cpp.CppVecOverrides, cpp.KernelGroup

@@ -1,4 +1,4 @@
-"""What Inductor's operators give at the edges of numbers, where that is not what eager gives: said in other operators.
+"""Says operators by others where Inductor's do not give what eager's do at the edges of numbers.
 
 A row for each operator. A function that gives NotImplemented leaves a case to Inductor.
 

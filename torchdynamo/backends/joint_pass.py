@@ -1,8 +1,8 @@
-"""What is done to a graph of ATen operators before Inductor's own passes, so that these do not change what it computes.
+"""Changes a graph of ATen operators before Inductor's own passes, so that these do not change what it computes.
 
-A row for each of Inductor's faults: attention (`attention.py`); products with 0, which it
-takes for 0 whatever the other factor is (of nan and infinity they are nan); divisions of integers by zero, which end
-the process on a CPU; negative indices, which an older Inductor counts from the end where eager refuses them.
+A row for each of Inductor's faults: attention (`attention.py`); products with 0, which it takes for 0 whatever the
+other factor is (of nan and infinity they are nan); divisions of integers by zero, which end the process on a CPU;
+negative indices, which an older Inductor counts from the end where eager refuses them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends import attention
+from torchdynamo.backends.cache_key import digest_of_sources
 from torchdynamo.graph import torch_compat
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -114,7 +115,7 @@ if torch_compat.INDUCTOR_HAS_OLD_EDGES:
 @functools.cache
 def before_inductors() -> Any:
     """Return the passes as a value of Inductor's setting `joint_custom_pre_pass`."""
-    from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+    from torch._inductor.custom_graph_pass import CustomGraphPass
 
     class Passes(CustomGraphPass):
         def __call__(self, graph: torch.fx.Graph) -> None:
@@ -122,7 +123,7 @@ def before_inductors() -> Any:
                 each(graph)
 
         def uuid(self) -> Any:
-            return get_hash_for_files((__file__, attention.__file__))
+            return digest_of_sources()
 
         def __reduce__(self) -> Any:  # keys of Inductor's caches have all settings in them
             return before_inductors, ()

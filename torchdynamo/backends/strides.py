@@ -7,26 +7,14 @@ number. There the answer is at once what sympy would give in the end: an express
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-
-
-def quickly(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiler of Inductor's, forward or backward, to which it is told so."""
-
-    @functools.wraps(compiler)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with told_at_once():
-            return compiler(*args, **kwargs)
-
-    return run
 
 
 @contextlib.contextmanager
 def told_at_once() -> Iterator[None]:
-    """While this is open."""
+    """While this is open, or a function runs that is wrapped in it, answer so."""
     where: Any = importlib.import_module("torch._inductor.codegen.cpp")
     asked = where.stride_at_vec_range
 

@@ -25,7 +25,7 @@ BARREN = 8  # so many times longer is each rest, in calls, of a function that co
 
 
 class Account:
-    """What one compiler has spent on a code object, and what came of it."""
+    """Counts what one compiler has spent on a code object, and what came of it."""
 
     __slots__ = ("barren", "compiled", "missed", "refused", "served")
 

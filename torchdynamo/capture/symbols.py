@@ -177,7 +177,7 @@ def unknown(vm: Machine, value: Value) -> bool:
 
 
 def is_counted(vm: Machine, value: Value) -> bool:
-    """Whether it depends on what a tensor holds, or on a number of the program's: on more than sizes."""
+    """Return whether a value depends on what a tensor holds, or on a number of the program's: on more than sizes."""
     return isinstance(value, Symbol) and (unknown(vm, value) or vm.builder.numbers.is_counted(value.fake))
 
 

@@ -165,7 +165,7 @@ class Numbers:
             trying.now = False
 
     def is_counted(self, number: Any) -> bool:
-        """Whether a number depends on one of the program's, as against sizes of tensors."""
+        """Return whether a number depends on one of the program's, as against sizes of tensors."""
         sources = [self.entries[symbol][0] for symbol in number.node.expr.free_symbols if symbol in self.entries]
         return any(source.how not in SHAPED for source in sources)
 

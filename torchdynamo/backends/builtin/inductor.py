@@ -8,7 +8,7 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends.cache_key import Decompositions
-from torchdynamo.backends.cpp_kernels import exactly
+from torchdynamo.backends.cpp_kernels import as_in_eager
 from torchdynamo.backends.cudagraph_results import keeping_results
 from torchdynamo.backends.decompositions import over
 from torchdynamo.backends.disk_caches import disk_caches
@@ -19,7 +19,7 @@ from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
-from torchdynamo.backends.strides import quickly
+from torchdynamo.backends.strides import told_at_once
 from torchdynamo.errors import UnknownSetting
 
 PRE_PASS = "joint_custom_pre_pass"
@@ -46,7 +46,7 @@ def inductor(
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
-            inner_compile=keeping_results(exactly(quickly(compile_fx_inner))),
+            inner_compile=keeping_results(as_in_eager()(told_at_once()(compile_fx_inner))),
             config_patches=patches,
             decompositions=decompositions(patches),
         )
