@@ -45,7 +45,7 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "an attribute": kept,
     "an operator": lambda x, i: torch.add(x, x, alpha=i * 0.1).clamp(max=i * 0.3),
     "a fact": lambda x, i: x if math.isfinite(i * 0.1) else -x,
-    "a fact of a function": lambda x, i: x * 2 if math.cos(i * 0.3) > 0 else x,
+    "a fact of a function": lambda x, i: x * 2 if math.cos(i * 0.9) > 0 else x,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from torchdynamo.capture.source import Guard, Source, local
 from torchdynamo.graph.numbers import Numbers
-from torchdynamo.guards.kinds.numbers import OPERATIONS, tell
+from torchdynamo.guards.kinds.numbers import FUNCTIONS, OPERATIONS, tell
 from torchdynamo.guards.sizes import number_guards
 
 Y = local("y")
@@ -41,12 +43,54 @@ def programs(draw: Any) -> tuple[tuple[str, Any], ...]:
 def test_both_readings_agree(program: tuple[tuple[str, Any], ...], x: int, y: int) -> None:
     if any(name == "pow" for name, _ in program):
         return  # natively only small exponents
-    mixed = any(name in ("float", "to_float", "truediv") for name, _ in program)
+    mixed = any(name in ("float", "to_float", "truediv", *FUNCTIONS) for name, _ in program)
     guarded = Guarded([Guard(Source("globals"), "NUMBERS", ((X, Y), (program,)))], settled=False, x=x, y=y)
     if mixed:
         assert guarded.python() or not guarded.native()  # of floats the native reading may know less
     else:
         assert guarded.python() is guarded.native()
+
+
+FLOATS = [0.0, -0.0, 1.0, -1.5, 0.3, 7.25, 1e300, -1e-300, math.inf, -math.inf, math.nan]
+CONTENTS = tuple(Source("method", place, "__float__") for place in (X, Y))
+
+
+@settings(max_examples=400, deadline=None)
+@given(programs(), st.sampled_from(FLOATS) | st.floats(), st.sampled_from(FLOATS) | st.floats(-20, 20))
+def test_of_floats_what_holds_natively_holds_in_python(
+    program: tuple[tuple[str, Any], ...], x: float, y: float
+) -> None:
+    guarded = Guarded([Guard(Source("globals"), "NUMBERS", (CONTENTS, (program,)))], settled=False, x=x, y=y)
+    assert guarded.python() or not guarded.native()
+
+
+@pytest.mark.parametrize("name", ["floordiv", "mod", "lt", "le", "gt", "ge", "eq", "ne", "truediv", "add", "mul"])
+def test_arithmetic_of_floats_is_pythons(name: str) -> None:
+    """Both ways: a condition that holds in Python is known natively."""
+    for x, y in itertools.product([*FLOATS, 5.5, -5.5, 0.1, 1e16], repeat=2):
+        try:
+            answer = OPERATIONS[name][1](x, y)
+        except ZeroDivisionError:
+            continue
+        if answer == answer:
+            program = (("load", 0), ("load", 1), (name, None), ("float", float(answer)), ("eq", None))
+            guard = Guard(Source("globals"), "NUMBERS", (CONTENTS, (program,)))
+            assert Guarded([guard], settled=False, x=x, y=y).native(), (x, y)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_floats_are_pythons(name: str) -> None:
+    for x in (0.0, 0.25, 1.0, -0.5, 3.0, 2e10, -7.0, math.inf, math.nan):
+        try:
+            answer = getattr(math, name)(x)
+        except (ValueError, OverflowError):
+            answer = 0.0
+            known = False
+        else:
+            known = math.isfinite(answer)
+        program = (("load", 0), (name, None), ("float", answer), ("eq", None))
+        guard = Guard(Source("globals"), "NUMBERS", (CONTENTS[:1], (program,)))
+        assert Guarded([guard], settled=False, x=x).native() is known
 
 
 def test_what_is_no_such_number_does_not_hold() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.capture import catching, counters, policy
+from torchdynamo.capture import catching, formulas, policy
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 DIVISIONS = frozenset({"/", "//", "%"})
+ROUGH = frozenset({"**", "//", "%"})  # of floats: what sympy gives is not always Python's
 NUMBER_TYPES = (bool, int, float)
 
 
@@ -72,7 +73,7 @@ def at_entry(vm: Machine, value: Value) -> Value:
 
 def truth(vm: Machine, value: Symbol) -> bool:
     """`bool(value)`, where it must be known."""
-    known = counters.decide(vm, value) if policy.in_optimizer(vm.frames) else None
+    known = formulas.decide(vm, value) if unknown(vm, value) or policy.in_optimizer(vm.frames) else None
     return vm.builder.numbers.decide(value.fake) if known is None else known
 
 
@@ -80,6 +81,17 @@ def follows(vm: Machine, value: Value) -> bool:
     """Whether the truth of a number follows from what is known."""
     try:
         return isinstance(value, Symbol) and truth(vm, value) is not None
+    except Break:
+        return False
+
+
+def is_positive(vm: Machine, value: Value) -> bool:
+    """Return whether a number is known to be above zero; that of a number at entry is guarded."""
+    if value.__class__ is Known:
+        return bool(value.obj > 0)
+    above = vm.binary(">", value, Known(0))
+    try:
+        return truth(vm, above) if isinstance(above, Symbol) else bool(vm.concretely(above))
     except Break:
         return False
 
@@ -128,12 +140,15 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
     if not (truths and (op in COMPARISONS or op in ("&", "|"))):
         a, b = plain(vm, a), plain(vm, b)
     if a.pytype is float or b.pytype is float or op == "/":
-        if op == "**" and not (stays_real(a, b) or policy.in_optimizer(vm.frames)):
+        if op == "**" and not (stays_real(vm, a, b) or policy.in_optimizer(vm.frames)):
             raise Break("data-dependent value", name="**")  # it may be a complex number
-        if unknown(vm, a) or unknown(vm, b):
+        vague = is_counted if op in ROUGH else unknown
+        if vague(vm, a) or vague(vm, b):
             return opaque(vm, fn, [a, b], bool if op in COMPARISONS else float)
+        if op == "%":  # of sizes; sympy has no ranges of such remainders
+            return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
     if op == "**" and b.__class__ is not Known:
-        if a.pytype is float and stays_real(a, b) and (may_flow(vm) or not policy.of_optimizer(vm.frames)):
+        if a.pytype is float and stays_real(vm, a, b) and (may_flow(vm) or not policy.of_optimizer(vm.frames)):
             return opaque(vm, fn, [a, b], float)
         b = settled(vm, b)
     if op == "**" and b.obj < 0:  # type: ignore[union-attr]
@@ -157,11 +172,11 @@ def is_long(value: Value) -> bool:
     return value.__class__ is Known and type(value.obj) is int and value.obj.bit_length() > 63
 
 
-def stays_real(base: Value, exponent: Value) -> bool:
-    """Whether a power is no complex number."""
-    if exponent.__class__ is Known:
-        return bool(exponent.obj == int(exponent.obj))
-    return base.__class__ is Known and base.obj > 0
+def stays_real(vm: Machine, base: Value, exponent: Value) -> bool:
+    """Return whether a power is no complex number; that of a number at entry is guarded."""
+    if exponent.__class__ is Known and exponent.obj == int(exponent.obj):
+        return True
+    return is_positive(vm, base)
 
 
 def plain(vm: Machine, value: Value) -> Value:

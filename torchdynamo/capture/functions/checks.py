@@ -118,7 +118,8 @@ def calculation(fn: Any) -> None:
             )
         if name in SYMBOLIC and len(args) == 1 and symbols.is_counted(vm, args[0]):
             return symbols.opaque(vm, SYMBOLIC[name], [args[0]], pytype)
-        if not any(symbols.unknown(vm, arg) for arg in args) or not all(map(symbols.is_number, args)):
+        asks = symbols.unknown if pytype is int else symbols.is_counted  # of numbers that count, no versions
+        if not any(asks(vm, arg) for arg in args) or not all(map(symbols.is_number, args)):
             return vm.run_pure(fn, list(args), {})
         if name in ("floor", "ceil", "trunc") and args[0].pytype is not float:
             return symbols.to_int(vm, args[0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import counters, lookup, model, overrides, policy, readings, spaces, symbols, tensor_methods
+from torchdynamo.capture import formulas, lookup, model, overrides, policy, readings, spaces, symbols, tensor_methods
 from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.model import models
 from torchdynamo.capture.signals import Break
@@ -209,14 +209,14 @@ def values(name: str) -> model.Model:
 
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
         if convert is not None and self.__class__ is Graphed and not args and not kwargs:
-            known = counters.decide(vm, self) if name == "__bool__" and policy.in_optimizer(vm.frames) else None
+            known = formulas.decide(vm, self) if name == "__bool__" and policy.in_optimizer(vm.frames) else None
             if known is not None:
                 return boolean(known)
             real = readings.evaluate(vm, self)
             if real is not None:
                 return vm.run_pure(getattr(real, name), [], {})
             if name == "item" and self.fake.is_floating_point() and policy.in_optimizer(vm.frames):
-                return symbols.opaque(vm, torch.Tensor.item, [self], float)  # what it decides is guarded: counters.py
+                return symbols.opaque(vm, torch.Tensor.item, [self], float)  # what it decides is guarded: formulas.py
             if vm.builder.numbers.scalars:
                 return convert(vm, vm.emit("call_method", "tolist" if name == "tolist" else "item", [self], {}))
         if name == "__bool__":

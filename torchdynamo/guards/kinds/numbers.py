@@ -19,6 +19,8 @@ from torchdynamo.guards.kind import Change, Check, Kind, NodeOf, read
 Program: TypeAlias = "tuple[tuple[str, Any], ...]"
 LIMIT = 1 << 63
 
+FUNCTIONS = "sqrt exp expm1 log log1p log2 log10 cos sin tan acos asin atan cosh sinh tanh".split()  # of math
+
 # The order is that of Op in csrc/numbers.c. With each: how many operands, and what it gives.
 OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "load": (0, lambda: None),
@@ -48,6 +50,7 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "ceil": (1, math.ceil),
     "where": (3, lambda cond, a, b: a if cond else b),
     "round": (1, round),
+    **{name: (1, getattr(math, name)) for name in FUNCTIONS},
 }
 NUMBERS = {name: index for index, name in enumerate(OPERATIONS)}
 MEASURES = {"size": 1, "stride": 2}

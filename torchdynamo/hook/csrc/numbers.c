@@ -10,8 +10,14 @@ typedef enum {
     OP_ADD, OP_MUL, OP_FLOORDIV, OP_MOD, OP_POW, OP_MIN, OP_MAX,
     OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_AND, OP_OR,
     OP_NOT, OP_ABS, OP_TO_FLOAT, OP_TRUEDIV, OP_TRUNC, OP_FLOOR, OP_CEIL, OP_WHERE, OP_ROUND,
+    OP_SQRT, OP_EXP, OP_EXPM1, OP_LOG, OP_LOG1P, OP_LOG2, OP_LOG10, OP_COS, OP_SIN, OP_TAN, OP_ACOS, OP_ASIN, OP_ATAN,
+    OP_COSH, OP_SINH, OP_TANH,
     OP_COUNT
 } Op;
+
+/* The functions of Python's math module that are the C library's, from OP_SQRT on. */
+static double (*const FUNCTIONS[])(double) = {sqrt, exp,  expm1, log,  log1p, log2, log10, cos,
+                                              sin,  tan,  acos,  asin, atan,  cosh, sinh,  tanh};
 
 typedef struct {
     Op op;
@@ -206,8 +212,8 @@ static int compare(Op op, Value a, Value b)
     case OP_NE: return !equal;
     case OP_LT: return less;
     case OP_LE: return less || equal;
-    case OP_GT: return !less && !equal;
-    default: return !less;
+    case OP_GT: return a.is_float || b.is_float ? as_float(a) > as_float(b) : !less && !equal;
+    default: return a.is_float || b.is_float ? as_float(a) >= as_float(b) : !less;
     }
 }
 
@@ -233,8 +239,30 @@ static int unary(Op op, Value a, Value *answer)
     case OP_TRUNC: return a.is_float ? to_int(trunc(a.d), answer) : (*answer = a, 1);
     case OP_ROUND: return a.is_float ? to_int(rint(a.d), answer) : (*answer = a, 1); /* halves to even ones */
     case OP_FLOOR: return a.is_float ? to_int(floor(a.d), answer) : (*answer = a, 1);
-    default: return a.is_float ? to_int(ceil(a.d), answer) : (*answer = a, 1);
+    case OP_CEIL: return a.is_float ? to_int(ceil(a.d), answer) : (*answer = a, 1);
+    default: /* where Python raises an error, C gives infinity or nan */
+        *answer = of_float(FUNCTIONS[op - OP_SQRT](as_float(a)));
+        return isfinite(answer->d);
     }
+}
+
+/* As in CPython's floatobject.c. 0: the divisor is zero. */
+static int divide_floats(Op op, double a, double b, Value *answer)
+{
+    if (b == 0.0)
+        return 0;
+    double rest = fmod(a, b), quotient = (a - rest) / b;
+    if (rest == 0.0)
+        rest = copysign(0.0, b);
+    else if ((b < 0) != (rest < 0)) {
+        rest += b;
+        quotient -= 1.0;
+    }
+    double whole = quotient == 0.0 ? copysign(0.0, a / b) : floor(quotient);
+    if (quotient != 0.0 && quotient - whole > 0.5)
+        whole += 1.0;
+    *answer = of_float(op == OP_MOD ? rest : whole);
+    return 1;
 }
 
 static int exact(int64_t i) { return i > -(1ll << 53) && i < (1ll << 53); }
@@ -252,7 +280,9 @@ static int binary(Op op, Value a, Value b, Value *answer)
         return floats || !__builtin_mul_overflow(a.i, b.i, &answer->i);
     case OP_FLOORDIV:
     case OP_MOD:
-        if (floats || !divide(a.i, b.i, &quotient, &rest))
+        if (floats)
+            return divide_floats(op, as_float(a), as_float(b), answer);
+        if (!divide(a.i, b.i, &quotient, &rest))
             return 0;
         *answer = of_int(op == OP_MOD ? rest : quotient);
         return 1;
