@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from torchdynamo.capture.number_programs import LIMIT, Program
 from torchdynamo.capture.source import Guard, Position, Source
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.sizes import Layout
-from torchdynamo.guards.kinds.numbers import LIMIT, Program
 
 # sympy's and torch's classes, by name -> operation; those with several operands are folded from the left
 FOLDED = {"Add": "add", "Mul": "mul", "Max": "max", "Min": "min", "And": "and", "Or": "or"}
