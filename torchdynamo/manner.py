@@ -25,6 +25,7 @@ ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fac
 BY_TORCH = re.compile(r"^[LG]\['(\w+)'\]")  # torch.compile's way to name a local and a global
 MOST_WHOLE = 3  # versions with numbers as constants
 MOST_WHOLE_IF_ASKED = 4  # of a function that was given to `compile`
+MOST_WASTED = 3  # of those, versions that no call has come back for
 
 
 class Asked(Protocol):
@@ -70,6 +71,7 @@ class Manner:
             shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
             varying=self.varying,
         )
+        made.may_end = not compiler.fullgraph
         numbers = made.numbers
         numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         numbers.never = compiler.dynamic is False or self.fixed

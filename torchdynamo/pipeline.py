@@ -26,7 +26,7 @@ from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.bytecode import percode
 from torchdynamo.cache import budget
-from torchdynamo.cache.entries import CompiledEntry, entries_of
+from torchdynamo.cache.entries import CompiledEntry, entries_of, wasted
 from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
@@ -68,11 +68,11 @@ from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.stock import Kept
 from torchdynamo.hook.user_warnings import warn_user
-from torchdynamo.manner import MOST_WHOLE, MOST_WHOLE_IF_ASKED, Manner
+from torchdynamo.manner import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_ASKED, Manner
 from torchdynamo.reasons import message
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.guard_failures import GuardFail, announce
-from torchdynamo.report.limit import limit_text
+from torchdynamo.report.limit import limit_text, named, unprofitable_text
 from torchdynamo.report.marks import check_marks
 from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
 from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
@@ -161,12 +161,6 @@ ASKED_FOR = (
 )
 
 
-def named(code: CodeType) -> str:
-    """What a function is called in messages, and where it is."""
-    users = resume.origin(code)
-    return f"{users.code.co_name} ({users.code.co_filename}:{users.line})"
-
-
 def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[Failure | None]:
     """What of each version does not hold, newest first."""
     return [first_failure(entry.guards, roots) for entry in reversed(entries_of(code, compiler.owner_id))]
@@ -192,7 +186,7 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
             stances.tell_of_settings()
         if not stances.may_compile(code, named(code), functools.partial(failures, code, compiler, roots)):
             return None
-        if over_limit(code, compiler, roots) or not affordable(code, compiler):
+        if over_limit(code, compiler, roots) or not affordable(code, compiler, roots):
             return None
         with turn() as ours:
             made = made_meanwhile(code, roots, compiler.owner_id)
@@ -246,17 +240,27 @@ def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
     return True
 
 
-def affordable(code: CodeType, compiler: Compiler) -> bool:
-    """Return whether one more version may pay for itself."""
-    return compiler.fullgraph or budget.affords(code, resume.origin(code).code, compiler.owner_id)
+def affordable(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
+    """Return whether one more version may pay for itself; the first time that it may not, say so in the log."""
+    if compiler.fullgraph:
+        return True
+    refused = budget.refusal(code, resume.origin(code).code, compiler.owner_id)
+    known = entries_of(code, compiler.owner_id)
+    if refused is not None and refused.times == 1 and known and recompiles.wanted():
+        guards, versions, calls = known[-1].guards, refused.versions, refused.calls
+        recompiles.say(unprofitable_text(code, guards, roots, versions, calls, compiler.dynamic))
+    return refused is None
 
 
 def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
-    """Say what keeps failing."""
+    """Say what keeps failing: in a warning of the program's own functions, in the log of a library's."""
     text = limit_text(code, newest.guards, roots, config.cache_size_limit, newest.compiler.dynamic)
     if config.fail_on_recompile_limit_hit:
         raise FailOnRecompileLimitHit(text)
-    warn_user(text, CacheLimitWarning)
+    if frames.is_library(resume.origin(code).code):
+        recompiles.say(text)
+    else:
+        warn_user(text, CacheLimitWarning)
 
 
 class Followed(NamedTuple):
@@ -281,11 +285,13 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     checking = compiler.fullgraph or not goes_both_ways.get(code)
     known = entries_of(code, compiler.owner_id)
     most = MOST_WHOLE_IF_ASKED if resume.origin(code).code in marks.ASKED else MOST_WHOLE
-    settling = compiler.fullgraph or len(known) < most
+    settling = compiler.fullgraph or (len(known) < most and wasted(code, compiler.owner_id) < MOST_WASTED)
     whole = settling and all(entry.why is None for entry in known)
     varying = drawn = frozenset[Source]()
     if compiler.dynamic is not False:
-        varying, drawn = what_varies(code, compiler.owner_id, roots), unsteady.known(code, roots)
+        undivided = compiler.fullgraph or interop.breaks_are_errors()
+        varying, drawn = what_varies(code, compiler.owner_id, roots, undivided), unsteady.known(code, roots)
+        varying |= unsteady.returned_floats(code, roots)
     manner = Manner(compiler, roots, varying, drawn, settling, bool(known) and whole)
     while True:
         builder = manner.builder()
@@ -388,7 +394,8 @@ def entry_of(
         undoing.goes_on(captured, continuation)
     if why is not None and is_worthless(captured, draft):
         return leave(code, compiler, why, started)
-    if gains_nothing(captured, code, compiler):
+    operators = builder.count_operators()
+    if gains_nothing(captured, operators, code, compiler):
         return None
     backend, settling = compiler.backend, None
     if first and undoing.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
@@ -410,7 +417,7 @@ def entry_of(
     record = CompiledEntry(new_code, Guards(guards, program), gm, why, name, compiler, ties)
     begun = {"local": (name, graph)} if graph else {}
     entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record, **begun)
-    budget.spent(code, compiler.owner_id)
+    budget.spent(code, compiler.owner_id, operators)
     if settling is not None:
         settling.entry = entry
         return entry
@@ -514,11 +521,15 @@ def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
     return not resume.is_continuation(captured.code) or len(draft.continuations) == len(draft.skipped)
 
 
-def gains_nothing(captured: Capture, code: CodeType, compiler: Compiler) -> bool:
-    """Return whether a frame captured to its end has no operator, and nobody wants it compiled all the same."""
-    if captured.machine.ops or not isinstance(captured.exit, Return) or compiler.fullgraph or config.capture_everything:
+def gains_nothing(captured: Capture, operators: int, code: CodeType, compiler: Compiler) -> bool:
+    """Return whether a frame has no operator on tensors, and nobody wants it compiled all the same."""
+    written = resume.origin(code).code
+    if operators:
+        budget.fruitful(code, written, compiler.owner_id)
         return False
-    return budget.is_barren(code, resume.origin(code).code, compiler.owner_id)
+    if compiler.fullgraph or config.capture_everything:
+        return False
+    return budget.is_barren(code, written, compiler.owner_id, isinstance(captured.exit, Return))
 
 
 def compile_captured(

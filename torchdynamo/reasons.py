@@ -92,6 +92,12 @@ _BREAKS = (
         "Take what is needed out of the value (numbers, strings, tensors) before the compiled function is called.",
     ),
     Reason(
+        "changing value",
+        "a {type} that changes",
+        "What this {type} holds was something else in each call so far, so nothing is compiled that rests on it.",
+        "Work with it before the compiled function is called, or pass what is needed of it as tensors or numbers.",
+    ),
+    Reason(
         "unsupported method",
         "{type}.{name}()",
         "What the method {name} of {type} does is not known to the compiler.",
@@ -205,6 +211,13 @@ _BREAKS = (
         "{name} goes on for too long",
         "A graph has no loops: it would have every turn and every call written out, and here are too many of them.",
         "Put the long loop into a function of its own and mark it with torchdynamo.disable, or do it with tensors.",
+    ),
+    Reason(
+        "unrolled loop",
+        "a loop in {name} that repeats itself",
+        "A graph has every turn of a loop written out: {turns} turns of this one, which all compute the same, are "
+        "{operators} operators so far. The loop runs as it is written.",
+        "Put the body into a function of its own: it is compiled once. Under fullgraph=True loops are written out.",
     ),
     Reason(
         "frame inspects itself",

@@ -36,7 +36,7 @@ def test_each_table_is_learned_or_derived():
     derived = {id(table) for name, table in tables().items() if name in DERIVED}
     assert len(derived) == len(DERIVED)
     learned = {id(table) for table in tables().values()} - derived
-    assert learned == set(map(id, Learned.tables)) and len(learned) == 9
+    assert learned == set(map(id, Learned.tables)) and len(learned) == 11
 
 
 def test_reset_clears_what_was_learned():

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import math
+import random
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +18,7 @@ import torch
 from counting import Counting
 
 import torchdynamo
+from torchdynamo.errors import CacheLimitWarning
 
 HELD = SimpleNamespace()
 CALLS, SETTLED = 9, 5  # of each function; how many of them may compile
@@ -80,36 +86,161 @@ def test_functions_of_numbers_are_computed_in_graphs_of_any_backend(name: str) -
 def test_a_function_that_is_not_asked_for_has_few_versions_that_are_not_used() -> None:
     backend, x = Counting(), torch.rand(4)
 
-    def scaled(x, name):
-        return x * len(name)
+    def scaled(x, items):
+        return x * len(items)
 
-    def named(x, name):
-        return x * len(name)
+    def asked(x, items):
+        return x * len(items)
 
     torchdynamo.reset()
     with torchdynamo.optimize(backend):
         for n in range(40):
-            assert torch.equal(scaled(x, "a" * n), x * n)
+            assert torch.equal(scaled(x, (0,) * n), x * n)
     few = len(backend.graphs)
-    compiled = torchdynamo.compile(named, backend=backend)
+    compiled = torchdynamo.compile(asked, backend=backend)
     for n in range(7):
-        compiled(x, "a" * n)
+        compiled(x, (0,) * n)
     assert few <= 6
     assert len(backend.graphs) == few + 7
 
 
-def test_versions_that_are_used_pay_for_others() -> None:
+# -- texts and arrays ------------------------------------------------------------------------------------------------
+def worded(x, text):
+    words = text.split()
+    return x * len(words), words[-1]
+
+
+def keyed(x, text):
+    found = {text: x + 1, "last": x}
+    return found[text] * 2, list(found)
+
+
+TEXTS: dict[str, Callable[[Any, str], Any]] = {
+    "passed on": lambda x, text: (x * 2, text),
+    "in a list": lambda x, text: (x * 2, [text, text]),
+    "its length": lambda x, text: x * len(text),
+    "split": worded,
+    "a key": keyed,
+    "compared": lambda x, text: x * 3 if text == "step 4 a" else x,
+    "a prefix": lambda x, text: x * (2 if text.startswith("step") else 3),
+    "a number in it": lambda x, text: x * int(text.split()[1]),
+    "formatted": lambda x, text: (x + 1, f"<{text!r:>20}>"),
+    "joined": lambda x, text: (x + 1, text + "b", "b" + text, text * 2, text % ()),
+    "sliced": lambda x, text: (x + 1, text[0], text[1:], text[::-1], [*text], max(text), sorted(set(text))),
+    "asked": lambda x, text: (x + 1, not text, text or 1, text is None, isinstance(text, str), text < "t", "p" in text),
+    "the same": lambda x, text: (x + 1, [text][0] is text, text == text, (text,) == (text,), text in (text, 1)),
+    "parsed": lambda x, text: (x * len(json.loads(json.dumps([text]))), text),
+    "its hash": lambda x, text: (x + 1, hash(text) == hash(text + ""), {text} == {text[:1] + text[1:]}),
+}
+
+
+def items_of(kind: type, n: int) -> Any:
+    return {list: [*range(n)], dict: {f"key {n}": n, "n": n}, set: {n, "n"}, deque: deque(range(n))}[kind]
+
+
+CONTAINERS: dict[str, Callable[[Any, Any], Any]] = {
+    "its length": lambda x, items: x * len(items),
+    "a loop": lambda x, items: x * sum(1 for _ in items),
+    "passed on": lambda x, items: (x + 1, [items], items is None),
+    "copied": lambda x, items: (x + 1, copy.copy(items), type(items)),
+    "its truth": lambda x, items: x * 2 if items else x,
+    "membership": lambda x, items: x * 2 if 3 in items else x,
+    "compared": lambda x, items: (x + 1, items == items, items != 1),
+}
+
+
+def arrays(seed: int) -> np.ndarray[Any, Any]:
+    return np.random.RandomState(seed).rand(3)
+
+
+ARRAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "a tensor of it": lambda x, array: x * torch.tensor(array).sum(),
+    "its memory": lambda x, array: x * torch.from_numpy(array).sum(),
+    "its sum": lambda x, array: x * float(array.sum()),
+    "an item": lambda x, array: x * array[1],
+    "decided": lambda x, array: x * (2 if array.max() > 0.7 else 3),
+    "computed with": lambda x, array: x * np.sqrt(array + 1).mean(),
+    "passed on": lambda x, array: (x + 1, array.shape, array is None),
+}
+
+
+def values_of(kind: str) -> list[Any]:
+    return [f"step {n} {'ab'[n % 2]}" if kind == "text" else arrays(n) for n in range(24)]
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize("kind", [list, dict, set, deque])
+def test_containers_that_hold_something_else_in_each_call(kind: type, name: str) -> None:
+    backend, x = Counting(), torch.rand(4)
+    compiled, made = torchdynamo.compile(CONTAINERS[name], backend=backend), []
+    for n in range(2, 22):
+        before = len(backend.graphs)
+        assert same(compiled(x, items_of(kind, n)), CONTAINERS[name](x, items_of(kind, n))), n
+        made.append(len(backend.graphs) - before)
+    assert not any(made[10:]) and sum(made) <= 10, made
+
+
+@pytest.mark.parametrize(("kind", "name"), [("text", name) for name in TEXTS] + [("array", name) for name in ARRAYS])
+def test_what_never_comes_back_is_not_rested_on(kind: str, name: str) -> None:
+    fn = (TEXTS if kind == "text" else ARRAYS)[name]
+    torchdynamo.reset()
+    backend, x = Counting(), torch.rand(4)
+    compiled, made = torchdynamo.compile(fn, backend=backend), []
+    for value in values_of(kind):
+        before = len(backend.graphs)
+        assert same(compiled(x, value), fn(x, value)), value
+        made.append(len(backend.graphs) - before)
+    assert not any(made[10:]) and sum(made) <= 10, made
+
+
+def test_texts_that_come_back_have_versions() -> None:
     backend, x = Counting(), torch.rand(4)
 
-    def scaled(x, name):
-        return x * len(name)
+    def reduced(x, how):
+        return x.mean() if how == "mean" else x.sum() if how == "sum" else x.amax() if how == "max" else x
+
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(reduced, backend=backend)
+    for _ in range(5):
+        for how in ("mean", "sum", "max", "none"):
+            for _ in range(3):
+                assert torch.equal(compiled(x, how), reduced(x, how))
+    assert len(backend.graphs) == 3
+    assert len(torchdynamo.eval_frame.cache_entries(reduced)) == 4
+
+
+@pytest.mark.parametrize(("operators", "versions"), [(1, 4), (20, 6)])
+def test_versions_that_are_used_pay_for_others(operators: int, versions: int) -> None:
+    """The more, the more is in them."""
+    backend, x = Counting(), torch.arange(4)
+
+    def scaled(x, items):
+        for _ in range(operators):
+            x = x + len(items)
+        return x
 
     torchdynamo.reset()
     with torchdynamo.optimize(backend):
         for n in range(6):
             for _ in range(30):
-                assert torch.equal(scaled(x, "a" * n), x * n)
-    assert len(backend.graphs) == 6
+                assert torch.equal(scaled(x, (0,) * n), x + n * operators)
+    assert len(backend.graphs) == versions
+
+
+def test_functions_that_compute_with_numbers_alone_stay_python() -> None:
+    backend = Counting()
+
+    def box(size, share):
+        side = int(size * share)
+        left = np.clip(random.randrange(size) - side // 2, 0, size)
+        top = np.clip(random.randrange(size) - side // 2, 0, size)
+        return left, top, left + side, top + side
+
+    torchdynamo.reset()
+    with torchdynamo.optimize(backend):
+        for n in range(20):
+            assert len(box(32, n / 20)) == 4
+    assert len(backend.graphs) <= 3
 
 
 def test_functions_without_an_operator_stay_python() -> None:
@@ -124,3 +255,34 @@ def test_functions_without_an_operator_stay_python() -> None:
             assert chosen(x, n % 2) is not None
     assert torchdynamo.eval_frame.cache_entries(chosen) == []
     assert not backend.graphs
+
+
+# -- what is said of it ------------------------------------------------------------------------------------------------
+def test_what_is_not_compiled_any_more_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def scaled(x, items):
+        return x * len(items)
+
+    torchdynamo.reset()
+    with caplog.at_level("INFO", "torchdynamo.recompiles"), torchdynamo.optimize("eager"):
+        for n in range(9):
+            scaled(torch.ones(2), (0,) * n)
+    (text,) = (record.message for record in caplog.records if "costs more than it saves" in record.message)
+    assert "scaled" in text and "was compiled 2 times" in text and "items length" in text
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "mine"])
+def test_the_limit_is_a_warning_about_the_programs_own_functions(
+    folder: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    """What an installed package does is in the log."""
+    names: dict[str, Any] = {}
+    source = "def scaled(x, items):\n    return x * len(items)\n"
+    exec(compile(source, str(tmp_path / folder / "package" / "module.py"), "exec"), names)
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(names["scaled"], backend="eager")
+    with caplog.at_level("INFO", "torchdynamo.recompiles"):
+        for n in range(12):
+            compiled(torch.ones(2), (0,) * n)
+    logged = [record for record in caplog.records if "cache_size_limit" in record.message]
+    warned = [each for each in recwarn if each.category is CacheLimitWarning]
+    assert (len(logged), len(warned)) == ((1, 0) if folder == "site-packages" else (0, 1))

@@ -3,38 +3,45 @@
 A version pays for itself when it is called often. A program that compiles one in each step, for a class or an object
 that the step makes, or for a value that never comes back, pays for all of them. So a function may have a few versions,
 and after that one more for so many calls that its versions served; refused, it asks ever more rarely, and is granted
-one now and then, since programs change. Functions in which no operator is captured gain nothing at all.
+one now and then, since programs change. Versions of small graphs have to be called more often: they save less, and cost
+nearly the same. Functions in which no operator on tensors is captured gain nothing at all.
 
 A function that the program itself gave to `compile` or `optimize` is not held to that, but for versions without number.
-All counts are of calls and versions, not of seconds, so that a program compiles alike in each run.
+All counts are of calls, versions and operators, not of seconds, so that a program compiles alike in each run.
 """
 
 from __future__ import annotations
 
 from types import CodeType
+from typing import NamedTuple
 
 from torchdynamo import _native, marks
 from torchdynamo.bytecode.percode import Learned
 
 FREE = 4  # versions of a function that was not asked for
+FREE_IF_SMALL = 2
 FREE_IF_ASKED = 64
+SMALL = 4  # operators, at most
+LARGE = 16  # operators; a version of fewer has to serve more calls, in proportion
 CALLS = 4  # that have to be served for the first version beyond; for the next four times as many, then nine times
 GRANTED = frozenset(2**n for n in range(4, 40))  # refusals after which one is granted all the same
 LONGEST_REST = 1000  # calls
-BARREN = 8  # so many times longer is each rest, in calls, of a function that computes nothing
+BARREN = 64  # so many times longer is each rest, in calls, of a function that computes nothing
+IN_VAIN = 3  # pieces of a function, each ended by a break, in none of which anything was computed
 
 
 class Account:
     """Counts what one compiler has spent on a code object, and what came of it."""
 
-    __slots__ = ("barren", "compiled", "missed", "refused", "served")
+    __slots__ = ("barren", "compiled", "missed", "operators", "refused", "served")
 
     def __init__(self) -> None:
         self.compiled = 0  # versions, those that are gone too
         self.served = 0  # calls, by versions that are gone
         self.refused = 0  # times
         self.missed = 0  # calls at the limit of versions that none of them served
-        self.barren = 0  # captures in a row that found no operator
+        self.barren = 0  # captures in a row that found no operator on tensors
+        self.operators = 0  # of the largest version
 
 
 _accounts: Learned[dict[int, Account]] = Learned()
@@ -48,21 +55,30 @@ def account(code: CodeType, owner_id: int) -> Account:
     return owners.setdefault(owner_id, Account())
 
 
-def affords(code: CodeType, asked_for: CodeType, owner_id: int) -> bool:
-    """Return whether one more version of a code object may be compiled; if not, it is not asked for some calls.
+class Refusal(NamedTuple):
+    """Says why no further version is compiled."""
+
+    times: int  # that it was refused
+    versions: int  # that were compiled
+    calls: int  # that these have served, besides those that compiled
+
+
+def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | None:
+    """Return None if one more version of a code object may be compiled; else it is not asked for some calls.
 
     asked_for: the function as the program wrote it, of which `code` may be a continuation.
     """
     own = account(code, owner_id)
-    beyond = own.compiled + 1 - (FREE_IF_ASKED if asked_for in marks.ASKED else FREE)
+    free = FREE_IF_ASKED if asked_for in marks.ASKED else FREE_IF_SMALL if own.operators <= SMALL else FREE
+    beyond = own.compiled + 1 - free
     again = own.served + served_now(code, owner_id) - own.compiled  # not the calls that compiled
-    if beyond <= 0 or again >= CALLS * beyond**2:
-        return True
+    if beyond <= 0 or again * min(own.operators, LARGE) >= CALLS * LARGE * beyond**2:
+        return None
     own.refused += 1
     if own.refused in GRANTED:
-        return True
+        return None
     rest(code, owner_id, own.refused)
-    return False
+    return Refusal(own.refused, own.compiled, again)
 
 
 def miss(code: CodeType, owner_id: int) -> int:
@@ -78,11 +94,11 @@ def served_now(code: CodeType, owner_id: int) -> int:
     return sum(entry.hits for entry in _native.cache_entries(code) if entry.owner_id == owner_id)
 
 
-def spent(code: CodeType, owner_id: int) -> None:
-    """Note that a version was compiled."""
+def spent(code: CodeType, owner_id: int, operators: int) -> None:
+    """Note that a version was compiled, with so many operators on tensors."""
     own = account(code, owner_id)
     own.compiled += 1
-    own.barren = 0
+    own.operators = max(own.operators, operators)
 
 
 def gone(code: CodeType, entry: _native.Entry) -> None:
@@ -90,12 +106,25 @@ def gone(code: CodeType, entry: _native.Entry) -> None:
     account(code, entry.owner_id).served += entry.hits
 
 
-def is_barren(code: CodeType, asked_for: CodeType, owner_id: int) -> bool:
-    """Note that a capture found no operator; return whether the function is left to Python for some calls."""
-    if asked_for in marks.ASKED or any(entry.owner_id == owner_id for entry in _native.cache_entries(code)):
+def fruitful(code: CodeType, asked_for: CodeType, owner_id: int) -> None:
+    """Note that a capture of a code object found operators on tensors, and so did the function it is a piece of."""
+    account(code, owner_id).barren = account(asked_for, owner_id).barren = 0
+    account(asked_for, owner_id).operators += 1
+
+
+def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -> bool:
+    """Note that a capture found no operator on tensors; return whether the function is left to Python for some calls.
+
+    whole: the capture reached the end of the function; what follows a break may still compute something.
+    """
+    written = account(asked_for, owner_id)
+    if asked_for in marks.ASKED or written.operators:
+        return False
+    written.barren += 1
+    if not whole and written.barren <= IN_VAIN:
         return False
     own = account(code, owner_id)
-    own.barren += 1
+    own.barren += own is not written
     rest(code, owner_id, BARREN ** min(own.barren, 4))
     return True
 

@@ -28,3 +28,8 @@ def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
     return [
         entry.info for entry in _native.cache_entries(code) if entry.owner_id == owner_id and entry.info is not None
     ]
+
+
+def wasted(code: CodeType, owner_id: int) -> int:
+    """Return how many of them served no call but the one they were made for."""
+    return sum(entry.owner_id == owner_id and entry.hits <= 1 for entry in _native.cache_entries(code))

@@ -1,17 +1,22 @@
-"""What earlier entries of a function took for a constant, and is none: numbers and sizes that change between calls."""
+"""What earlier entries of a function took for constants, and changes between calls: numbers, sizes, texts, arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from types import CodeType
 
 import torch
 
+from torchdynamo import _native
+from torchdynamo.bytecode.percode import Learned
 from torchdynamo.cache.entries import entries_of
 from torchdynamo.capture.source import Guard, Roots, Source
 from torchdynamo.capture.types.slices import PARTS
+from torchdynamo.codegen import resume
 from torchdynamo.graph.sizes import explained
 from torchdynamo.guards.constants import same_constant
+from torchdynamo.guards.explain import first_failure
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.tensor_match import TensorMeta
 
@@ -19,12 +24,65 @@ NUMBERS = (int, float)
 MANY = 32  # numbers that change together are data, and no sizes: a symbol for each would cost more than it saves
 
 
-def what_varies(code: CodeType, owner_id: int, roots: Roots) -> frozenset[Source]:
-    """Where it is: what changed since, and what was found to change before."""
+WASTED = 3  # so many versions for texts or keys that never came back, and the next one rests on none
+DATA = 4  # so many floats that vary in one list are data
+CONTENTS = frozenset({"LENGTH", "DICT_KEYS", "SET_CONTENTS"})
+
+_varied: Learned[dict[int, frozenset[Source]]] = Learned()  # by function as written and owner: in any piece of it
+
+
+def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> frozenset[Source]:
+    """Return where it is: what changed since, and what was found to change before, in any piece of the function.
+
+    whole: the graph may not end, so contents that change remain constants.
+    """
     guards = (guard for entry in entries_of(code, owner_id) for guard in entry.guards)
     found = frozenset(source for guard in guards for source in varying(guard, roots))
     measures = frozenset(source for source in found if source.how in ("size", "stride"))
-    return found if len(found) - len(measures) <= MANY else measures
+    found = found if len(found) - len(measures) <= MANY else measures
+    if not whole:
+        found |= changing_contents(code, owner_id, roots) | lists_of_data(found, roots)
+    return found | in_other_pieces(code, owner_id, found)
+
+
+def in_other_pieces(code: CodeType, owner_id: int, found: frozenset[Source]) -> frozenset[Source]:
+    """Return what was found to vary in any piece of the function so far: all know its variables by the same names."""
+    written = resume.origin(code).code
+    pieces = _varied.get(written) or {}
+    before = pieces.get(owner_id, frozenset())
+    named = frozenset(source for source in found if is_of_variable(source))
+    if not named <= before:
+        _varied.set(written, {**pieces, owner_id: before | named})
+    return before if resume.is_continuation(code) else frozenset()
+
+
+def is_of_variable(source: Source) -> bool:
+    """Return whether a path begins at a variable that all pieces of a function know by its name."""
+    root = source.root()
+    return root.how == "local" and not root.arg.startswith("__stack")
+
+
+def changing_contents(code: CodeType, owner_id: int, roots: Roots) -> frozenset[Source]:
+    """Return the texts, containers and bytes of arrays that were others in versions which no call came back for."""
+    wasted: dict[Source, int] = {}
+    for entry in _native.cache_entries(code):
+        if entry.owner_id == owner_id and entry.info is not None and entry.hits <= 1:
+            for guard in entry.info.guards:
+                if is_about_contents(guard) and first_failure((guard,), roots) is not None:
+                    wasted[guard.source] = wasted.get(guard.source, 0) + 1
+    return frozenset(source for source, times in wasted.items() if times >= (1 if source.how == "method" else WASTED))
+
+
+def lists_of_data(found: Iterable[Source], roots: Roots) -> frozenset[Source]:
+    """Return the lists in which several floats vary."""
+    floats = (source for source in found if source.how == "item" and type(read(source, roots)) is float)
+    lists = Counter(source.base for source in floats if source.base is not None)
+    return frozenset(source for source, times in lists.items() if times >= DATA and type(read(source, roots)) is list)
+
+
+def is_about_contents(guard: Guard) -> bool:
+    """Return whether it fails when something holds other items or characters."""
+    return guard.kind in CONTENTS or (guard.kind == "EQUALS_MATCH" and type(guard.arg) in (str, bytes))
 
 
 def varying(guard: Guard, roots: Roots) -> Iterator[Source]:

@@ -15,7 +15,7 @@ from torchdynamo.capture.naming import called
 from torchdynamo.capture.scalars import plainly
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
-from torchdynamo.capture.wrap import CONSTANTS, constant, itself
+from torchdynamo.capture.wrap import CONSTANTS, cannot_look, constant, itself
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -123,7 +123,7 @@ def to_node(vm: Machine, value: Value) -> Any:
     if value.__class__ is Graphed or value.__class__ is Symbol:
         return value.node
     if value.__class__ is Opaque:
-        raise Break("unsupported type", type=value.pytype.__name__)
+        raise cannot_look(value)
     if value.__class__ is Known:
         obj = numeric.plain(value.obj)
         if type(obj) in GRAPH_CONSTANTS or (type(obj) is tuple and all(type(item) in GRAPH_CONSTANTS for item in obj)):

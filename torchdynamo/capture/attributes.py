@@ -29,7 +29,7 @@ from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Source, instance_attr
 from torchdynamo.capture.symbols import settled
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
-from torchdynamo.capture.wrap import CONSTANTS, class_attribute, class_source, constant, wrap
+from torchdynamo.capture.wrap import CONSTANTS, cannot_look, class_attribute, class_source, constant, wrap
 
 if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
@@ -52,7 +52,7 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
             if is_none(entity.attrs.get("name", ABSENT)) and is_none(entity.attrs.get("obj", ABSENT)):
                 vm.effects.write_all(entity, {"name": Known(name), "obj": obj})
         raise
-    raise Break("unsupported type", type=obj.pytype.__name__)
+    raise cannot_look(obj)
 
 
 def object_getattr(vm: Machine, obj: Object, name: str) -> Value:

@@ -42,6 +42,7 @@ OPERATIONS: dict[Any, Program] = {
     math.isinf: (("to_float", None), ("abs", None), ("float", math.inf), ("eq", None)),
     math.isfinite: (("to_float", None), ("abs", None), ("float", math.inf), ("lt", None)),
 }
+EXTREMES: dict[Any, Program] = {torch.sym_max: (("max", None),), torch.sym_min: (("min", None),)}
 COMPARISONS = frozenset({operator.gt, operator.lt, operator.ge, operator.le, operator.eq, operator.ne})
 ITEM = frozenset({torch.Tensor.item, "item"})
 READERS = ITEM | OPERATIONS.keys()
@@ -74,9 +75,14 @@ class Formula:
         elif what.target in ITEM:
             (tensor,) = what.all_input_nodes
             if tensor in self.boxes:  # a float, which travels in a tensor: varying.py
-                self.load(Source("method", self.boxes[tensor], "__float__"), self.vm.input_objects[tensor].item())
+                self.load(contents(self.boxes[tensor]), self.vm.input_objects[tensor].item())
             else:
                 self.count(tensor, what)
+        elif what.target in EXTREMES:
+            for arg in what.args:
+                self.read(arg)
+            mixed = what.meta["example_value"].__class__ is torch.SymFloat  # torch's makes a float of either
+            self.program += (*EXTREMES[what.target], *((("to_float", None),) if mixed else ()))
         elif what.target in OPERATIONS:
             for arg in what.args:
                 if self.counts(arg, what):
@@ -112,6 +118,11 @@ class Formula:
             raise NoFormula
         self.load(Source("method", source, "item" if real.is_floating_point() else "__int__"), real.item())
         self.program += [("int", added), ("add", None)]
+
+
+def contents(source: Source) -> Source:
+    """Return where guards find a float as a number: what a scalar of NumPy holds is asked for as one already."""
+    return source if source.how == "method" and source.arg == "item" else Source("method", source, "__float__")
 
 
 def increment(tensor: Node, user: Node) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.capture.call_sites import CallSite, Passed
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.capture.value import Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.unrolled import Loop
 
 
 class Globals(NamedTuple):
@@ -48,6 +51,7 @@ class Frame:
             "handling",
             "level",
             "locals",
+            "loops",
             "namespace",
             "ops",
             "path",
@@ -74,6 +78,7 @@ class Frame:
         self.level = -1  # which frame it is of those that are left where the capture is to stop
         self.ops = 0  # how many operators there were when it was entered
         self.path: list[int] = []  # the instructions it has come by
+        self.loops: dict[int, Loop] = {}  # by instruction: those it is in, or was
         self.namespace: dict[str, Value] | None = None  # of the body of a class
         self.again = False  # some name of it was bound twice, or deleted
         self.result: Any = None

@@ -12,7 +12,7 @@ from torchdynamo._native import type_name
 from torchdynamo.capture import enums, lookup, model, tensor_methods
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.value import Graphed, Known, Object, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.wrap import constant, refuse_unseen
 
 if TYPE_CHECKING:
     from torchdynamo.capture.effects import SideEffects
@@ -71,6 +71,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     if value.__class__ is Graphed:
         return tensor_items(vm, value)
     if value.__class__ is not Object:
+        refuse_unseen(value)
         raise Break("unknown iterator", type=value.pytype.__name__)
     cls = value.pytype
     entity = vm.entity(value)

@@ -357,10 +357,12 @@ class Machine(Trace):
                 return Keyed(self, value, self.hkey(says))
             if cls.__hash__ is None:
                 raise self.error(TypeError, f"unhashable type: {type_name(cls)!r}")
+        wrapping.refuse_unseen(value)
         raise Break("unsupported key", type=value.pytype.__name__)
 
     def identity(self, value: Value) -> Any:
         """What is the same exactly for the same object. Objects told apart by it must stay different ones."""
+        wrapping.refuse_unseen(value)
         if value.__class__ is Known:
             obj = wrapping.itself(self, value)
             return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)

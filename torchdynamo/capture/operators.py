@@ -38,10 +38,12 @@ from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
 from torchdynamo.capture.wrap import (
     CONSTANTS,
+    cannot_look,
     class_attribute,
     constant,
     holds_nan,
     itself,
+    refuse_unseen,
     same_constant,
     same_function,
     wrap,
@@ -101,6 +103,8 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     """`type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
     if obj.__class__ is Symbol:
         obj = symbols.settled(vm, obj)
+    if obj.__class__ is Opaque or any(arg.__class__ is Opaque for arg in args):
+        refuse_unseen(obj, *args)
     cls = obj.pytype
     if obj.__class__ is Known and isinstance(obj.obj, type):
         rest_on_metaclass(vm, obj.obj)
@@ -319,8 +323,8 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
         if a.source is not None and b.source is not None:
             vm.guard(a.source, "DISTINCT", (a.source, b.source))
         return False
-    if a.__class__ is Opaque and b.__class__ is Opaque:
-        raise Break("unsupported type", type=a.pytype.__name__)
+    if Opaque in (a.__class__, b.__class__) and a.pytype is b.pytype:
+        raise cannot_look(a)
     return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import types
 import typing
@@ -27,6 +28,8 @@ CONSTANTS: frozenset[type] = frozenset(
         *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
     }
 )
+# Types whose objects are passed on unseen where they hold something else in each call.
+PASSED_ON: frozenset[type] = frozenset({str, list, dict, set, frozenset, collections.deque, collections.OrderedDict})
 # Types whose objects are what they are: identity is the fact, and they own nothing of the user's.
 IDENTITIES: tuple[type, ...] = (types.ModuleType, types.BuiltinFunctionType, type, enum.Enum)
 
@@ -61,6 +64,9 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     cls = type(obj)
     if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
         raise Break("unsupported type", type=class_name(cls))
+    if cls in PASSED_ON and source in vm.builder.numbers.varying:
+        vm.guard(source, "TYPE_MATCH", cls)
+        return Opaque(cls, source)
     if cls in CONSTANTS and not (cls is torch.Size and sizes.some_vary(vm, obj, source)):
         if cls is int and sizes.varies(vm, obj, source):
             return sizes.enter_int(vm, obj, source)
@@ -293,7 +299,20 @@ def as_object(vm: Machine, value: Value) -> Object:
     """The value as a reference into the heap."""
     if value.__class__ is Object:
         return value
-    raise Break("unsupported type", type=value.pytype.__name__)
+    raise cannot_look(value)
+
+
+def cannot_look(value: Value) -> Break:
+    """Return the break for a value that may only be passed on: one that changes, or what has no model."""
+    changes = value.__class__ is Opaque and value.pytype in PASSED_ON
+    return Break("changing value" if changes else "unsupported type", type=value.pytype.__name__)
+
+
+def refuse_unseen(*values: Value) -> None:
+    """Raise Break if one of them is passed on unseen because it changes: a model would ask what it holds."""
+    for value in values:
+        if value.__class__ is Opaque and value.pytype in PASSED_ON:
+            raise cannot_look(value)
 
 
 def source_of(vm: Machine, value: Value) -> Source | None:

@@ -204,6 +204,8 @@ class Exit:
                 unsteady.take(code, f"__stack{at}", self.exit.callee.code)
             elif self.of_data:
                 unsteady.draw(code, f"__stack{at}")
+            else:
+                unsteady.get_back(code, f"__stack{at}")
 
     def resume(self, index: int, stays: bool) -> CodeType:
         emit = self.emit

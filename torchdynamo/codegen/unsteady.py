@@ -1,4 +1,4 @@
-"""What is known at a break to be another number or size in another call.
+"""What is known at a break to be another number, size or text in another call.
 
 What follows a break begins as any function does: all it is given is taken for constant, and compiled once more when
 that turns out wrong. But where a size comes from what a tensor holds, or from another that varies, it is known at the
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from torchdynamo.capture.machine import Machine
 
 OF_DATA = frozenset(
-    {"data-dependent value", "dynamic output shape"}
+    {"data-dependent value", "dynamic output shape", "changing value"}
 )  # breaks whose result depends on what tensors hold
 MANY = 32  # of more numbers in one list, each is data
 RESULT = local("__result")
 
 _given: Learned[set[Source]] = Learned()  # by continuation or function: where, among its variables
 _drawn: Learned[set[Source]] = Learned()  # by continuation: variables of which all that is a number or a size is such
+_returned: Learned[set[Source]] = Learned()  # by continuation: variables that hold what a call of Python's returned
 _taken: Learned[list[tuple[Source, CodeType]]] = Learned()  # by continuation: variables that hold a function's result
 _results: Learned[set[Source]] = Learned()  # by function: where, in its result
 
@@ -54,6 +55,17 @@ def leave(code: CodeType, sources: Iterable[Source]) -> None:
     found = set(sources)
     if found:
         _given.set(code, (_given.get(code) or set()) | found)
+
+
+def returned_floats(code: CodeType, roots: Roots) -> frozenset[Source]:
+    """Return where calls that were left to Python have given floats: the next call will give others."""
+    found = (source for source in _returned.get(code) or () if type(source.load(roots)) is float)
+    return frozenset(found)
+
+
+def get_back(code: CodeType, name: str) -> None:
+    """Note that a continuation gets what a call returned that was left to Python."""
+    _returned.set(code, {*(_returned.get(code) or ()), local(name)})
 
 
 def draw(code: CodeType, name: str) -> None:
@@ -103,9 +115,9 @@ def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = Non
 
 
 def measures(source: Source, obj: Any) -> Iterator[Source]:
-    """All numbers and sizes of an object, or of those in it."""
+    """All numbers, sizes and texts of an object, or of those in it."""
     cls = type(obj)
-    if cls is int or cls is float:
+    if cls is int or cls is float or cls is str:
         yield source
     elif isinstance(obj, torch.Tensor) and obj.layout is torch.strided and not obj.is_nested:
         yield from (Source("size", source, dim) for dim in range(obj.dim()))

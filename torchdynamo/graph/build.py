@@ -31,7 +31,7 @@ from torchdynamo.graph.loops import repeat
 from torchdynamo.graph.memo import MISSING, Memo
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
-from torchdynamo.graph.numbers import Numbers
+from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.own_backward import gradient_like, layout_of, twin, with_backward
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import Stretch, enclose
@@ -71,6 +71,7 @@ class GraphBuilder:
         self.record = Record()
         self.numbers = Numbers(scalars, shapes, varying)
         self.call_sites: dict[str, CallSite] = {}  # by node: where the program stood
+        self.may_end = True  # before the frame does: it is not asked for a whole graph
         self.followed()
         self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None
@@ -480,6 +481,11 @@ class GraphBuilder:
                 self._check(target, item)
 
     # -- the end --------------------------------------------------------------------------------------------------
+    def count_operators(self) -> int:
+        """Return how many operators on tensors there are so far, as against those on numbers."""
+        calls = (node for node in self.graph.nodes if node.op.startswith("call_"))
+        return sum(not isinstance(node.meta.get("example_value"), SYMBOLIC) for node in calls)
+
     def finish(self, outputs: Sequence[Node], order: Sequence[Node] = ()) -> torch.fx.GraphModule:
         """Close the graph. Inputs nothing uses go; those in `order` come first and in that order.
 

@@ -58,6 +58,12 @@ def is_program(code: CodeType) -> bool:
     return not file.startswith((_OURS, "<eval_with_key>")) and _in_torch(file) is None
 
 
+def is_library(code: CodeType) -> bool:
+    """Return whether this is code of an installed package or of Python's library, which nobody is about to change."""
+    file = _file(code.co_filename)
+    return any(f"{os.sep}{folder}{os.sep}" in file for folder in _SITE) or file.startswith(("<frozen ", *_STDLIB))
+
+
 def _in_torch(file: str) -> str | None:
     """The path below torch's folder, if the file is there."""
     return file[len(_TORCH) :] if _TORCH is not None and file.startswith(_TORCH) else None

@@ -1,4 +1,4 @@
-"""The warning when a function has been compiled as often as it may be."""
+"""Says that a function is not compiled any more: it has as many versions as it may have, or they are hardly used."""
 
 from __future__ import annotations
 
@@ -12,12 +12,31 @@ from torchdynamo.report.recompiles import remedy
 
 
 def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int, dynamic: bool | None) -> str:
-    """Names the function, the guard that kept failing, and what to do."""
+    """Name the function, the guard that kept failing, and what to do."""
+    return (
+        f"{named(code)} was compiled {limit} times, which is "
+        f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{reason(guards, roots, dynamic)}"
+    )
+
+
+def unprofitable_text(
+    code: CodeType, guards: Sequence[Guard], roots: Roots, versions: int, calls: int, dynamic: bool | None
+) -> str:
+    """Name a function whose versions are hardly used, the guard that kept failing, and what to do."""
+    return (
+        f"{named(code)} was compiled {versions} times, and its versions served {calls} more calls: compiling costs "
+        f"more than it saves, so other calls of it run eagerly for some time.{reason(guards, roots, dynamic)}"
+    )
+
+
+def reason(guards: Sequence[Guard], roots: Roots, dynamic: bool | None) -> str:
+    """Say what keeps changing, and what to do about it."""
     failure = first_failure(guards, roots)
     what = f" What kept changing: {failure}." if failure else ""
+    return f"{what} {remedy(failure, roots, dynamic)}"
+
+
+def named(code: CodeType) -> str:
+    """Return a function's name and place, of which the code may be a continuation."""
     users = resume.origin(code)
-    return (
-        f"{users.code.co_name} ({users.code.co_filename}:{users.line}) was compiled {limit} times, which is "
-        f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{what} "
-        f"{remedy(failure, roots, dynamic)}"
-    )
+    return f"{users.code.co_name} ({users.code.co_filename}:{users.line})"

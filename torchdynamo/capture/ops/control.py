@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import fields, foregone, raising, symbols
+from torchdynamo.capture import fields, foregone, raising, symbols, unrolled
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.signals import Break, Raised
@@ -85,6 +85,7 @@ def get_iter(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Value:
 @op("FOR_ITER", "-- jump")
 def for_iter(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
     vm.count_turn(frame.raw.co_name)
+    unrolled.count_turn(vm, frame)
     item = vm.advance(frame.stack[-1])
     if item is None:
         frame.stack.pop()
