@@ -161,6 +161,7 @@ METAS: list[Any] = [KINDS["TENSOR_MATCH"].settle(Guard(X, "TENSOR_MATCH"), roots
 METAS += [meta._replace(size=(None,) * len(meta.size), stride=None) for meta in METAS]
 METAS += [meta._replace(size=None, stride=None) for meta in METAS]
 
+NUMBERS = [Source("pinned", None, Pinned(number)) for number in (0, 1, 2, 300, -1)]
 ARGUMENTS: dict[str, list[Any]] = {
     "TYPE_MATCH": CLASSES,
     "EQUALS_MATCH": CONSTANTS,
@@ -175,7 +176,8 @@ ARGUMENTS: dict[str, list[Any]] = {
     "CLASS_ATTR": [("shared", 3), ("shared", ABSENT), ("nothing", ABSENT), ("method", Plain.method), ("__len__", len),
                    ("__len__", ABSENT), ("__init__", object.__init__), ("RED", RED)],
     "SAME_OBJECT": [X, local("y"), Source("type", X)],
-    "NOT_KEYED": [X, local("y"), Source("type", X)],
+    "KEYED": [X, local("y"), *NUMBERS],
+    "NOT_KEYED": [X, local("y"), Source("type", X), *NUMBERS],
     "DISTINCT": [(X, local("y")), (X, X), (local("y"), Source("type", X))],
     "NO_OVERLAP": [((X,), (local("y"),)), ((X, local("y")), ()), ((X,), ()), ((X,), (X,)), ((), (X, X))],
 }  # fmt: skip
@@ -242,3 +244,36 @@ def test_what_is_no_constant_is_refused(obj: Any) -> None:
 def test_a_pinned_class_is_its_own_source() -> None:
     source = Source("pinned", None, Pinned(Plain))
     assert Guarded([Guard(source, "CLASS_ATTR", ("shared", 3))]).holds()
+
+
+@pytest.mark.parametrize("cls", [dict, OrderedDict])
+def test_items_by_their_position(cls: type) -> None:
+    """Both readings find the same key and value, as the dict changes and its order does."""
+    table = cls({7: "a", 8: "b", 9: "c"})
+    found = [Source(how, X, at) for how in ("key_at", "value_at") for at in range(3)]
+    program = Guarded([Guard(source, "EQUALS_MATCH", source.load(roots_of(frame_of_x, x=table))) for source in found],
+                      x=table, y=PLAIN)  # fmt: skip
+    assert [program.holds() for _ in range(4)] == [True] * 4
+    table[8] = "d"
+    assert not program.holds()
+    table[8] = "b"
+    assert program.holds()
+    table[7] = table.pop(7)
+    assert not program.holds()
+    for key in (8, 9):
+        table[key] = table.pop(key)
+    assert program.holds()
+    del table[9]
+    assert not program.holds()
+    table.clear()
+    assert not program.holds()
+    program.roots = roots_of(frame_of_x, x=[7, 8, 9], y=PLAIN)
+    assert not program.holds()
+    if cls is OrderedDict:
+        table.update({7: "a", 8: "b", 9: "c"})
+        program.roots = roots_of(frame_of_x, x=table, y=PLAIN)
+        assert program.holds()
+        table.move_to_end(7)
+        assert not program.holds()
+        table.move_to_end(7, last=False)
+        assert program.holds()

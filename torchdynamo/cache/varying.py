@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from types import CodeType
+from typing import Any
 
 import torch
 
 from torchdynamo import _native
 from torchdynamo.bytecode.percode import Learned
 from torchdynamo.cache.entries import entries_of
-from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.capture.source import Guard, Roots, Source, keys_in_order
 from torchdynamo.capture.types.slices import PARTS
 from torchdynamo.codegen import resume
 from torchdynamo.graph.sizes import explained
@@ -107,12 +108,22 @@ def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
             before, after = getattr(guard.arg, name), getattr(now, name)
             if type(before) in NUMBERS and type(after) is type(before) and after != before:
                 yield Source("attr", guard.source, name)
+    elif guard.kind == "DICT_KEYS":
+        yield from running_keys(guard, read(guard.source, roots))
     elif guard.kind == "TENSOR_MATCH" and isinstance(guard.arg, TensorMeta):
         now = read(guard.source, roots)
         if type(now) is int:
             yield guard.source  # a tensor in one call and a number in the next: another number will follow
         elif isinstance(now, torch.Tensor) and now.layout is torch.strided and not now.is_nested:
             yield from varying_dimensions(guard.source, guard.arg, now)
+
+
+def running_keys(guard: Guard, now: Any) -> Iterator[Source]:
+    """Yield the places, by position, at which a dict whose keys are integers has another one for a key."""
+    found = keys_in_order(now) if isinstance(now, dict) else []
+    if all(type(key) is int for key in (*guard.arg, *found)):
+        differing = (at for at, pair in enumerate(zip(guard.arg, found, strict=False)) if pair[0] != pair[1])
+        yield from (Source("key_at", guard.source, at) for at in differing)
 
 
 def varying_dimensions(source: Source, before: TensorMeta, now: torch.Tensor) -> Iterator[Source]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -55,6 +56,11 @@ def _under_object(dct: dict[Any, Any], key: Any) -> Any:
     raise KeyError(key)
 
 
+def keys_in_order(dct: dict[Any, Any]) -> list[Any]:
+    """Return a dict's keys in order, without asking a subclass; an OrderedDict keeps an order of its own."""
+    return list(OrderedDict.__iter__(dct) if isinstance(dct, OrderedDict) else dict.__iter__(dct))
+
+
 def _call(fn: Any, args: tuple[Any, ...]) -> Any:
     if isinstance(fn, weakref.ref):  # what it refers to, whatever a user's subclass makes of a call
         return weakref.ref.__call__(fn)
@@ -77,6 +83,11 @@ ACCESSORS: dict[str, Accessor] = {
     "keyed": Accessor(_under_object, lambda base, key: f"{base}[{key}]"),
     "item": Accessor(_item, lambda base, index: f"{base}[{index}]"),
     "attr": Accessor(getattr, lambda base, name: f"{base}.{name}"),
+    # a key of a dict by its position, and what is under that
+    "key_at": Accessor(lambda dct, at: keys_in_order(dct)[at], lambda base, at: f"list({base})[{at}]"),
+    "value_at": Accessor(
+        lambda dct, at: dict.__getitem__(dct, keys_in_order(dct)[at]), lambda base, at: f"list({base}.values())[{at}]"
+    ),
     # what a descriptor in C keeps in the object; the descriptor lies where another source leads
     "field": Accessor(
         lambda obj, descriptor: descriptor.__get__(obj, type(obj)), lambda base, descriptor: f"{base}.<{descriptor}>"

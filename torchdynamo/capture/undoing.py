@@ -20,18 +20,20 @@ from torchdynamo.capture.lasting import lasts
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.places import Place, places
 from torchdynamo.capture.source import Guard, Source
+from torchdynamo.capture.types.identity import is_number_of
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
 
 _begun: Learned[set[tuple[int, Any]]] = Learned()  # by continuation: what was written before it, by owner and name
 NUMBERS = (int, float)
-# What guards ask of a container itself: whether it still holds for these keys.
+# What guards ask of a container itself: whether it still holds for these keys. What is put in under a number that runs
+# on, as a hook, is taken out again by somebody: nobody has it there twice.
 HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
     "TYPE_MATCH": lambda arg, keys: True,
     "NO_KEY": lambda arg, keys: arg not in keys,
     "HAS_KEY": lambda arg, keys: True,  # what is taken away is not there to be taken next time
     "LENGTH": lambda arg, keys: True,  # what grows will grow again
     "SET_CONTENTS": lambda arg, keys: arg == frozenset(keys),
-    "DICT_KEYS": lambda arg, keys: len(keys) <= len(arg),
+    "DICT_KEYS": lambda arg, keys: len([key for key in keys if not is_number_of(key)]) <= len(arg),
 }
 
 

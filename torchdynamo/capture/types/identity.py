@@ -42,6 +42,9 @@ class NumberOf(NamedTuple):
     take: Callable[[], int]
 
 
+NUMBER = "number"  # what stands for such a number as a key begins with it
+
+
 class HashOf(NamedTuple):
     """The note of an int that is the hash of what has ids in it."""
 
@@ -118,7 +121,7 @@ def hash_key(vm: Machine, self: Object) -> Any:
     if note.__class__ is HashOf:
         return Ref(("hash", note.key))  # the classes of what has this hash say what it equals
     if note.__class__ is NumberOf:
-        return Ref(("number", vm.identity(note.owner)))
+        return Ref((NUMBER, vm.identity(note.owner)))
     if note.__class__ is not IdOf:
         raise Break("unsupported key", type=self.pytype.__name__)
     owner: Value = note.owner
@@ -131,6 +134,11 @@ def hash_key(vm: Machine, self: Object) -> Any:
     if vm.addresses_are_keys:
         told_apart(vm)
     return Ref(("id", vm.identity(owner)))
+
+
+def is_number_of(hkey: Any) -> bool:
+    """Return whether this stands for a number that a counter gives some object, where it is a key."""
+    return isinstance(hkey, Ref) and type(hkey.what) is tuple and hkey.what[:1] == (NUMBER,)
 
 
 def told_apart(vm: Machine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo import _native
@@ -18,7 +18,7 @@ from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.signals import Break, Raised
 from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.spaces import OfInstance, writing_items
-from torchdynamo.capture.types import identity
+from torchdynamo.capture.types import identity, running_keys
 from torchdynamo.capture.types.watched import Ordered, Watched
 from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
 from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Symbol, Value
@@ -350,16 +350,15 @@ def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
 
 
 def turns(vm: Machine, value: Object, part: Callable[[Value, Value], Value], backwards: bool = False) -> Watched:
-    """An iterator over what `part` makes of each item."""
+    """Return an iterator over what `part` makes of each item."""
     entity = vm.entity(value)
-    order = list(whole(vm, value).items())[:: -1 if backwards else 1]
-
-    def step(entry: tuple[Any, list[Any]]) -> Value:
-        hkey, found = entry
-        key = known_key(found)
-        if entity.note.__class__ is OfInstance:
-            return part(key, found_under(vm, value, key, hkey) or NONE)
-        return part(key, seen(vm, entity, found, key, hkey))
+    order: Sequence[Any]
+    step: Callable[[Any], Value]
+    if running_keys.run_on(vm, entity):
+        order, step = running_keys.each_by_position(vm, entity, part)
+    else:
+        order, step = list(whole(vm, value).items()), each_by_key(vm, value, part)
+    order = order[:: -1 if backwards else 1]
 
     def size() -> int:
         items = items_of(vm, value)
@@ -370,6 +369,22 @@ def turns(vm: Machine, value: Object, part: Callable[[Value, Value], Value], bac
     if issubclass(value.pytype, collections.OrderedDict):
         return Ordered(vm, value, order, step, size, "OrderedDict mutated during iteration")
     return Watched(vm, value, order, step, size, CHANGED)
+
+
+def each_by_key(
+    vm: Machine, value: Object, part: Callable[[Value, Value], Value]
+) -> Callable[[tuple[Any, list[Any]]], Value]:
+    """Return what gives `part` of an item that is known by its key."""
+    entity = vm.entity(value)
+
+    def step(entry: tuple[Any, list[Any]]) -> Value:
+        hkey, found = entry
+        key = known_key(found)
+        if entity.note.__class__ is OfInstance:
+            return part(key, found_under(vm, value, key, hkey) or NONE)
+        return part(key, seen(vm, entity, found, key, hkey))
+
+    return step
 
 
 def key_error(vm: Machine, key: Value) -> Raised:

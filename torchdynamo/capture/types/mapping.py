@@ -39,6 +39,7 @@ from torchdynamo.capture.types.items import (
     was_there,
     whole,
 )
+from torchdynamo.capture.types.running_keys import holds_running_key
 from torchdynamo.capture.types.weak import Weakly
 from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
 
@@ -103,6 +104,9 @@ def delitem(vm: Machine, self: Object, key: Value) -> Value:
 @models(dict, "__contains__", "has_key")
 def contains(vm: Machine, self: Object, key: Value) -> Value:
     entity = vm.entity(self)
+    running = holds_running_key(vm, entity, key)
+    if running is not None:
+        return boolean(running)
     hkey = vm.hkey(key)
     if entity.real is not MISSING and entity.note is None and not entity.touched and entity.source is not None:
         if hkey.__class__ is Weakly or source_of_tensor(key) is not None:

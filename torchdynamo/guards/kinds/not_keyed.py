@@ -1,4 +1,4 @@
-"""A dict does not have a key, which is the object at another source."""
+"""A dict does not have a key, which is the object at another source; an integer by its value."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from torchdynamo.guards.kind import Change, Kind, read
 
 def has_it(dct: dict[Any, Any], key: Any) -> bool:
     """Return whether the object is a key, or another key has a hash that it may have: of a tensor, or of a class."""
+    if type(key) is int:
+        return _native.has_key(dct, key) is not False
     hashes = (id(key), object.__hash__(key))
     return any(number in hashes for number in _native.key_hashes(dct)) or any(found is key for found in dict.keys(dct))
 

@@ -29,6 +29,8 @@ typedef enum {
     STEP_STRIDE,
     STEP_FIELD,
     STEP_WEAK,
+    STEP_KEY_AT,
+    STEP_VALUE_AT,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
     STEP_BIND_CLASS,
@@ -56,6 +58,7 @@ typedef enum {
     CHECK_LOOKUP_ABSENT,
     /* check several nodes, when all are fetched */
     CHECK_SAME,
+    CHECK_KEYED,
     CHECK_NOT_KEYED,
     CHECK_DISTINCT,
     CHECK_APART,
@@ -82,7 +85,7 @@ typedef struct TdOutside TdOutside;
 typedef struct {
     TdOp op;
     int node;
-    int base;          /* the node a fetch reads from; the other node of CHECK_SAME and CHECK_NOT_KEYED */
+    int base;          /* the node a fetch reads from; the other node of CHECK_SAME and CHECK_(NOT_)KEYED */
     int check;         /* which of the caller's checks this is; -1: a fetch */
     Py_ssize_t number; /* slot, position or length; the node of the key of STEP_KEYED, of the descriptor of STEP_FIELD */
     PyObject *obj;     /* owned */
@@ -199,7 +202,9 @@ typedef struct {
 TdLookup td_dict_look_up(PyObject *dict, const TdItem *key);
 PyObject *td_dict_find(PyObject *dict, const TdItem *key); /* the value alone */
 PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place); /* by identity; borrowed, or NULL */
-int td_dict_lacks_object(PyObject *dict, PyObject *key); /* 1: it is sure not to be a key */
+PyObject *td_dict_at(PyObject *dict, Py_ssize_t position, int of_key); /* a key in order, or what is under it */
+int td_dict_lacks_object(PyObject *dict, PyObject *key); /* 1: it is sure not to be a key; ints go by their value */
+int td_dict_has_number(PyObject *dict, PyObject *number); /* 1: an int is sure to be a key */
 int td_keys_init(PyObject *module);
 
 extern PyTypeObject *td_deque_type;

@@ -2,7 +2,8 @@
 #include "guards_build.h"
 
 static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call",
-                                      "method", "keyed", "size", "stride", "field", "weak"};
+                                      "method", "keyed", "size", "stride", "field", "weak",
+                                      "key_at", "value_at"};
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
@@ -29,7 +30,7 @@ static int add_fetch(TdBuilder *b, int node, const char *how, PyObject *arg)
         return (step->number = td_find_slot(b->program, arg)) < 0 ? -1 : 0;
     if (op == STEP_CLOSURE)
         return (step->number = td_find_cell(b->program, arg)) < 0 ? -1 : 0;
-    if (op == STEP_ITEM) {
+    if (op == STEP_ITEM || op == STEP_KEY_AT || op == STEP_VALUE_AT) {
         step->number = PyLong_AsSsize_t(arg);
         return step->number == -1 && PyErr_Occurred() ? -1 : 0;
     }

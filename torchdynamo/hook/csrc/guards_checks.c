@@ -25,6 +25,7 @@ static const struct {
     {"lookup_weak", CHECK_LOOKUP_WEAK},
     {"lookup_absent", CHECK_LOOKUP_ABSENT},
     {"same", CHECK_SAME},
+    {"keyed", CHECK_KEYED},
     {"not_keyed", CHECK_NOT_KEYED},
     {"distinct", CHECK_DISTINCT},
     {"numbers", CHECK_NUMBERS},
@@ -167,6 +168,7 @@ static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
     case CHECK_UNBOUND_LOCAL:
         return (step->number = td_find_slot(b->program, payload)) < 0 ? -1 : 0;
     case CHECK_SAME:
+    case CHECK_KEYED:
     case CHECK_NOT_KEYED: {
         long other = PyLong_AsLong(payload);
         if (other < 0 || other >= b->program->n_nodes)

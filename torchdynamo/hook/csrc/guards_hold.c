@@ -80,6 +80,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == NULL;
     case CHECK_SAME:
         return value == run->values[step->base];
+    case CHECK_KEYED:
+        return td_dict_has_number(value, run->values[step->base]);
     case CHECK_NOT_KEYED:
         return td_dict_lacks_object(value, run->values[step->base]);
     case CHECK_NUMBERS:

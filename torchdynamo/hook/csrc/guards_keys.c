@@ -106,6 +106,40 @@ PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place)
     return NULL;
 }
 
+PyObject *td_dict_at(PyObject *dict, Py_ssize_t position, int of_key)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    if (!PyDict_Check(dict) || position < 0 || position >= PyDict_GET_SIZE(dict))
+        return NULL;
+    if (PyODict_Check(dict)) {
+        TdOrderedNode *node = ((TdOrderedDict *)dict)->first;
+        for (; node != NULL && position > 0; position--)
+            node = node->next;
+        if (node == NULL || of_key)
+            return node == NULL ? NULL : node->key;
+        return td_dict_find_object(dict, node->key, &at);
+    }
+    while (PyDict_Next(dict, &at, &key, &value))
+        if (position-- == 0)
+            return of_key ? key : value;
+    return NULL;
+}
+
+static TdLookup look_up_number(PyObject *dict, PyObject *number)
+{
+    TdItem item = {number, PyObject_Hash(number), ITEM_EQUAL, -1}; /* of an int, which cannot fail */
+    return td_dict_look_up(dict, &item);
+}
+
+int td_dict_has_number(PyObject *dict, PyObject *number)
+{
+    if (!PyDict_Check(dict) || !PyLong_CheckExact(number))
+        return 0;
+    TdLookup found = look_up_number(dict, number);
+    return found.told && found.value != NULL;
+}
+
 /* A tensor's hash is where it is, and so is a class's, turned round: whatever has one of these may say it is equal. */
 int td_dict_lacks_object(PyObject *dict, PyObject *key)
 {
@@ -114,6 +148,10 @@ int td_dict_lacks_object(PyObject *dict, PyObject *key)
     Py_hash_t hash, turned = _Py_HashPointer(key);
     if (!PyDict_Check(dict))
         return 0;
+    if (PyLong_CheckExact(key)) {
+        TdLookup number = look_up_number(dict, key);
+        return number.told && number.value == NULL;
+    }
     while (td_dict_next(dict, &position, &found, &value, &hash))
         if (found == key || hash == turned || hash == (Py_hash_t)(uintptr_t)key)
             return 0;

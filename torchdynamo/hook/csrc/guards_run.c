@@ -163,6 +163,9 @@ PyObject *td_step_fetch(TdStep *step, TdRun *run, PyObject **temp, TdLeave *leav
         return td_method(base, step->obj, temp, leave);
     case STEP_KEYED:
         return td_dict_find_object(base, run->values[step->number], &step->u.place);
+    case STEP_KEY_AT:
+    case STEP_VALUE_AT:
+        return td_dict_at(base, step->number, step->op == STEP_KEY_AT);
     case STEP_FIELD:
         return td_field(base, run->values[step->number], temp, leave);
     case STEP_SIZE:
@@ -219,6 +222,8 @@ static inline __attribute__((always_inline)) int run_step(TdProgram *program, Td
     case STEP_STRIDE:
     case STEP_FIELD:
     case STEP_WEAK:
+    case STEP_KEY_AT:
+    case STEP_VALUE_AT:
         value = fetch(step, run);
         break;
     case STEP_BIND_DICT:

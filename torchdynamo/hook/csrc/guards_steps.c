@@ -64,7 +64,7 @@ static int items_visit(TdItems *items, visitproc visit, void *arg)
     return 0;
 }
 
-static int has_items(TdOp op) { return op >= CHECK_SET && op != CHECK_SAME && op != CHECK_NOT_KEYED && op != CHECK_DISTINCT && op != CHECK_APART && op != CHECK_NUMBERS; }
+static int has_items(TdOp op) { return op >= CHECK_SET && op != CHECK_SAME && op != CHECK_KEYED && op != CHECK_NOT_KEYED && op != CHECK_DISTINCT && op != CHECK_APART && op != CHECK_NUMBERS; }
 
 int td_steps_visit(TdSteps *steps, visitproc visit, void *arg)
 {
