@@ -176,6 +176,7 @@ ARGUMENTS: dict[str, list[Any]] = {
     "CLASS_ATTR": [("shared", 3), ("shared", ABSENT), ("nothing", ABSENT), ("method", Plain.method), ("__len__", len),
                    ("__len__", ABSENT), ("__init__", object.__init__), ("RED", RED)],
     "SAME_OBJECT": [X, local("y"), Source("type", X)],
+    "PLAIN_ITEMS": [None],
     "KEYED": [X, local("y"), *NUMBERS],
     "NOT_KEYED": [X, local("y"), Source("type", X), *NUMBERS],
     "DISTINCT": [(X, local("y")), (X, X), (local("y"), Source("type", X))],

@@ -32,6 +32,7 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
     "NO_KEY": lambda arg, keys: arg not in keys,
     "HAS_KEY": lambda arg, keys: True,  # what is taken away is not there to be taken next time
     "LENGTH": lambda arg, keys: True,  # what grows will grow again
+    "PLAIN_ITEMS": lambda arg, keys: True,
     "SET_CONTENTS": lambda arg, keys: arg == frozenset(keys),
     "DICT_KEYS": lambda arg, keys: len([key for key in keys if not is_number_of(key)]) <= len(arg),
 }

@@ -121,7 +121,7 @@ def whole(vm: Machine, value: Object) -> Items:
     """The items, for an operation that depends on which keys there are and in which order."""
     entity = vm.entity(value)
     items = items_of(vm, value)
-    if entity.real is not MISSING and entity.note is None:
+    if entity.real is not MISSING and entity.note is None and not was_cleared(vm, entity):
         assert entity.source is not None
         if len(entity.real) > MANY:
             raise Break("too long to follow", name="dict")
@@ -130,6 +130,11 @@ def whole(vm: Machine, value: Object) -> Items:
             raise Break("unsupported key", type="object")
         vm.guard(entity.source, "DICT_KEYS", keys)  # hashes them
     return items
+
+
+def was_cleared(vm: Machine, entity: Entity) -> bool:
+    """Return whether the frame has cleared a dict without asking what was in it: all that is in it now is its own."""
+    return entity.touched and (entity.source, "PLAIN_ITEMS", type(None), None) in vm.guards
 
 
 def instance_items(vm: Machine, owner: Object) -> Items:
@@ -244,6 +249,14 @@ def to_write(vm: Machine, value: Object) -> Items:
         items = whole(vm, value)
     vm.effects.items(entity)
     return items
+
+
+PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def holds_plain(dct: Any) -> bool:
+    """Return whether this is a dict in which there are numbers, strings and None only, keys and values."""
+    return type(dct) is dict and PLAIN.issuperset(map(type, (*dct, *dct.values())))
 
 
 def store(vm: Machine, value: Object, key: Value, item: Value) -> None:

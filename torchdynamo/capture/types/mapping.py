@@ -13,7 +13,7 @@ from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, mode
 from torchdynamo.capture.operators import same_or_equal
 from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.spaces import OfInstance
+from torchdynamo.capture.spaces import OfInstance, writing_items
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.items import (
     Partly,
@@ -23,6 +23,7 @@ from torchdynamo.capture.types.items import (
     each_item,
     entered,
     found_under,
+    holds_plain,
     items_of,
     key_error,
     keys_of,
@@ -194,11 +195,27 @@ def clear(vm: Machine, self: Object) -> Value:
     if entity.note.__class__ is OfInstance:
         for key in list(keys_of(vm, self)):
             remove(vm, self, key)
+    elif clears_plain_items(vm, entity):
+        pass
     elif to_write(vm, self):
         deaths.let_go(vm, *(item for _, item in entity.items.values()))
         entity.items.clear()
         entity.version += 1
     return NONE
+
+
+def clears_plain_items(vm: Machine, entity: Entity) -> bool:
+    """Clear a dict that was there, of which nobody has asked what is in it; return False where it holds other things
+    than numbers and strings, whose end might be noticed.
+    """
+    if entity.source is None or entity.touched or entity.note is not None or not holds_plain(entity.real):
+        return False
+    writing_items(vm, entity)
+    vm.guard(entity.source, "PLAIN_ITEMS", None)
+    vm.effects.items(entity)
+    entity.items = {}
+    entity.version += 1
+    return True
 
 
 @models(dict, "copy")

@@ -44,6 +44,7 @@ typedef enum {
     CHECK_EQUAL,
     CHECK_TENSOR,
     CHECK_LENGTH,
+    CHECK_PLAIN,
     CHECK_SET,
     CHECK_UNBOUND_LOCAL,
     CHECK_UNBOUND_CELL,
@@ -173,6 +174,7 @@ int td_item_is(const TdItem *item, PyObject *obj);
 int td_dict_keys_are(PyObject *dict, const TdItems *keys); /* in order of insertion */
 int td_ordered_keys_are(PyObject *dict, const TdItems *keys);
 int td_set_is(PyObject *set, const TdItems *items);
+int td_holds_plain(PyObject *dict); /* numbers, strings and None, and nothing else, and is a dict */
 Py_ssize_t td_length(PyObject *obj); /* -1: nothing we can measure */
 PyObject *td_item_at(PyObject *obj, Py_ssize_t index); /* borrowed, or NULL */
 int td_caches_init(PyObject *module);

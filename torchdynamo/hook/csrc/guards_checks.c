@@ -14,6 +14,7 @@ static const struct {
     {"equal", CHECK_EQUAL},
     {"tensor", CHECK_TENSOR},
     {"length", CHECK_LENGTH},
+    {"plain", CHECK_PLAIN},
     {"set", CHECK_SET},
     {"unbound_local", CHECK_UNBOUND_LOCAL},
     {"unbound_cell", CHECK_UNBOUND_CELL},

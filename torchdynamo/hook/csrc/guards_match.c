@@ -145,6 +145,24 @@ int td_ordered_keys_are(PyObject *dict, const TdItems *keys)
     return i == keys->count;
 }
 
+static int is_plain(PyObject *obj)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || obj == Py_None;
+}
+
+int td_holds_plain(PyObject *dict)
+{
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    if (!PyDict_CheckExact(dict))
+        return 0;
+    while (PyDict_Next(dict, &position, &key, &value))
+        if (!is_plain(key) || !is_plain(value))
+            return 0;
+    return 1;
+}
+
 /* Equal hashes first; a nan, though, hashes by where it is. */
 static int set_has(const TdItems *items, PyObject *found, Py_hash_t hash)
 {

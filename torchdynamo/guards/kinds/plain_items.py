@@ -1,0 +1,14 @@
+"""A dict holds numbers, strings and None, whichever they are: nobody hears of it when they go."""
+
+from __future__ import annotations
+
+from torchdynamo.capture.types.items import holds_plain
+from torchdynamo.guards.kind import Change, Kind, short
+
+KIND = Kind(
+    "PLAIN_ITEMS",
+    holds=lambda value, arg, roots: holds_plain(value),
+    lower=lambda guard, node_of: (node_of(guard.source), "plain", None),
+    why=lambda value, arg, roots: Change("", "a dict of numbers and strings", short(value)),
+    told=lambda arg: "",
+)
