@@ -74,6 +74,7 @@ class GraphBuilder(Protocol):
     graph: torch.fx.Graph
     where: Callable[[], CallSite | None]
     calling: Callable[[], Call]
+    may_end: bool
 
     def followed(self) -> None: ...
 
