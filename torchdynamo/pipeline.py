@@ -522,9 +522,9 @@ def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
 
 
 def gains_nothing(captured: Capture, operators: int, code: CodeType, compiler: Compiler) -> bool:
-    """Return whether a frame has no operator on tensors, and nobody wants it compiled all the same."""
+    """Return whether a frame has too few operators on tensors, and nobody wants it compiled all the same."""
     written = resume.origin(code).code
-    if operators:
+    if operators > (budget.LITTLE if frames.is_library(written) else 0):
         budget.fruitful(code, written, compiler.owner_id)
         return False
     if compiler.fullgraph or config.capture_everything:

@@ -4,7 +4,8 @@ A version pays for itself when it is called often. A program that compiles one i
 that the step makes, or for a value that never comes back, pays for all of them. So a function may have a few versions,
 and after that one more for so many calls that its versions served; refused, it asks ever more rarely, and is granted
 one now and then, since programs change. Versions of small graphs have to be called more often: they save less, and cost
-nearly the same. Functions in which no operator on tensors is captured gain nothing at all.
+nearly the same. Functions in which no operator on tensors is captured gain nothing at all, nor do helpers of installed
+packages that have one or two: move a batch, take an item, copy.
 
 A function that the program itself gave to `compile` or `optimize` is not held to that, but for versions without number.
 All counts are of calls, versions and operators, not of seconds, so that a program compiles alike in each run.
@@ -17,16 +18,19 @@ from typing import NamedTuple
 
 from torchdynamo import _native, marks
 from torchdynamo.bytecode.percode import Learned
+from torchdynamo.hook.frames import is_library
 
 FREE = 4  # versions of a function that was not asked for
 FREE_IF_SMALL = 2
 FREE_IF_ASKED = 64
+LITTLE = 2  # operators of a function of an installed package, with which entering a graph costs more than it saves
 SMALL = 4  # operators, at most
 LARGE = 16  # operators; a version of fewer has to serve more calls, in proportion
 CALLS = 4  # that have to be served for the first version beyond; for the next four times as many, then nine times
 GRANTED = frozenset(2**n for n in range(4, 40))  # refusals after which one is granted all the same
 LONGEST_REST = 1000  # calls
-BARREN = 64  # so many times longer is each rest, in calls, of a function that computes nothing
+BARREN = 64  # so many times longer is each rest, in half calls, of a function that computes nothing
+BARREN_LIBRARY = 512  # of one of an installed package
 IN_VAIN = 3  # pieces of a function, each ended by a break, in none of which anything was computed
 
 
@@ -107,13 +111,13 @@ def gone(code: CodeType, entry: _native.Entry) -> None:
 
 
 def fruitful(code: CodeType, asked_for: CodeType, owner_id: int) -> None:
-    """Note that a capture of a code object found operators on tensors, and so did the function it is a piece of."""
+    """Note that a capture of a code object found enough operators on tensors, and so did the function it is a piece of."""
     account(code, owner_id).barren = account(asked_for, owner_id).barren = 0
     account(asked_for, owner_id).operators += 1
 
 
 def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -> bool:
-    """Note that a capture found no operator on tensors; return whether the function is left to Python for some calls.
+    """Note that a capture found too few operators on tensors; return whether the function is left to Python for some calls.
 
     whole: the capture reached the end of the function; what follows a break may still compute something.
     """
@@ -125,7 +129,7 @@ def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -
         return False
     own = account(code, owner_id)
     own.barren += own is not written
-    rest(code, owner_id, BARREN ** min(own.barren, 4))
+    rest(code, owner_id, (BARREN_LIBRARY if is_library(asked_for) else BARREN) ** min(own.barren, 4))
     return True
 
 

@@ -4,6 +4,7 @@ reference. That guard would never hold again, and the entry would take one of th
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
@@ -53,12 +54,12 @@ def drop(
     ended: Any,
     entries: Callable[[CodeType], list[_native.Entry]] = _native.cache_entries,
     drop_entry: Callable[[CodeType, _native.Entry], None] = _native.drop_entry,
-    gone: Callable[[CodeType, _native.Entry], None] = budget.gone,
+    ends: Callable[[], bool] = sys.is_finalizing,
 ) -> None:
     """One of the objects is gone; perhaps while Python ends, which empties modules before it lets go of objects."""
     where, which = code(), ties()
-    if where is not None and which is not None:
+    if where is not None and which is not None and not ends():
         for entry in entries(where):
             if getattr(entry.info, "ties", None) is which:
-                gone(where, entry)
+                budget.gone(where, entry)
                 drop_entry(where, entry)
