@@ -103,3 +103,18 @@ def test_margins_of_sets_where_operators_are_taken_apart() -> None:
             expected = with_gradient(lambda x, n=n: F.multilabel_margin_loss(x, SETS[:n]), given[:n])
             actual = with_gradient(lambda x, n=n: varying(x, SETS[:n]), given[:n])
             torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_a_number_that_varies_may_be_named(backend: str, mode: str) -> None:
+    """What is not known while a graph is traced is looked for among arguments by name, too."""
+
+    def resized(x: torch.Tensor, size: int) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=size / x.shape[-1], mode=mode, recompute_scale_factor=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TorchDynamoWarning)
+        run = torchdynamo.compile(resized, backend=backend)
+        for size in (30, 46, 11, 69):
+            torch.testing.assert_close(run(IMAGES, size), resized(IMAGES, size))

@@ -39,7 +39,8 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        symbolic = shape_env.is_symbolic(torch.fx.node.map_arg(node.args, lambda arg: arg.meta.get("example_value")))
+        given = torch.fx.node.map_arg([*node.args, *node.kwargs.values()], lambda arg: arg.meta.get("example_value"))
+        symbolic = shape_env.is_symbolic(given)
         if symbolic:
             node.target = torch_compat.takes_symbols(node.target)
         if node.target in AGAIN:
