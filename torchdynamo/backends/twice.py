@@ -13,7 +13,6 @@ Inputs are remembered weakly: a model that is only differentiated once keeps not
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -21,14 +20,14 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from torchdynamo.graph import compiled_nodes
+from torchdynamo.graph import compiled_calls, compiled_nodes
+from torchdynamo.graph.compiled_calls import INPUTS
 from torchdynamo.graph.history import History
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.overlap import is_dense
 from torchdynamo.hook.install import Compiled
 
-_INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions
 _PREPARED = "_torchdynamo_twice"  # on a class of such nodes
 
 
@@ -45,15 +44,17 @@ class Twice:
         reached = History(gm).reached
         self.reached = reached if len(set(reached.values())) > 1 else {}
         self.first: int | None = None  # the place of the first result, if parts of the backward can be told
+        self.autocast = torch._C._is_any_autocast_enabled()
+        self.short: Callable[..., Any] | None = None  # calls the kernels, where a call is as most are
 
     def __call__(self, *args: Any) -> Any:
+        if self.short is not None and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
+            return self.short(*args)
         outputs = self.compiled(*args)
         if torch.is_grad_enabled():
             node = compiled_nodes.compiled_node(outputs)
             if node is not None:
-                setattr(
-                    node, _INPUTS, [(weakref.ref(arg), arg._version) for arg in args if isinstance(arg, torch.Tensor)]
-                )
+                setattr(node, INPUTS, compiled_calls.remembered(args))
                 self.prepare(compiled_nodes.compiled_class(node))
                 if self.first is not None:
                     node.set_materialize_grads(False)
@@ -88,24 +89,29 @@ class Twice:
 
         def connected(ctx: Any, run: Any, args: list[Any]) -> Any:
             """Further derivatives with respect to an input lead to AOTAutograd's error, not to nothing."""
-            known = [ref() for ref, _ in getattr(ctx, _INPUTS, ())]
+            known = [ref() for ref, version in getattr(ctx, INPUTS, ()) if version is not None]
             return double(ctx, run, [*args, *(each for each in known if each is not None and each.requires_grad)])
 
         compiled_nodes.hide_frames(cls)
         cls.backward = staticmethod(first)
         cls._double_backward = staticmethod(connected)
+        parts = None if self.autocast else compiled_calls.layout(cls, self.count)
+        if parts is not None:
+            made = compiled_calls.shortened(cls, parts, materialize=self.first is None)
+            compiled_nodes.hide_frames(made)
+            self.short = made.apply_short
 
-    def differentiable(self, inputs: Sequence[torch.Tensor], grads: Sequence[Any]) -> tuple[Any, ...]:
+    def differentiable(self, inputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
         """The gradients of the inputs, with their history."""
         outside = Modes.now()
         self.modes.restore()
         try:
             with torch.enable_grad():
                 # Aliases: one input may have been computed from another.
-                own = [each.view_as(each) if each.requires_grad else each for each in inputs]
+                own = [each.view_as(each) if wants_gradient(each) else each for each in inputs]
                 outputs = pytree.tree_leaves(self.eager(*own))
                 pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if differentiable(out, grad)]
-                wanted = [each for each in own if each.requires_grad]
+                wanted = [each for each in own if wants_gradient(each)]
                 found = iter(
                     torch.autograd.grad(
                         [out for out, _ in pairs],
@@ -117,20 +123,27 @@ class Twice:
                 )
         finally:
             outside.restore()
-        return tuple(next(found) if each.requires_grad else None for each in inputs)
+        return tuple(next(found) if wants_gradient(each) else None for each in inputs)
 
 
 def differentiable(output: Any, grad: Any) -> bool:
-    return isinstance(output, torch.Tensor) and output.requires_grad and grad is not None
+    return wants_gradient(output) and grad is not None
 
 
-def live_inputs(ctx: Any) -> list[torch.Tensor] | None:
-    """The inputs of the call, if they all live and are as they were."""
-    remembered = getattr(ctx, _INPUTS, None)
-    if remembered is None:
+def wants_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def live_inputs(ctx: Any) -> list[Any] | None:
+    """The inputs of the call, numbers among them, if they all live and are as they were."""
+    known = getattr(ctx, INPUTS, None)
+    if known is None:
         return None
-    inputs = [ref() for ref, _ in remembered]
-    if any(each is None or each._version != version for each, (_, version) in zip(inputs, remembered, strict=True)):
+    inputs = [given if version is None else given() for given, version in known]
+    if any(
+        version is not None and (each is None or each._version != version)
+        for each, (_, version) in zip(inputs, known, strict=True)
+    ):
         return None
     return inputs
 

@@ -1,0 +1,169 @@
+"""Calls of graphs compiled by AOTAutograd, forward and backward, without what surrounds these for cases that are rare.
+
+For each graph AOTAutograd makes an autograd function that is ready for subclasses of tensors, for inputs that were
+written to, results that are views, effects, and generators that live on a device: about 60 us a call, and its backward,
+which is more than a small graph computes. A graph that has none of these, as it says of itself, is called by an
+autograd function that runs its kernels and saves what they say. Whatever is rare in a call (somebody transforms it,
+wants its history, or gives gradients that lie otherwise in memory) goes the long way.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch._C import _functorch
+
+INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions
+Expected: TypeAlias = tuple[Any, Any, Any]  # of a gradient: memory format, or size and strides
+
+
+class Layout(NamedTuple):
+    """Where what a compiled forward returns is to go, and what its backward expects."""
+
+    returned: int
+    saved: slice  # checked for having been written to
+    unchecked: slice
+    numbers: slice
+    constant: tuple[int, ...]  # results without gradients
+    wanted: tuple[int, ...]  # results whose gradients the backward reads
+    expected: tuple[Expected, ...]  # how these are to lie
+
+
+def layout(cls: Any, inputs: int) -> Layout | None:
+    """Return how a graph with so many inputs is called, None if it has anything that takes more than that.
+
+    cls: the autograd function that AOTAutograd made for it.
+    """
+    meta = cls.metadata
+    if (
+        not getattr(cls.compiled_fw, "_boxed_call", False)
+        or cls.maybe_subclass_metadata is not None
+        or len(meta.input_info) != inputs
+        or meta.num_mutated_inp_runtime_indices
+        or any(each.mutates_data or each.mutates_metadata for each in meta.input_info)
+        or meta.num_outputs_aliased
+        or meta.num_intermediate_bases
+        or meta.num_unsafe_view_outputs
+        or meta.is_rng_op_functionalized
+        or meta.tokens
+        or meta.num_backward_tokens
+        or getattr(meta, "num_graphsafe_rng_states", 0)
+        or getattr(meta, "num_opaque_objects_saved_for_bw", 0)
+        or meta.indices_of_inputs_that_requires_grad_with_mutations_in_bw
+        or any(each.output_type.name != "non_alias" for each in meta.output_info)
+    ):
+        return None
+    wanted = tuple(
+        at
+        for at, each in enumerate(meta.output_info)
+        if issubclass(each.raw_type, torch.Tensor) and _has_gradient(each)
+    )
+    expected = tuple(_expected(each) for each in meta.subclass_tangent_meta)
+    if len(wanted) != len(expected) or None in expected or meta.num_forward_returns != len(meta.output_info):
+        return None
+    return Layout(
+        meta.num_forward_returns,
+        meta.tensors_saved_for_backwards_with_vc_check_slice,
+        meta.tensors_saved_for_backwards_no_vc_check_slice,
+        meta.symints_saved_for_backwards_slice,
+        tuple(at for at, each in enumerate(meta.output_info) if not each.requires_grad),
+        wanted,
+        tuple(each for each in expected if each is not None),
+    )
+
+
+def _has_gradient(result: Any) -> bool:
+    return bool(getattr(result, "requires_grad_for_backward", result.requires_grad))
+
+
+def _expected(meta: Any) -> Expected | None:
+    form = getattr(meta, "memory_format", None)
+    if form is None:
+        return None
+    if form.memory_format is None and (form.size is None or form.stride is None):
+        return None
+    return form.memory_format, form.size, form.stride
+
+
+def lies(grad: Any, expected: Expected) -> bool:
+    """Return whether a gradient is there, and lies in memory as a compiled backward expects it."""
+    if type(grad) is not torch.Tensor:
+        return False
+    form, size, stride = expected
+    if form is not None:
+        return grad.is_contiguous(memory_format=form)
+    return bool(grad.shape == size and grad.stride() == stride)
+
+
+def remembered(args: Sequence[Any]) -> list[tuple[Any, int | None]]:
+    """Return the inputs of a call: tensors held weakly, with their versions, and numbers."""
+    return [(weakref.ref(arg), arg._version) if isinstance(arg, torch.Tensor) else (arg, None) for arg in args]
+
+
+def shortened(cls: Any, parts: Layout, materialize: bool) -> Any:
+    """Return an autograd function that calls a compiled graph; `apply_short` is its `apply`, outside of torch.func.
+
+    cls: as in `layout`; its backward is what is rare. materialize: gradients that are not given are zeros.
+    """
+    forward_code: Callable[[list[Any]], Any] = cls.compiled_fw
+    returned, saved, unchecked, numbers, constant, wanted, expected = parts
+    has_unchecked = unchecked != slice(0, 0)
+    has_numbers = numbers != slice(0, 0)
+    pairs = tuple(zip(wanted, expected, strict=True))
+
+    class CompiledFunction(cls):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            made = forward_code(list(args))
+            if not isinstance(made, (list, tuple)):
+                made = [made]
+            ctx.save_for_backward(*[each.detach() if each._is_view() else each for each in made[saved]])
+            if has_unchecked:
+                ctx._tensors_no_vc_check = [each.detach() if each._is_view() else each for each in made[unchecked]]
+            if has_numbers:
+                ctx.symints = made[numbers]
+            results = tuple(made[:returned])
+            if constant:
+                ctx.mark_non_differentiable(*[results[at] for at in constant if isinstance(results[at], torch.Tensor)])
+                ctx._materialize_non_diff_grads = False
+            if not materialize:
+                ctx.set_materialize_grads(False)
+            setattr(ctx, INPUTS, remembered(args))
+            return results
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            given = grads[0] if len(grads) == 1 and isinstance(grads[0], list) else grads
+            compiled = cls.compiled_bw
+            if compiled is None or not all(lies(given[at], form) for at, form in pairs) or is_unusual():
+                return cls.backward(ctx, *grads)
+            args = [*ctx.symints, *ctx.saved_tensors, *ctx._tensors_no_vc_check, *(given[at] for at in wanted)]
+            if isinstance(given, list):  # autograd's own, so that each may go when it is used up
+                given.clear()
+            ctx.maybe_clear_saved_tensors()
+            return tuple(in_context(compiled, args))
+
+    nodes: Any = CompiledFunction._backward_cls
+    nodes.symints = nodes.opaque_objects = nodes._tensors_no_vc_check = ()
+    CompiledFunction.apply_short = super(torch.autograd.Function, CompiledFunction).apply  # type: ignore[misc]
+    return CompiledFunction
+
+
+def in_context(compiled: Callable[[list[Any]], Any], args: list[Any]) -> Any:
+    """Call a compiled backward with the context variables of the thread that has called `backward()`."""
+    context = torch._C._get_obj_in_tls("context") if torch._C._is_key_in_tls("context") else None
+    return compiled(args) if context is None else context.run(compiled, args)
+
+
+def is_unusual() -> bool:
+    """Return whether a backward runs in a way that takes more than its kernels: for its history, to be kept, under
+    torch.func, or where AOTAutograd may have to raise."""
+    return bool(
+        torch.is_grad_enabled()
+        or torch._C._autograd._get_current_graph_task_keep_graph()
+        or _functorch.peek_interpreter_stack() is not None
+        or torch.are_deterministic_algorithms_enabled()
+    )
