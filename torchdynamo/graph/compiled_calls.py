@@ -1,7 +1,7 @@
 """Calls of graphs compiled by AOTAutograd, forward and backward, without what surrounds these for cases that are rare.
 
 For each graph AOTAutograd makes an autograd function that is ready for subclasses of tensors, for inputs that were
-written to, results that are views, effects, and generators that live on a device: about 60 us a call, and its backward,
+written to, results that are views, effects, and generators that live on a device: 30 to 60 us a call and its backward,
 which is more than a small graph computes. A graph that has none of these, as it says of itself, is called by an
 autograd function that runs its kernels and saves what they say. Whatever is rare in a call (somebody transforms it,
 wants its history, or gives gradients that lie otherwise in memory) goes the long way.
