@@ -114,7 +114,7 @@ def shortened(cls: Any, parts: Layout, materialize: bool) -> Any:
     has_numbers = numbers != slice(0, 0)
     pairs = tuple(zip(wanted, expected, strict=True))
 
-    class CompiledFunction(cls):  # type: ignore[misc]
+    class CompiledFunction(cls):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
             made = forward_code(list(args))
