@@ -215,8 +215,8 @@ _BREAKS = (
     Reason(
         "unrolled loop",
         "a loop in {name} that repeats itself",
-        "A graph has every turn of a loop written out: {turns} turns of this one, which all compute the same, are "
-        "{operators} operators so far. The loop runs as it is written.",
+        "A graph has every turn of a loop written out: this one's, which all compute the same, are {what} so far. "
+        "The loop runs as it is written.",
         "Put the body into a function of its own: it is compiled once. Under fullgraph=True loops are written out.",
     ),
     Reason(

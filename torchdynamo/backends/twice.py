@@ -55,12 +55,12 @@ class Twice:
             node = compiled_nodes.compiled_node(outputs)
             if node is not None:
                 setattr(node, INPUTS, compiled_calls.remembered(args))
-                self.prepare(compiled_nodes.compiled_class(node))
+                self.prepare(compiled_nodes.compiled_class(node), args)
                 if self.first is not None:
                     node.set_materialize_grads(False)
         return outputs
 
-    def prepare(self, cls: Any) -> None:
+    def prepare(self, cls: Any, args: Sequence[Any]) -> None:
         """Once for each compiled graph: its nodes ask us first."""
         if _PREPARED in cls.__dict__:
             return
@@ -95,7 +95,8 @@ class Twice:
         compiled_nodes.hide_frames(cls)
         cls.backward = staticmethod(first)
         cls._double_backward = staticmethod(connected)
-        parts = None if self.autocast else compiled_calls.layout(cls, self.count)
+        at_home = all(arg.device.type == "cpu" for arg in args if isinstance(arg, torch.Tensor))
+        parts = compiled_calls.layout(cls, self.count) if at_home and not self.autocast else None
         if parts is not None:
             made = compiled_calls.shortened(cls, parts, materialize=self.first is None)
             compiled_nodes.hide_frames(made)

@@ -111,13 +111,13 @@ def gone(code: CodeType, entry: _native.Entry) -> None:
 
 
 def fruitful(code: CodeType, asked_for: CodeType, owner_id: int) -> None:
-    """Note that a capture of a code object found enough operators on tensors, and so did the function it is a piece of."""
+    """Note that a capture found enough operators on tensors, in a code object and the function it is a piece of."""
     account(code, owner_id).barren = account(asked_for, owner_id).barren = 0
     account(asked_for, owner_id).operators += 1
 
 
 def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -> bool:
-    """Note that a capture found too few operators on tensors; return whether the function is left to Python for some calls.
+    """Note that a capture found too few operators on tensors; return whether the function is left to Python for now.
 
     whole: the capture reached the end of the function; what follows a break may still compute something.
     """

@@ -45,7 +45,7 @@ def count_turn(vm: Machine, frame: Frame) -> None:
     if loop.turns == 2:
         loop.operators, loop.inputs = vm.ops, len(vm.inputs)
     elif loop.turns > TURNS and vm.builder.may_end and repeats_itself(vm, loop) and not interop.breaks_are_errors():
-        end = Break("unrolled loop", name=frame.raw.co_name, turns=loop.turns, operators=vm.ops - loop.operators)
+        end = Break("unrolled loop", name=frame.raw.co_name, what=f"{vm.ops - loop.operators} operators")
         end.restart = (loop.step if frame.root else len(vm.frames[0].path) - 1,)
         raise end
 

@@ -4,7 +4,7 @@ For each graph AOTAutograd makes an autograd function that is ready for subclass
 written to, results that are views, effects, and generators that live on a device: 30 to 60 us a call and its backward,
 which is more than a small graph computes. A graph that has none of these, as it says of itself, is called by an
 autograd function that runs its kernels and saves what they say. Whatever is rare in a call (somebody transforms it,
-wants its history, or gives gradients that lie otherwise in memory) goes the long way.
+wants its history, or gives gradients that lie otherwise in memory) goes the long way, and so do all calls on a GPU.
 """
 
 from __future__ import annotations
