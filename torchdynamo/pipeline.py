@@ -193,6 +193,7 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
             if made is None and ours and not over_limit(code, compiler, roots):
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
                 made = build_entry(code, roots, compiler, started)
+                budget.took(code, compiler.owner_id, time.perf_counter() - started)
                 publish(code, made)
                 interop.stance()  # to see it change: capturing may have imported what has it
             return made

@@ -18,6 +18,7 @@ import torch
 from counting import Counting
 
 import torchdynamo
+from torchdynamo.cache import budget
 from torchdynamo.errors import CacheLimitWarning
 
 HELD = SimpleNamespace()
@@ -241,6 +242,26 @@ def test_functions_that_compute_with_numbers_alone_stay_python() -> None:
         for n in range(20):
             assert len(box(32, n / 20)) == 4
     assert len(backend.graphs) <= 3
+
+
+def test_what_is_tried_again_takes_a_twentieth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(budget, "credit", budget.Credit(lambda: now[0]))
+    backend, x = Counting(), torch.rand(4)
+
+    def scaled(x, items):
+        return x * len(items)
+
+    torchdynamo.reset()
+    made = []
+    with torchdynamo.optimize(backend):
+        for n in range(600):
+            assert torch.equal(scaled(x, (0,) * n), x * n)
+            if n == 300:
+                now[0] += 1000.0
+            made.append(len(backend.graphs))
+    assert made[300] == 2
+    assert 2 < made[599] < 6
 
 
 def test_functions_without_an_operator_stay_python() -> None:

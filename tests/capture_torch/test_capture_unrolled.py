@@ -124,6 +124,20 @@ def test_layers_are_written_out() -> None:
     assert len(counting.graphs) == 1
 
 
+def test_updates_of_many_parameters_are_written_out() -> None:
+    """Their tensors were gathered in a loop before, which computes nothing."""
+    torchdynamo.reset()
+    counting = Counting()
+    parameters = [torch.nn.Parameter(torch.rand(3)) for _ in range(40)]
+    optimizer = torch.optim.AdamW(parameters, foreach=False)
+    for each in parameters:
+        each.grad = torch.ones(3)
+    step = torchdynamo.compile(optimizer.step, backend=counting)
+    for _ in range(3):
+        step()
+    assert max(len(gm.graph.nodes) for gm in counting.graphs) > 200
+
+
 def test_whole_graphs_are_written_out() -> None:
     torchdynamo.reset()
     counting, x = Counting(), torch.rand(4)

@@ -8,11 +8,14 @@ nearly the same. Functions in which no operator on tensors is captured gain noth
 packages that have one or two: move a batch, take an item, copy.
 
 A function that the program itself gave to `compile` or `optimize` is not held to that, but for versions without number.
-All counts are of calls, versions and operators, not of seconds, so that a program compiles alike in each run.
+These counts are of calls, versions and operators, not of seconds, so that a program compiles alike in each run. What is
+tried again although it was in vain so far is on credit: all of that together may take a twentieth of the time.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from types import CodeType
 from typing import NamedTuple
 
@@ -27,7 +30,7 @@ LITTLE = 2  # operators of a function of an installed package, with which enteri
 SMALL = 4  # operators, at most
 LARGE = 16  # operators; a version of fewer has to serve more calls, in proportion
 CALLS = 4  # that have to be served for the first version beyond; for the next four times as many, then nine times
-GRANTED = frozenset(2**n for n in range(4, 40))  # refusals after which one is granted all the same
+GRANTED = 16  # refusals after which one is granted all the same; for the next twice as many
 LONGEST_REST = 1000  # calls
 BARREN = 64  # so many times longer is each rest, in half calls, of a function that computes nothing
 BARREN_LIBRARY = 512  # of one of an installed package
@@ -37,17 +40,38 @@ IN_VAIN = 3  # pieces of a function, each ended by a break, in none of which any
 class Account:
     """Counts what one compiler has spent on a code object, and what came of it."""
 
-    __slots__ = ("barren", "compiled", "missed", "operators", "refused", "served")
+    __slots__ = ("barren", "compiled", "granted_at", "missed", "on_credit", "operators", "refused", "seconds", "served")
 
     def __init__(self) -> None:
         self.compiled = 0  # versions, those that are gone too
         self.served = 0  # calls, by versions that are gone
         self.refused = 0  # times
+        self.granted_at = GRANTED  # refusals
         self.missed = 0  # calls at the limit of versions that none of them served
         self.barren = 0  # captures in a row that found no operator on tensors
         self.operators = 0  # of the largest version
+        self.seconds = 0.0  # that the last capture took
+        self.on_credit = False  # the next capture is
 
 
+class Credit:
+    """The time that captures on credit may take."""
+
+    SHARE = 0.05  # of the time since the first
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self.since: float | None = None
+        self.spent = 0.0
+
+    def covers(self, seconds: float) -> bool:
+        """Return whether so much may be spent now."""
+        if self.since is None:
+            self.since = self.clock()
+        return self.spent + seconds <= self.SHARE * (self.clock() - self.since)
+
+
+credit = Credit()
 _accounts: Learned[dict[int, Account]] = Learned()
 
 
@@ -73,13 +97,18 @@ def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | Non
     asked_for: the function as the program wrote it, of which `code` may be a continuation.
     """
     own = account(code, owner_id)
+    own.on_credit = own.barren > 0
+    if own.on_credit and not credit.covers(own.seconds):
+        rest(code, owner_id, BARREN)
+        return Refusal(0, own.compiled, 0)
     free = FREE_IF_ASKED if asked_for in marks.ASKED else FREE_IF_SMALL if own.operators <= SMALL else FREE
     beyond = own.compiled + 1 - free
     again = own.served + served_now(code, owner_id) - own.compiled  # not the calls that compiled
     if beyond <= 0 or again * min(own.operators, LARGE) >= CALLS * LARGE * beyond**2:
         return None
     own.refused += 1
-    if own.refused in GRANTED:
+    if own.refused >= own.granted_at and credit.covers(own.seconds):
+        own.on_credit, own.granted_at = True, 2 * own.refused
         return None
     rest(code, owner_id, own.refused)
     return Refusal(own.refused, own.compiled, again)
@@ -103,6 +132,14 @@ def spent(code: CodeType, owner_id: int, operators: int) -> None:
     own = account(code, owner_id)
     own.compiled += 1
     own.operators = max(own.operators, operators)
+
+
+def took(code: CodeType, owner_id: int, seconds: float) -> None:
+    """Note how long a capture took, and whatever followed."""
+    own = account(code, owner_id)
+    own.seconds = seconds
+    if own.on_credit:
+        credit.spent += seconds
 
 
 def gone(code: CodeType, entry: _native.Entry) -> None:

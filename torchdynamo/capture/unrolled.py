@@ -8,7 +8,10 @@ once. So beyond some size it is left to Python, turn by turn; the functions that
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import TYPE_CHECKING
+
+import torch.fx
 
 from torchdynamo.capture import interop
 from torchdynamo.capture.signals import Break
@@ -20,19 +23,20 @@ if TYPE_CHECKING:
 
 OPERATORS = 3000  # from the second turn on
 TURNS = 16
-OWN = 0.5  # inputs of the graph that each turn brings: below, it repeats what turns before it did
+OWN = 0.5  # inputs of the graph that each turn uses first: below, it repeats what turns before it did
 
 
 class Loop:
     """The turns of one loop so far."""
 
-    __slots__ = ("inputs", "iterator", "operators", "step", "turns")
+    __slots__ = ("first", "iterator", "operators", "second", "step", "turns")
 
-    def __init__(self, iterator: Value, step: int) -> None:
+    def __init__(self, iterator: Value, step: int, last: torch.fx.Node | None) -> None:
         self.iterator = iterator
         self.step = step  # of the frame, at which it began
         self.turns = 0
-        self.operators = self.inputs = 0  # of the graph, when the second turn began
+        self.first = self.second = last  # the graph's last node when the first turn began, and the second
+        self.operators = 0  # of the graph, when the second turn began, or they were last looked at
 
 
 def count_turn(vm: Machine, frame: Frame) -> None:
@@ -40,16 +44,39 @@ def count_turn(vm: Machine, frame: Frame) -> None:
     iterator = frame.stack[-1]
     loop = frame.loops.get(frame.pc)
     if loop is None or loop.iterator is not iterator:
-        loop = frame.loops[frame.pc] = Loop(iterator, len(frame.path) - 1)
+        loop = frame.loops[frame.pc] = Loop(iterator, len(frame.path) - 1, last_node(vm))
     loop.turns += 1
     if loop.turns == 2:
-        loop.operators, loop.inputs = vm.ops, len(vm.inputs)
-    elif loop.turns > TURNS and vm.builder.may_end and repeats_itself(vm, loop) and not interop.breaks_are_errors():
-        end = Break("unrolled loop", name=frame.raw.co_name, what=f"{vm.ops - loop.operators} operators")
-        end.restart = (loop.step if frame.root else len(vm.frames[0].path) - 1,)
-        raise end
+        loop.operators, loop.second = vm.ops, last_node(vm)
+    elif loop.turns > TURNS and vm.ops - loop.operators > OPERATORS and vm.builder.may_end:
+        if own_inputs(vm, loop) < OWN * loop.turns and not interop.breaks_are_errors():
+            end = Break("unrolled loop", name=frame.raw.co_name, what=f"{vm.ops - loop.operators} operators")
+            end.restart = (loop.step if frame.root else len(vm.frames[0].path) - 1,)
+            raise end
+        loop.operators = vm.ops
 
 
-def repeats_itself(vm: Machine, loop: Loop) -> bool:
-    """Return whether a loop has filled the graph with operators, but brought few inputs."""
-    return vm.ops - loop.operators > OPERATORS and len(vm.inputs) - loop.inputs < OWN * loop.turns
+def last_node(vm: Machine) -> torch.fx.Node | None:
+    """Return the newest operator of the graph; None if there is none."""
+    node = next(reversed(vm.builder.graph.nodes), None)
+    return node if node is not None and node.op != "placeholder" else None
+
+
+def own_inputs(vm: Machine, loop: Loop) -> int:
+    """Return how many inputs of the graph later turns of a loop use that its first turn did not."""
+    in_first = inputs_used(vm, loop.first, loop.second) if loop.second is not None else set()
+    return len(inputs_used(vm, loop.second, None) - in_first)
+
+
+def inputs_used(vm: Machine, after: torch.fx.Node | None, last: torch.fx.Node | None) -> set[torch.fx.Node]:
+    """Return the inputs that operators use which come after one node, up to another."""
+    nodes = iter(vm.builder.graph.nodes)
+    if after is not None:
+        nodes = dropwhile(lambda node: node is not after, nodes)
+        next(nodes, None)
+    used: set[torch.fx.Node] = set()
+    for node in nodes:
+        used.update(each for each in node.all_input_nodes if each.op == "placeholder")
+        if node is last:
+            break
+    return used
