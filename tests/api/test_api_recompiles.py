@@ -146,7 +146,9 @@ def test_over_the_limit_it_is_asked_rarely() -> None:
             return super().__call__(frame, cache_entry, frame_state)
 
     def named(x: torch.Tensor, name: str) -> torch.Tensor:
-        return x + len(name)
+        for _ in range(8):
+            x = x + 1
+        return x + len(name) - 8
 
     compiler = Asking("eager")
     with torchdynamo.config.patch(cache_size_limit=2), warnings.catch_warnings():
