@@ -29,11 +29,11 @@ FREE_IF_ASKED = 64
 LITTLE = 2  # operators of a function of an installed package, with which entering a graph costs more than it saves
 SMALL = 4  # operators, at most
 LARGE = 16  # operators; a version of fewer has to serve more calls, in proportion
-CALLS = 4  # that have to be served for the first version beyond; for the next four times as many, then nine times
+CALLS = 16  # that have to be served for the first version beyond; for the next four times as many, then nine times
 GRANTED = 16  # refusals after which one is granted all the same; for the next twice as many
 LONGEST_REST = 1000  # calls
-BARREN = 64  # so many times longer is each rest, in half calls, of a function that computes nothing
-BARREN_LIBRARY = 512  # of one of an installed package
+BARREN = 32  # calls is the first rest of a function that computes nothing, and so many times longer is the next
+BARREN_LIBRARY = 256  # of one of an installed package
 IN_VAIN = 3  # pieces of a function, each ended by a break, in none of which anything was computed
 
 
@@ -110,7 +110,7 @@ def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | Non
     if own.refused >= own.granted_at and credit.covers(own.seconds):
         own.on_credit, own.granted_at = True, 2 * own.refused
         return None
-    rest(code, owner_id, own.refused)
+    rest(code, owner_id, own.refused**2 // 8)
     return Refusal(own.refused, own.compiled, again)
 
 
@@ -118,7 +118,7 @@ def miss(code: CodeType, owner_id: int) -> int:
     """Count a call that found no version and may not make one; return how many there have been."""
     own = account(code, owner_id)
     own.missed += 1
-    rest(code, owner_id, own.missed)
+    rest(code, owner_id, own.missed**2 // 8)
     return own.missed
 
 
@@ -170,6 +170,6 @@ def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -
     return True
 
 
-def rest(code: CodeType, owner_id: int, times: int) -> None:
-    """Do not ask for a version while so many calls go by; for ever more of them, the more often it was in vain."""
-    _native.rest_code(code, owner_id, min(times // 2, LONGEST_REST))
+def rest(code: CodeType, owner_id: int, calls: int) -> None:
+    """Do not ask for a version while so many calls go by."""
+    _native.rest_code(code, owner_id, min(calls, LONGEST_REST))
