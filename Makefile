@@ -7,6 +7,7 @@
 #   make corpus    185 models of other people's, checked against eager
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
 #   make programs  whole programs, ours and other people's, checked against eager (FRONT, BACKEND, ONLY: which; OUT: rows)
+#   make steps     a thousand steps (STEPS) of programs (ONLY): what is compiled late, whether time and memory are flat
 #   make training-corpus  a training step of those that train, by Inductor (TRAIN_BACKEND), with compiled backwards counted
 #   make training  the tests of training loops once more, by Inductor
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES), 500 at ten sizes each (FUZZ_SIZES) and 5,000 random changes
@@ -47,7 +48,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes programs training training-corpus fuzz stress cpython sanitize debug lines clean
+.PHONY: setup demo test lint format golden bench corpus sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines clean
 
 setup: $(VENV)/.built
 
@@ -126,6 +127,10 @@ programs: $(PROGRAMS_VENV)/.built
 	mkdir -p $(OUT)
 	PROGRAMS=$(abspath $(PROGRAMS)) $(PROGRAMS_BIN)/python benchmarks/programs/run.py run --front $(FRONT) --backend $(BACKEND) \
 	    $(if $(ONLY),--only $(ONLY)) --out $(abspath $(OUT))/programs-$(FRONT).jsonl
+
+steps: $(PROGRAMS_VENV)/.built
+	PROGRAMS=$(abspath $(PROGRAMS)) $(PROGRAMS_BIN)/python benchmarks/programs/steps.py $(or $(ONLY),cosine_by_hand,reinforce,attribution) \
+	    --backend $(BACKEND) --steps $(or $(STEPS),1000)
 
 sizes: $(CORPUS_VENV)/.built
 	$(CORPUS_BIN)/python benchmarks/sizes.py --corpus $(CORPUS) --out $(abspath $(OUT))/sizes.jsonl
