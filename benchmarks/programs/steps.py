@@ -2,8 +2,8 @@
 
     python benchmarks/programs/steps.py NAME,NAME --steps 1000 --backend eager
 
-One line for each program: graphs made in the first 20 steps, to step 100 and after; the median step in its first and last
-hundred, against eager's; and the process's memory after 100 steps and in the end, in MiB.
+One line for each program: graphs made in the first 20 steps, to step 100 and after; the median step in its first and
+last hundred, against eager's; and the process's memory after 100 steps and in the end, in MiB.
 """
 
 from __future__ import annotations
