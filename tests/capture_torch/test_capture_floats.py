@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from counting import Counting
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import torchdynamo
 
@@ -116,3 +120,32 @@ def test_what_a_float_decides_after_a_break() -> None:
         found.append((x, best, len(backend.graphs)))
     assert torch.equal(found[0][0], found[1][0]) and found[0][1] == found[1][1]
     assert found[1][2] <= 4
+
+
+# -- random conditions -------------------------------------------------------------------------------------------------
+ATOMS = ["s", "n", "2", "0.5", "3", "-1.5"]
+BINARY = ["({} + {})", "({} - {})", "({} * {})", "({} / {})", "({} // {})", "({} % {})", "min({}, {})", "max({}, {})"]
+UNARY = ["(-{})", "abs({})", "float({})", "int({})", "math.floor({})", "math.sqrt({})", "math.cos({})", "math.exp({})"]
+POWERS = ["({} ** 2)", "({} ** 0.5)", "(0.9 ** {})"]
+expressions = st.recursive(
+    st.sampled_from(ATOMS),
+    lambda inner: (
+        st.builds(str.format, st.sampled_from(BINARY), inner, inner)
+        | st.builds(str.format, st.sampled_from(UNARY + POWERS), inner)
+    ),
+    max_leaves=5,
+)
+comparisons = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+numbers = st.floats(-4, 4).map(lambda number: round(number, 2)) | st.sampled_from(EDGES)
+
+
+@settings(max_examples=int(os.environ.get("FUZZ_CONDITIONS", "40")), deadline=None)
+@given(expressions, expressions, comparisons, st.lists(st.tuples(numbers, st.integers(-5, 9)), min_size=4, max_size=7))
+def test_random_conditions_are_as_in_eager(left: str, right: str, how: str, values: list[tuple[float, int]]) -> None:
+    names: dict[str, Any] = {"math": math}
+    exec(f"def fn(x, s, n):\n    return x * {left} if {left} {how} {right} else x - {right}\n", names)
+    fn = names["fn"]
+    compiled = torchdynamo.compile(fn, backend="eager")
+    x = torch.tensor([1.0, -2.0, 0.3])
+    for s, n in values:
+        assert outcome(partial(compiled, n=n), x, s) == outcome(partial(fn, n=n), x, s)
