@@ -22,7 +22,7 @@ from torchdynamo.capture.scalars import plainly, seen_by
 from torchdynamo.capture.signals import Break
 from torchdynamo.capture.signatures import check
 from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Known, Object, Opaque, Value
+from torchdynamo.capture.value import Known, Object, Value
 from torchdynamo.capture.wrap import class_attribute, constant, refuse_unseen, wrap
 from torchdynamo.hook.install import Compiled
 
@@ -123,8 +123,9 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
 
 def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a model; one that does not take such arguments says nothing about them."""
-    if any(arg.__class__ is Opaque for arg in args) or kwargs:
-        refuse_unseen(*args, *kwargs.values())
+    refuse_unseen(*args)
+    if kwargs:
+        refuse_unseen(*kwargs.values())
     try:
         return row(vm, *args, **kwargs)
     except TypeError as error:

@@ -103,8 +103,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     """`type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
     if obj.__class__ is Symbol:
         obj = symbols.settled(vm, obj)
-    if obj.__class__ is Opaque or any(arg.__class__ is Opaque for arg in args):
-        refuse_unseen(obj, *args)
+    refuse_unseen(obj, *args)
     cls = obj.pytype
     if obj.__class__ is Known and isinstance(obj.obj, type):
         rest_on_metaclass(vm, obj.obj)
