@@ -58,7 +58,7 @@ def count_turn(vm: Machine, frame: Frame) -> None:
 
 def last_node(vm: Machine) -> torch.fx.Node | None:
     """Return the newest operator of the graph; None if there is none."""
-    node = next(reversed(vm.builder.graph.nodes), None)
+    node = next(iter(reversed(vm.builder.graph.nodes)), None)
     return node if node is not None and node.op != "placeholder" else None
 
 
