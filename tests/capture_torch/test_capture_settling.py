@@ -228,6 +228,42 @@ def test_versions_that_are_used_pay_for_others(operators: int, versions: int) ->
     assert len(backend.graphs) == versions
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_what_first_comes_late_is_compiled_when_it_comes_again(settled: bool) -> None:
+    """Until then nothing is compiled for what it calls either. A program that still compiles has not settled."""
+    backend, x = Counting(), torch.rand(4)
+
+    def halved(x):
+        return x * 0.5
+
+    def reduced(x, how):
+        y = halved(x) if how == "halved" else getattr(x, how)()
+        return y.sin().cos().sin().cos().sin().cos().sin().cos()
+
+    def others(x):
+        return x.tan()
+
+    def versions(function: Callable[..., Any]) -> int:
+        return len(torchdynamo.eval_frame.cache_entries(function))
+
+    torchdynamo.reset()
+    made = []
+    with torchdynamo.optimize(backend):
+        for _ in range(10):
+            others(x)
+            reduced(x, "mean")
+            reduced(x, "sum")
+        if not settled:
+            others(x.double())
+        for _ in range(100):
+            assert torch.equal(reduced(x, "halved"), (x * 0.5).sin().cos().sin().cos().sin().cos().sin().cos())
+            made.append((versions(reduced), versions(halved)))
+    assert made[-1] == (3, 0)
+    assert {of_callee for _, of_callee in made} == {0}
+    waited = made.index((3, 0))
+    assert waited > budget.CALLS if settled else waited == 0
+
+
 def test_functions_that_compute_with_numbers_alone_stay_python() -> None:
     backend = Counting()
 

@@ -221,6 +221,39 @@ def test_who_rests_is_not_asked_for_so_many_calls() -> None:
         assert [add(2), swapper.asked.count("add")] == [7, 4]
 
 
+def test_nobody_is_asked_about_what_is_called_by_who_rests_deep() -> None:
+    def calls(a: int) -> Any:
+        return add(a), tell(a)[0]
+
+    def answer(frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        if frame.f_code is calls.__code__:
+            rest_code(frame.f_code, 0, 1, True)
+        return swapper(frame, cache_entry, frame_state)
+
+    def called(a: int) -> tuple[Any, list[str]]:
+        swapper.asked.clear()
+        result = calls(a)
+        return result[0][0], swapper.asked  # of add's entry, which goes on to serve
+
+    swapper = Swapper((add, tell))
+    with callback_active(swapper):
+        add(0)
+    with callback_active(answer):
+        assert called(1) == (1, ["calls"])
+        assert called(2) == (2, [])
+        tell(3)
+        assert swapper.asked == ["tell"]
+        assert called(4) == (4, ["calls"])
+        clear_code(add.__code__)  # resting deep ends only with what drops an entry of the one who rests
+        assert calls(5)[0] == 10
+        rest_code(calls.__code__, 0, 0)
+        swapper.codes.clear()
+    with callback_active(swapper):
+        swapper.asked.clear()
+        assert calls(6)[0] == 11
+        assert swapper.asked == ["calls", "add", "tell"]
+
+
 def test_an_error_in_a_callback_is_reported_and_the_function_runs() -> None:
     def callback(frame: Any, cache_entry: Any, frame_state: Any) -> None:
         raise LookupError("callback")

@@ -7,6 +7,10 @@ one now and then, since programs change. Versions of small graphs have to be cal
 nearly the same. Functions in which no operator on tensors is captured gain nothing at all, nor do helpers of installed
 packages that have one or two: move a batch, take an item, copy.
 
+Most of a program is compiled in its first steps. A call of a kind that first comes after that may be the only one: it
+has to come again some times before it is compiled, and until then nothing is compiled for what it calls either. That
+holds when nothing was compiled for a whole round of the program: most functions that have versions used one since.
+
 A function that the program itself gave to `compile` or `optimize` is not held to that, but for versions without number.
 These counts are of calls, versions and operators, not of seconds, so that a program compiles alike in each run. What is
 tried again although it was in vain so far is on credit: all of that together may take a twentieth of the time.
@@ -24,12 +28,16 @@ from torchdynamo.bytecode.percode import Learned
 from torchdynamo.hook.frames import is_library
 
 FREE = 4  # versions of a function that was not asked for
+FREE_IF_BRIEF = 3  # of one with versions that were gone before they served a call: of a first run, of a brief object
 FREE_IF_SMALL = 2
+FREE_IF_LATE = 2
 FREE_IF_ASKED = 64
 LITTLE = 2  # operators of a function of an installed package, with which entering a graph costs more than it saves
 SMALL = 4  # operators, at most
 LARGE = 16  # operators; a version of fewer has to serve more calls, in proportion
 CALLS = 16  # that have to be served for the first version beyond; for the next four times as many, then nine times
+ROUND = 6  # calls, at least, that the versions of the function serve in it
+MOST = 0.6  # of the functions with versions; others are for the beginning, or for an evaluation
 GRANTED = 16  # refusals after which one is granted all the same; for the next twice as many
 LONGEST_REST = 1000  # calls
 BARREN = 32  # calls is the first rest of a function that computes nothing, and so many times longer is the next
@@ -40,11 +48,25 @@ IN_VAIN = 3  # pieces of a function, each ended by a break, in none of which any
 class Account:
     """Counts what one compiler has spent on a code object, and what came of it."""
 
-    __slots__ = ("barren", "compiled", "granted_at", "missed", "on_credit", "operators", "refused", "seconds", "served")
+    __slots__ = (
+        "barren",
+        "compiled",
+        "granted_at",
+        "missed",
+        "on_credit",
+        "operators",
+        "refused",
+        "seconds",
+        "served",
+        "served_before",
+        "waited",
+    )
 
     def __init__(self) -> None:
         self.compiled = 0  # versions, those that are gone too
         self.served = 0  # calls, by versions that are gone
+        self.served_before = 0  # calls, when the newest version was made
+        self.waited = False  # for what was met late to come again
         self.refused = 0  # times
         self.granted_at = GRANTED  # refusals
         self.missed = 0  # calls at the limit of versions that none of them served
@@ -101,9 +123,14 @@ def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | Non
     if own.on_credit and not credit.covers(own.seconds):
         rest(code, owner_id, BARREN)
         return Refusal(0, own.compiled, 0)
-    free = FREE_IF_ASKED if asked_for in marks.ASKED else FREE_IF_SMALL if own.operators <= SMALL else FREE
-    beyond = own.compiled + 1 - free
-    again = own.served + served_now(code, owner_id) - own.compiled  # not the calls that compiled
+    served = own.served + served_now(code, owner_id)
+    again = served - own.compiled  # not the calls that compiled
+    waits = asked_for not in marks.ASKED and own.compiled >= FREE_IF_LATE and not own.waited
+    if waits and is_late(own, served, owner_id):
+        own.waited = True
+        rest(code, owner_id, CALLS * LARGE // max(1, min(own.operators, LARGE)), deep=True)
+        return Refusal(0, own.compiled, again)
+    beyond = own.compiled + 1 - free(own, asked_for, again)
     if beyond <= 0 or again * min(own.operators, LARGE) >= CALLS * LARGE * beyond**2:
         return None
     own.refused += 1
@@ -112,6 +139,23 @@ def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | Non
         return None
     rest(code, owner_id, own.refused**2 // 8)
     return Refusal(own.refused, own.compiled, again)
+
+
+def free(own: Account, asked_for: CodeType, again: int) -> int:
+    """Return how many versions a function may have that need not have paid for themselves."""
+    if asked_for in marks.ASKED:
+        return FREE_IF_ASKED
+    if own.operators <= SMALL:
+        return FREE_IF_SMALL
+    return FREE_IF_BRIEF if again < 0 else FREE
+
+
+def is_late(own: Account, served: int, owner_id: int) -> bool:
+    """Return whether nothing was compiled for a whole round of the program."""
+    if served - own.served_before <= ROUND:
+        return False
+    in_use, there_are = _native.codes_in_use(owner_id)
+    return in_use >= MOST * there_are
 
 
 def miss(code: CodeType, owner_id: int) -> int:
@@ -131,6 +175,7 @@ def spent(code: CodeType, owner_id: int, operators: int) -> None:
     """Note that a version was compiled, with so many operators on tensors."""
     own = account(code, owner_id)
     own.compiled += 1
+    own.served_before, own.waited = own.served + served_now(code, owner_id), False
     own.operators = max(own.operators, operators)
 
 
@@ -170,6 +215,9 @@ def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -
     return True
 
 
-def rest(code: CodeType, owner_id: int, calls: int) -> None:
-    """Do not ask for a version while so many calls go by."""
-    _native.rest_code(code, owner_id, min(calls, LONGEST_REST))
+def rest(code: CodeType, owner_id: int, calls: int, deep: bool = False) -> None:
+    """Do not ask for a version while so many calls go by that there is none for.
+
+    deep: nor for versions of what those calls, and this one, call.
+    """
+    _native.rest_code(code, owner_id, min(calls, LONGEST_REST), deep)

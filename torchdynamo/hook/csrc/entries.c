@@ -4,7 +4,7 @@
 Py_ssize_t td_extra_index = -1;
 
 static TdCodeState *all_states = NULL;
-static int64_t next_serial = 0;
+int64_t td_entries_made = 0;
 
 /* ---- one code object ---------------------------------------------------------------------------------------------- */
 
@@ -77,7 +77,7 @@ int td_state_append(PyCodeObject *code, TdEntry *entry)
     for (Py_ssize_t i = 0; i < count; i++)
         PyTuple_SET_ITEM(entries, i + 1, Py_NewRef(PyTuple_GET_ITEM(old, i)));
     entry->live = 1;
-    entry->serial = next_serial++;
+    entry->serial = td_entries_made++;
     state->entries = entries;
     Py_XDECREF(old);
     return 0;
@@ -145,7 +145,7 @@ static int prune(TdCodeState *state)
             if (((TdEntry *)PyTuple_GET_ITEM(old, i))->live)
                 PyTuple_SET_ITEM(kept, at++, Py_NewRef(PyTuple_GET_ITEM(old, i)));
         state->entries = kept;
-        state->resting = 0;
+        state->resting = state->resting_deep = 0;
         td_hints_forget(state);
         kept = old;
     }
@@ -174,7 +174,7 @@ static void forget(TdCodeState *state)
 {
     PyObject *reason = state->reason, *notes = state->notes;
     state->reason = state->notes = NULL;
-    state->resting = 0;
+    state->resting = state->resting_deep = 0;
     Py_XDECREF(reason);
     Py_XDECREF(notes);
 }
@@ -229,7 +229,8 @@ static PyObject *rest_code(PyObject *module, PyObject *args)
     PyObject *object;
     long long owner_id;
     long calls;
-    if (!PyArg_ParseTuple(args, "OLl:rest_code", &object, &owner_id, &calls))
+    int deep = 0;
+    if (!PyArg_ParseTuple(args, "OLl|p:rest_code", &object, &owner_id, &calls, &deep))
         return NULL;
     PyCodeObject *code = expect_code(object);
     TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
@@ -237,7 +238,29 @@ static PyObject *rest_code(PyObject *module, PyObject *args)
         return NULL;
     state->resting_for = owner_id;
     state->resting = calls;
+    state->resting_deep = (char)deep;
     Py_RETURN_NONE;
+}
+
+static PyObject *codes_in_use(PyObject *module, PyObject *object)
+{
+    long long owner_id = PyLong_AsLongLong(object);
+    if (owner_id == -1 && PyErr_Occurred())
+        return NULL;
+    Py_ssize_t used = 0, all = 0;
+    for (TdCodeState *state = all_states; state != NULL; state = state->next) {
+        int there = 0, ran = 0;
+        for (Py_ssize_t i = 0; state->entries != NULL && i < PyTuple_GET_SIZE(state->entries); i++) {
+            TdEntry *entry = (TdEntry *)PyTuple_GET_ITEM(state->entries, i);
+            if (entry->live && entry->owner_id == owner_id) {
+                there = 1;
+                ran |= entry->ran_at == td_entries_made;
+            }
+        }
+        all += there;
+        used += ran;
+    }
+    return Py_BuildValue("(nn)", used, all);
 }
 
 static PyObject *skip_reason(PyObject *module, PyObject *object)
@@ -335,7 +358,7 @@ static PyObject *clear_all(PyObject *module, PyObject *unused)
     for (TdCodeState *state = all_states; !failed && state != NULL; state = state->next) {
         mark_dropped(state, 1, 0);
         td_hints_forget(state);
-        state->resting = 0;
+        state->resting = state->resting_deep = 0;
         failed = throw_away(&state->entries, trash) < 0 || throw_away(&state->reason, trash) < 0
                  || throw_away(&state->notes, trash) < 0;
     }
@@ -359,8 +382,11 @@ static PyMethodDef state_functions[] = {
      "skip_code(code, reason, quiet=False, /)\n--\n\nAsk no callback about the code again; entries it has go on to serve. "
      "With quiet, no callback is on while it runs."},
     {"rest_code", rest_code, METH_VARARGS,
-     "rest_code(code, owner_id, calls, /)\n--\n\nFor so many calls that no entry serves, do not ask this owner's "
-     "callback. What drops an entry ends that."},
+     "rest_code(code, owner_id, calls, deep=False, /)\n--\n\nFor so many calls that no entry serves, do not ask this "
+     "owner's callback; with deep, nor about what those calls, and this one, call. What drops an entry ends that."},
+    {"codes_in_use", codes_in_use, METH_O,
+     "codes_in_use(owner_id, /)\n--\n\nOf how many code objects an entry of this owner has run since the last entry was "
+     "made, for whatever code and owner, and how many have entries of this owner."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
     {"called_last", called_last, METH_VARARGS,
      "called_last(code, goes_on=False, way=None, /)\n--\n\nCode that has this code for a constant calls it last thing, and then "

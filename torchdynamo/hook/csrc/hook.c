@@ -201,7 +201,11 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
         state->resting--;
         return AS_IS;
     }
-    return td_stack_has(TD_STACK_OF_A_CALLBACK) ? ask(view, thread, choice) : AS_IS;
+    if (TD_UNLIKELY(thread->asks_nobody) || !td_stack_has(TD_STACK_OF_A_CALLBACK))
+        return AS_IS;
+    if (state != NULL)
+        state->resting_deep = 0;
+    return ask(view, thread, choice);
 }
 
 char td_run_it;
@@ -234,6 +238,15 @@ static __attribute__((noinline)) PyObject *run_quietly(PyThreadState *tstate, Td
     return result;
 }
 
+/* A frame whose code rests, and what it calls with it: what has an entry there runs that, and nobody is asked. */
+static __attribute__((noinline)) PyObject *run_asking_nobody(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
+{
+    TdActivation deep = td_enter_asking_nobody(thread);
+    PyObject *result = td_run_frame(tstate, frame, 0);
+    td_leave(thread, deep);
+    return result;
+}
+
 /* A frame that the callback may have something for. */
 static inline PyObject *run(PyThreadState *tstate, TdRawFrame *frame, TdThread *thread)
 {
@@ -252,8 +265,12 @@ static inline PyObject *run(PyThreadState *tstate, TdRawFrame *frame, TdThread *
         return result;
     if (TD_FRAME_CODE(frame) != code) /* replaced: another hook would take what we wrote for the user's */
         return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
-    state = td_state_of(code); /* the callback may have had it skipped */
-    return state != NULL && state->reason != NULL && state->quiet ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
+    state = td_state_of(code); /* the callback may have had it skipped, or rest */
+    if (TD_LIKELY(state == NULL))
+        return td_run_frame(tstate, frame, 0);
+    if (TD_UNLIKELY(state->resting_deep) && state->resting_for == thread->owner_id && !thread->asks_nobody)
+        return run_asking_nobody(tstate, frame, thread);
+    return state->reason != NULL && state->quiet ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
 }
 
 /* The rest of a function: the frame of what came before has only to return what this one does. */

@@ -13,6 +13,7 @@ typedef struct {
     int64_t owner_id;
     int64_t serial;        /* order of arrival */
     int64_t hits;
+    int64_t ran_at;        /* how many entries had been made when it ran last */
     Py_ssize_t bound_slot; /* of the local __bound, or -1 */
     PyObject *local;       /* what a local of the code is when a frame begins, or NULL */
     Py_ssize_t local_slot; /* of that */
@@ -30,6 +31,7 @@ typedef struct TdCodeState {
     PyObject *notes;       /* the dict that callbacks get as frame_state, made when first needed */
     int64_t resting_for;   /* the owner that is not asked for the next calls without an entry, */
     long resting;          /* and for how many of them */
+    char resting_deep;     /* nor about what those call */
     struct TdHints *hints; /* which entry is likely for what; see dispatch.c */
     PyCodeObject *code;    /* borrowed: the code owns this state */
     struct TdCodeState *next, **link;
@@ -37,6 +39,7 @@ typedef struct TdCodeState {
 
 extern PyTypeObject *TdEntry_Type;
 extern Py_ssize_t td_extra_index;
+extern int64_t td_entries_made;
 
 static inline TdCodeState *td_state_of(PyCodeObject *code)
 {
@@ -110,6 +113,7 @@ typedef struct {
     PyObject *callback;      /* NULL: off; False: run mode; else called for what has no entry */
     int64_t owner_id;
     int64_t serial;          /* of the activation that set them */
+    char asks_nobody;        /* what has an entry runs that, all else as it is */
     int64_t serials;         /* how many activations there have been */
     struct TdLeft *left;     /* activations that were left before one that was entered later; or NULL */
     TdAwaited awaited;       /* the call that swap.c is making */
@@ -125,6 +129,7 @@ typedef struct {
     PyObject *callback; /* owned, or NULL */
     int64_t owner_id;
     int64_t serial;     /* which activation of the thread it is; 0: none, the setting at the bottom */
+    char asks_nobody;
 } TdSetting;
 
 /* What is needed to leave again: the setting before, and which activation this is. */
@@ -149,10 +154,11 @@ int td_thread_init(PyObject *module);
 /* Put a setting on the thread and get back the one before. Steals, and gives, the reference. */
 static inline TdSetting td_thread_swap(TdThread *thread, TdSetting setting)
 {
-    TdSetting prior = {thread->callback, thread->owner_id, thread->serial};
+    TdSetting prior = {thread->callback, thread->owner_id, thread->serial, thread->asks_nobody};
     thread->callback = setting.callback;
     thread->owner_id = setting.owner_id;
     thread->serial = setting.serial;
+    thread->asks_nobody = setting.asks_nobody;
     if ((prior.callback == NULL) != (setting.callback == NULL)) {
         if (setting.callback != NULL)
             td_hook_enter();
@@ -167,8 +173,16 @@ void td_leave_early(TdThread *thread, TdActivation activation);
 /* Have another callback on, or none, until td_leave. Steals the reference to the callback. */
 static inline TdActivation td_enter(TdThread *thread, PyObject *callback, int64_t owner_id)
 {
-    TdSetting setting = {callback, owner_id, ++thread->serials};
+    TdSetting setting = {callback, owner_id, ++thread->serials, 0};
     return (TdActivation){td_thread_swap(thread, setting), setting.serial};
+}
+
+/* Have nobody asked until td_leave, with the callback that is on. */
+static inline TdActivation td_enter_asking_nobody(TdThread *thread)
+{
+    TdActivation activation = td_enter(thread, Py_XNewRef(thread->callback), thread->owner_id);
+    thread->asks_nobody = 1;
+    return activation;
 }
 
 /* Put back what was there before. Coroutines and greenlets of one thread need not leave in the reverse order of entering. */
@@ -188,7 +202,7 @@ int td_levels_lend(PyThreadState *tstate, TdThread *thread);
 void td_levels_give_back(PyThreadState *tstate, TdThread *thread, int levels);
 int td_depth_init(PyObject *module);
 
-#define TD_OFF ((TdSetting){NULL, 0, 0})
+#define TD_OFF ((TdSetting){NULL, 0, 0, 0})
 
 int td_unwind_init(PyObject *module); /* unwind.c */
 

@@ -126,6 +126,7 @@ PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view
 {
     TdAwaited given = {NULL, bound, entry->local, entry->bound_slot, entry->local_slot, 0};
     entry->hits++;
+    entry->ran_at = td_entries_made;
     if (given.bound_slot < 0)
         Py_CLEAR(given.bound);
     if (entry->code == view->code && given.bound == NULL) {
