@@ -18,6 +18,8 @@ import torchdynamo.codegen.codegen
 import torchdynamo.codegen.effects
 import torchdynamo.guards.program
 from torchdynamo import config, manner, pipeline
+from torchdynamo.capture.signals import Presumption, Retry
+from torchdynamo.capture.source import Roots
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError
 from torchdynamo.graph.build import GraphBuilder
 
@@ -238,6 +240,29 @@ def test_warnings_as_errors():
         warnings.simplefilter("error")
         with pytest.raises(FallbackWarning, match="injected"):
             compiled(torch.ones(3), [])
+
+
+def test_capture_ends_if_no_try_succeeds(monkeypatch):
+    """A frame whose captures are all asked for again runs in eager, with one warning."""
+    tries = []
+
+    def again(*args):
+        tries.append(args)
+        raise Retry(Presumption.CACHES)
+
+    monkeypatch.setattr(pipeline, "capture", again)
+    monkeypatch.setattr(manner.Manner, "drop", lambda self, presumption: None)
+    with pytest.warns(FallbackWarning, match="64 tries"):
+        result = torchdynamo.compile(whole, backend="eager")(torch.ones(3), [])
+    assert result.shape == (3,) and len(tries) == pipeline.MOST_TRIES
+
+
+def test_a_presumption_is_dropped_once():
+    compiler = pipeline.compiler_for("eager")
+    specialized = manner.Manner(compiler, Roots({}, {}, {}, {}), frozenset(), frozenset(), False, False)
+    specialized.drop(Presumption.CACHES)
+    with pytest.raises(AssertionError, match="dropped before"):
+        specialized.drop(Presumption.CACHES)
 
 
 # -- backends ----------------------------------------------------------------------------------------------------------

@@ -14,23 +14,20 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.learned import record
 from torchdynamo.capture.source import Roots, Source, local
 from torchdynamo.capture.undoing import spends_gradients
 from torchdynamo.codegen.emit import Emitter
 
 MOST = 4  # first runs of one function: with more, it is the rule that it meets what is not set up yet
-_runs: Learned[list[int]] = Learned()
 
 
 def may_come_again(code: CodeType) -> bool:
     """Whether this may still be taken for something that happens once; counts that it happened."""
-    runs = _runs.get(code)
-    if runs is None:
-        _runs.set(code, runs := [0])
-    runs[0] += 1
-    return runs[0] > MOST
+    known = record(code)
+    known.first_runs += 1
+    return known.first_runs > MOST
 
 
 def raises(entry: Any) -> bool:
@@ -72,7 +69,7 @@ class FirstRun:
             cells = dict(zip(self.cells, objects[count:], strict=True))
             again = self.build(code, Roots(arguments, globals, builtins, cells))
             if again is not None and raises(again):
-                _runs.set(code, [MOST])
+                record(code).first_runs = MOST
             elif again is not None:
                 _native.keep_entry(code, again)
         finally:

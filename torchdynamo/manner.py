@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from torchdynamo import config
 from torchdynamo.cache.varying import MANY
 from torchdynamo.capture import readings
-from torchdynamo.capture.signals import LAYOUTS, SLICES, Break
+from torchdynamo.capture.signals import Break, Presumption
 from torchdynamo.capture.source import Roots, Source
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.guards.kind import read
@@ -53,7 +53,7 @@ class Manner:
         self.varying = varying | drawn
         self.drawn = drawn  # known at a break to be others in each call, and never constants
         self.whole = whole and compiler.dynamic is None  # versions so far were, and there may be more like them
-        self.attentive: frozenset[str] = frozenset()
+        self.dropped: frozenset[Presumption] = frozenset()  # not presumed any more
         self.by_value = False  # operators are answered by what sizes are now
         self.passed, self.schedules = False, True  # small tensors of a caller's are constants; learning rates vary
         self.told: Break | None = None  # what a whole graph failed for before they were
@@ -76,7 +76,7 @@ class Manner:
         numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         numbers.never = compiler.dynamic is False or self.fixed
         numbers.passed, numbers.schedules, numbers.settling = self.passed, self.schedules, self.settling
-        numbers.attentive, numbers.bucketed = self.attentive, compiler.buckets
+        numbers.dropped, numbers.bucketed = self.dropped, compiler.buckets
         numbers.named = [BY_TORCH.sub(r"\1", name.strip()) for name in config.dynamic_sources.split(",")]
         return made
 
@@ -85,11 +85,11 @@ class Manner:
         numbers, tries_operators = builder.numbers, end.reason == "unsupported operator"
         if self.fixed:
             return self.back()
-        if numbers.sliced and SLICES not in self.attentive:
-            self.attentive |= {SLICES}
+        if numbers.sliced and Presumption.SLICES not in self.dropped:
+            self.dropped |= {Presumption.SLICES}
             return None
         if tries_operators and numbers.presumed():
-            self.attentive |= {LAYOUTS}
+            self.dropped |= {Presumption.LAYOUTS}
             return None
         if tries_operators and self.tried is None and numbers.entries:
             self.tried, self.by_value = end, True
@@ -114,6 +114,11 @@ class Manner:
             self.tried, self.fixed = self.told or end, True
             return None
         return self.told or end
+
+    def drop(self, presumption: Presumption) -> None:
+        """Capture without a presumption from now on."""
+        assert presumption not in self.dropped, f"{presumption} was dropped before"
+        self.dropped |= {presumption}
 
     def counts(self, numbers: Iterable[Source]) -> bool:
         """Whether this is tried again because the frame changes these numbers itself, which it took for constants."""

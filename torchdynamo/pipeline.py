@@ -24,18 +24,16 @@ from torchdynamo.backends import registry
 from torchdynamo.backends.fixed import at_fixed_sizes
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.run import Handler, compile_graph, on_error
-from torchdynamo.bytecode import percode
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry, entries_of, wasted
 from torchdynamo.cache.ties import Ties
 from torchdynamo.cache.turns import made_meanwhile, publish, turn
 from torchdynamo.cache.varying import what_varies
-from torchdynamo.capture import interop, undoing
+from torchdynamo.capture import interop, learned, undoing
 from torchdynamo.capture.call_sites import CallSite
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
-from torchdynamo.capture.raising import goes_both_ways
-from torchdynamo.capture.signals import Attentive, Break, NotYet, Restart, Steps
+from torchdynamo.capture.signals import Break, NotYet, Restart, Retry, Steps
 from torchdynamo.capture.source import Guard, Roots, Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.varying import from_boxes, in_boxes
@@ -140,7 +138,7 @@ def compiler_for(backend: Any, **settings: Any) -> Compiler:
 def reset() -> None:
     """Forget all that was compiled, and what was learnt from it."""
     _native.clear_all()
-    percode.forget_all()
+    learned.forget()
 
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
@@ -274,6 +272,7 @@ class Followed(NamedTuple):
     constant: Break | None  # what numbers that vary would have led to: they are constants
 
 
+MOST_TRIES = 64  # to capture a frame; eight times the most that any test takes
 SHARED_MEMORY = "tensors share memory with what the function reads or writes itself"
 NOT_MADE = "side effect not replayable"
 
@@ -283,7 +282,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     stops: Steps = ()
     why: Why | None = None
     place: Steps = ()  # of the first break
-    checking = compiler.fullgraph or not goes_both_ways.get(code)
+    checking = compiler.fullgraph or not learned.record(code).not_speculated
     known = entries_of(code, compiler.owner_id)
     most = MOST_WHOLE_IF_ASKED if resume.origin(code).code in marks.ASKED else MOST_WHOLE
     settling = compiler.fullgraph or (len(known) < most and wasted(code, compiler.owner_id) < MOST_WASTED)
@@ -294,7 +293,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         varying, drawn = what_varies(code, compiler.owner_id, roots, undivided), unsteady.known(code, roots)
         varying |= unsteady.returned_floats(code, roots)
     manner = Manner(compiler, roots, varying, drawn, settling, bool(known) and whole)
-    while True:
+    for _ in range(MOST_TRIES):
         builder = manner.builder()
         try:
             with contextlib.nullcontext() if manner.by_value else shape_env.treating_sizes_alike():
@@ -312,8 +311,8 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
                 unsteady.returns(resume.origin(code).code, captured.exit.value, captured.machine)
             constant = manner.tried if manner.fixed else None
             return Followed(captured, drafted(captured, builder), builder, why, constant)
-        except Attentive as asked_for:
-            manner.attentive |= {asked_for.to}
+        except Retry as again:
+            manner.drop(again.without)
             continue
         except Break as raised:
             raised.__traceback__ = None  # it leads to this frame, which keeps it, and so all the user's objects
@@ -336,6 +335,7 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
         if not earlier:
             return why
         stops = earlier
+    raise InternalError(f"no way to capture it was found in {MOST_TRIES} tries, the last of which stopped at {stops}")
 
 
 def why_of(end: Break) -> Why:

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture import interop
+from torchdynamo.capture.learned import record
 from torchdynamo.errors import RecompileError, TorchDynamoWarning, UnknownSetting
 from torchdynamo.hook.user_warnings import warn_user
 
-_called: Learned[bool] = Learned()  # functions that have run eagerly once, under a stance that wants that
 LATER = ("eager_then_compile", "aot_eager_then_compile")
 
 
@@ -35,8 +34,8 @@ def may_compile(code: CodeType, where: str, failures: Callable[[], list[Any]]) -
     if stance.name == "fail_on_recompile":
         said = f"{where} would be compiled, and the stance is 'fail_on_recompile'"
         raise RecompileError("\n    ".join([said, *map(str, failures())]))
-    if stance.name in LATER and not _called.get(code):
-        _called.set(code, True)
+    if stance.name in LATER and not record(code).ran_eagerly:
+        record(code).ran_eagerly = True
         return False
     return stance.name in ("default", *LATER)
 

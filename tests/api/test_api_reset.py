@@ -10,7 +10,8 @@ from types import CodeType
 import torch
 
 import torchdynamo
-from torchdynamo.bytecode.percode import Learned, PerCode
+from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.capture import learned
 from torchdynamo.errors import CacheLimitWarning
 
 # What is known of a code object whatever has been called: computed from it, or said of it when it was made.
@@ -32,20 +33,17 @@ def tables() -> dict[str, PerCode]:
     return found
 
 
-def test_each_table_is_learned_or_derived():
-    derived = {id(table) for name, table in tables().items() if name in DERIVED}
-    assert len(derived) == len(DERIVED)
-    learned = {id(table) for table in tables().values()} - derived
-    assert learned == set(map(id, Learned.tables)) and len(learned) == 11
+def test_what_is_learned_is_in_one_table():
+    found = tables()
+    known = {id(found[name]) for name in {*DERIVED, "torchdynamo.capture.learned._records"}}
+    assert {id(table) for table in found.values()} == known
 
 
 def test_reset_clears_what_was_learned():
     code: CodeType = (lambda: None).__code__
-    for table in tables().values():
-        if isinstance(table, Learned):
-            table.set(code, "something")
+    before = learned.record(code)
     torchdynamo.reset()
-    assert not any(table._known for table in Learned.tables)
+    assert learned.record(code) is not before
 
 
 def test_reset_forgets_how_often_a_function_was_asked_in_vain():

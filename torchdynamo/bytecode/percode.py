@@ -6,7 +6,7 @@ By identity: equal code objects can stand in different files, and one with a lis
 from __future__ import annotations
 
 from types import CodeType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
@@ -27,19 +27,3 @@ class PerCode(Generic[T]):
     def clear(self) -> None:
         """Know nothing of any."""
         self._known.clear()
-
-
-class Learned(PerCode[T]):
-    """Something that calls have shown of a code object. `forget_all` clears each such table."""
-
-    tables: ClassVar[list[Learned[Any]]] = []
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables.append(self)
-
-
-def forget_all() -> None:
-    """Clear all that was learned of any code object, as if nothing had run."""
-    for table in Learned.tables:
-        table.clear()

@@ -24,7 +24,7 @@ from types import CodeType
 from typing import NamedTuple
 
 from torchdynamo import _native, marks
-from torchdynamo.bytecode.percode import Learned
+from torchdynamo.capture.learned import Account, record
 from torchdynamo.hook.frames import is_library
 
 FREE = 4  # versions of a function that was not asked for
@@ -45,37 +45,6 @@ BARREN_LIBRARY = 256  # of one of an installed package
 IN_VAIN = 3  # pieces of a function, each ended by a break, in none of which anything was computed
 
 
-class Account:
-    """Counts what one compiler has spent on a code object, and what came of it."""
-
-    __slots__ = (
-        "barren",
-        "compiled",
-        "granted_at",
-        "missed",
-        "on_credit",
-        "operators",
-        "refused",
-        "seconds",
-        "served",
-        "served_before",
-        "waited",
-    )
-
-    def __init__(self) -> None:
-        self.compiled = 0  # versions, those that are gone too
-        self.served = 0  # calls, by versions that are gone
-        self.served_before = 0  # calls, when the newest version was made
-        self.waited = False  # for what was met late to come again
-        self.refused = 0  # times
-        self.granted_at = GRANTED  # refusals
-        self.missed = 0  # calls at the limit of versions that none of them served
-        self.barren = 0  # captures in a row that found no operator on tensors
-        self.operators = 0  # of the largest version
-        self.seconds = 0.0  # that the last capture took
-        self.on_credit = False  # the next capture is
-
-
 class Credit:
     """The time that captures on credit may take."""
 
@@ -94,15 +63,12 @@ class Credit:
 
 
 credit = Credit()
-_accounts: Learned[dict[int, Account]] = Learned()
 
 
 def account(code: CodeType, owner_id: int) -> Account:
     """Return the account of a code object with this compiler, opened when it is first asked for."""
-    owners = _accounts.get(code)
-    if owners is None:
-        _accounts.set(code, owners := {})
-    return owners.setdefault(owner_id, Account())
+    accounts = record(code).accounts
+    return accounts.get(owner_id) or accounts.setdefault(owner_id, Account(GRANTED))
 
 
 class Refusal(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from torchdynamo import _native
-from torchdynamo.bytecode.percode import Learned
 from torchdynamo.cache.entries import entries_of
+from torchdynamo.capture.learned import record
 from torchdynamo.capture.source import Guard, Roots, Source, keys_in_order
 from torchdynamo.capture.types.slices import PARTS
 from torchdynamo.codegen import resume
@@ -28,8 +28,6 @@ MANY = 32  # numbers that change together are data, and no sizes: a symbol for e
 WASTED = 3  # so many versions for texts or keys that never came back, and the next one rests on none
 DATA = 4  # so many floats that vary in one list are data
 CONTENTS = frozenset({"LENGTH", "DICT_KEYS", "SET_CONTENTS"})
-
-_varied: Learned[dict[int, frozenset[Source]]] = Learned()  # by function as written and owner: in any piece of it
 
 
 def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> frozenset[Source]:
@@ -48,12 +46,9 @@ def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> fro
 
 def in_other_pieces(code: CodeType, owner_id: int, found: frozenset[Source]) -> frozenset[Source]:
     """Return what was found to vary in any piece of the function so far: all know its variables by the same names."""
-    written = resume.origin(code).code
-    pieces = _varied.get(written) or {}
-    before = pieces.get(owner_id, frozenset())
-    named = frozenset(source for source in found if is_of_variable(source))
-    if not named <= before:
-        _varied.set(written, {**pieces, owner_id: before | named})
+    varied = record(resume.origin(code).code).varied
+    before = varied.get(owner_id, frozenset())
+    varied[owner_id] = before | {source for source in found if is_of_variable(source)}
     return before if resume.is_continuation(code) else frozenset()
 
 

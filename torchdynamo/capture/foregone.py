@@ -18,7 +18,7 @@ import torch
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.signals import AHEAD, Attentive, Break, Raised
+from torchdynamo.capture.signals import Break, Presumption, Raised, Retry
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.symbols import COMPARISONS
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value, boolean, is_none
@@ -125,7 +125,7 @@ def local(vm: Machine, frame: Frame, name: str) -> Value | None:
 def function(vm: Machine, frame: Frame, name: str) -> Value | None:
     """A global that is a function which can be asked ahead: it takes nothing, and writes nothing by itself."""
     found = frame.globals.real.get(name, MISSING)
-    if AHEAD in vm.builder.numbers.attentive or vm.effects.wrote_names or frame.globals.source is None:
+    if Presumption.AHEAD in vm.builder.numbers.dropped or vm.effects.wrote_names or frame.globals.source is None:
         return None
     if type(found) is not types.FunctionType or not answers(found.__code__):
         return None
@@ -148,9 +148,9 @@ def called(vm: Machine, what: list[Value]) -> Value | None:
     try:
         answer = vm.call(what[0], [], {})
     except (Break, Raised):
-        raise Attentive(AHEAD) from None
+        raise Retry(Presumption.AHEAD) from None
     if vm.ops != ops or vm.effects.since(mark):
-        raise Attentive(AHEAD)
+        raise Retry(Presumption.AHEAD)
     return answer if answer.__class__ is Known and type(answer.obj) in PLAIN else None
 
 

@@ -19,7 +19,7 @@ import torch.compiler
 from torchdynamo import _native, config, marks
 from torchdynamo.capture import model, policy
 from torchdynamo.capture.naming import called
-from torchdynamo.capture.signals import MARKED, Attentive, Break
+from torchdynamo.capture.signals import Break, Presumption, Retry
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.value import NONE, TRUE, Graphed, Known, Value
 from torchdynamo.capture.wrap import wrap
@@ -182,13 +182,13 @@ def followed_if_whole(vm: Machine, fn: Known, args: list[Value], kwargs: dict[st
     Libraries (einops is one) give it functions that can be followed, and a graph of operators is worth more than a
     graph that calls Python. Only where following breaks, such calls are operations of the graph.
     """
-    if type(fn.obj) is not types.FunctionType or MARKED in vm.builder.numbers.attentive:
+    if type(fn.obj) is not types.FunctionType or Presumption.MARKED in vm.builder.numbers.dropped:
         return in_graph(vm, fn, args, kwargs)
     del vm.said_to_torch[id(fn.obj)]
     try:
         return vm.call(fn, args, kwargs)
     except Break:
-        raise Attentive(MARKED) from None
+        raise Retry(Presumption.MARKED) from None
     finally:
         vm.said_to_torch[id(fn.obj)] = ""
 

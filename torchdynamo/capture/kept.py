@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.signals import CACHES, Attentive, Break
+from torchdynamo.capture.signals import Break, Presumption, Retry
 from torchdynamo.capture.symbols import unknown
 from torchdynamo.capture.value import Graphed, Object, Symbol, Value
 
@@ -34,9 +34,9 @@ def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Va
     try:
         result = vm.call(function, args, kwargs)
     except Break:
-        raise Attentive(CACHES) from None
+        raise Retry(Presumption.CACHES) from None
     if vm.effects.since(mark) or not keep(vm, result):
-        raise Attentive(CACHES)
+        raise Retry(Presumption.CACHES)
     return result
 
 

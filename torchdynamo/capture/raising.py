@@ -14,7 +14,7 @@ import torch
 
 from torchdynamo.bytecode.flow import reachable, successors
 from torchdynamo.bytecode.instruction import Code
-from torchdynamo.bytecode.percode import Learned, PerCode
+from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture import readings, symbols
 from torchdynamo.capture.value import Graphed, Symbol, Value
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torchdynamo.capture.frame import Frame
     from torchdynamo.capture.machine import Machine
 
-goes_both_ways: Learned[bool] = Learned()  # frames of which a check failed and nothing was raised
 fails_early: PerCode[bool] = PerCode()  # functions that skip the body of an `if`, unless their caller is to raise
 RAISING = frozenset({"RAISE", "RERAISE"})
 LEAVING = frozenset({"RETURN", "YIELD"})

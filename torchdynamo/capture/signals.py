@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from torchdynamo.capture.value import Object
@@ -32,19 +33,23 @@ class Raised(Exception):
         self.value = value
 
 
-LAYOUTS, CACHES, AHEAD, SLICES, ADDRESSES, MARKED = "layouts", "caches", "ahead", "slices", "addresses", "marked"
+class Presumption(Enum):
+    """What a capture presumes until it turns out wrong, and a later one of the frame does not."""
+
+    LAYOUTS = "tensors lie in memory as those of their sizes do"
+    CACHES = "functions with a cache are called anew for each number"
+    AHEAD = "functions called ahead of time, on both sides of a branch, do nothing else"
+    SLICES = "slices take all that they ask for"
+    ADDRESSES = "no key of a dict of numbers is the id of an object"
+    MARKED = "functions marked by torch.compile's allow_in_graph can be followed"
 
 
-class Attentive(Exception):
-    """Capture must be done again from the start, attentive to: layouts in memory, of which nothing is presumed; caches,
-    which are asked; what functions do that were called ahead of time, and are not any more; how much slices take, which
-    is told by what sizes are now; addresses among keys, which the ids of objects may equal; functions that are marked
-    by torch.compile's `allow_in_graph`, and could not be followed.
-    """
+class Retry(Exception):
+    """Capture must be done again from the start, without a presumption."""
 
-    def __init__(self, to: str) -> None:
-        super().__init__(to)
-        self.to = to
+    def __init__(self, without: Presumption) -> None:
+        super().__init__(without)
+        self.without = without
 
 
 class Stop(Exception):

@@ -14,7 +14,7 @@ from torchdynamo.capture import sizes
 from torchdynamo.capture.call_sites import Call, CallSite, Passed, call_site, calling_from
 from torchdynamo.capture.effects import SideEffects
 from torchdynamo.capture.heap import Entity, Heap
-from torchdynamo.capture.signals import Break, Steps
+from torchdynamo.capture.signals import Break, Presumption, Steps
 from torchdynamo.capture.source import Guard, Position, Roots, Source
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value
 
@@ -35,7 +35,7 @@ class Numbers(Protocol):
     schedules: bool  # what a scheduler changes, or a count of steps, is not the same in every call
     scheduled: bool  # there was such a number
     passed: bool
-    attentive: Collection[str]
+    dropped: Collection[Presumption]
 
     def at_entry(self, value: int, source: Source, least: int | None = None, most: int | None = None) -> Any: ...
 

@@ -12,18 +12,17 @@ from typing import Any
 
 import torch
 
-from torchdynamo.bytecode.percode import Learned
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.effect_kinds import Kind
 from torchdynamo.capture.heap import Entity
 from torchdynamo.capture.lasting import lasts
+from torchdynamo.capture.learned import record
 from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.places import Place, places
 from torchdynamo.capture.source import Guard, Source
 from torchdynamo.capture.types.identity import is_number_of
 from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
 
-_begun: Learned[set[tuple[int, Any]]] = Learned()  # by continuation: what was written before it, by owner and name
 NUMBERS = (int, float)
 # What guards ask of a container itself: whether it still holds for these keys. What is put in under a number that runs
 # on, as a hook, is taken out again by somebody: nobody has it there twice.
@@ -41,9 +40,7 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
 def goes_on(before: Capture, continuation: CodeType) -> None:
     """What a frame has written before a break, what comes after may write again."""
     written = {(place.owner, place.name) for place in places(before.machine)}
-    known = (_begun.get(before.code) or set()) | (_begun.get(continuation) or set())
-    if written or known:
-        _begun.set(continuation, known | written)
+    record(continuation).written_before |= record(before.code).written_before | written
 
 
 def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
@@ -61,7 +58,7 @@ def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
         while path is not None and path not in read:
             read.add(path)
             path = path.base
-    begun = _begun.get(capture.code) or ()
+    begun = record(capture.code).written_before
     for place in written:
         if place.value is ABSENT or (place.owner, place.name) in begun:
             continue

@@ -18,7 +18,7 @@ from torchdynamo.backends.preserve import Contents, RandomState, mutated_positio
 from torchdynamo.backends.run import Failure
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
 from torchdynamo.capture.capture import Capture
-from torchdynamo.capture.raising import goes_both_ways
+from torchdynamo.capture.learned import record
 from torchdynamo.errors import FallbackWarning, TorchDynamoError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
@@ -88,7 +88,7 @@ class Rerun:
                 warn_user(text, FallbackWarning)
             self.told = True
         elif code is not None and not self.final:
-            goes_both_ways.set(code, True)
+            record(code).not_speculated = True
             _native.clear_code(code)
 
     def compile(

@@ -14,7 +14,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.kept import were_changed
 from torchdynamo.capture.self_inspection import inspects_itself
-from torchdynamo.capture.signals import CACHES, Attentive, Restart
+from torchdynamo.capture.signals import Presumption, Restart, Retry
 from torchdynamo.capture.source import Source
 from torchdynamo.codegen import effects
 from torchdynamo.codegen.attempt import Attempt, Rerun
@@ -44,7 +44,7 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emit
     effects.
     """
     if were_changed(capture.machine):
-        raise Attentive(CACHES)
+        raise Retry(Presumption.CACHES)
     emit = Emitter(capture)
     decoded = decode(capture.code)
     continuations: list[CodeType] = []

@@ -22,7 +22,7 @@ from torchdynamo.capture.iteration import Steps
 from torchdynamo.capture.naming import is_mortal
 from torchdynamo.capture.overrides import as_class
 from torchdynamo.capture.policy import PURE_TYPES
-from torchdynamo.capture.signals import CACHES, Attentive, Restart
+from torchdynamo.capture.signals import Presumption, Restart, Retry
 from torchdynamo.capture.source import Source
 from torchdynamo.capture.subclasses import overrides
 from torchdynamo.capture.types.set_orders import stays_in_order
@@ -218,7 +218,7 @@ class Emitter:
             self.op("LOAD_CELL", entity.note)
             return
         if entity.ref in self.capture.machine.kept:
-            raise Attentive(CACHES)  # whoever gets it would have to get the one in the cache
+            raise Retry(Presumption.CACHES)  # whoever gets it would have to get the one in the cache
         if entity.ref in self.making:
             raise Restart(entity.born - 1)  # it contains itself
         self.making.add(entity.ref)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.bytecode.percode import Learned
+from torchdynamo.capture.learned import record
 from torchdynamo.capture.source import Roots, Source, instance_attr, local
 from torchdynamo.capture.value import Graphed, Object, Symbol, Value
 from torchdynamo.graph.numbers import SYMBOLIC
@@ -28,19 +28,14 @@ OF_DATA = frozenset(
 MANY = 32  # of more numbers in one list, each is data
 RESULT = local("__result")
 
-_given: Learned[set[Source]] = Learned()  # by continuation or function: where, among its variables
-_drawn: Learned[set[Source]] = Learned()  # by continuation: variables of which all that is a number or a size is such
-_returned: Learned[set[Source]] = Learned()  # by continuation: variables that hold what a call of Python's returned
-_taken: Learned[list[tuple[Source, CodeType]]] = Learned()  # by continuation: variables that hold a function's result
-_results: Learned[set[Source]] = Learned()  # by function: where, in its result
-
 
 def known(code: CodeType, roots: Roots) -> frozenset[Source]:
     """Where these are, in a frame that begins."""
-    found = set(_given.get(code) or ())
-    for source, callee in _taken.get(code) or ():
-        found.update(moved(part, source) for part in _results.get(callee) or ())
-    for source in _drawn.get(code) or ():
+    of_code = record(code)
+    found = set(of_code.given)
+    for source, callee in of_code.taken:
+        found.update(moved(part, source) for part in record(callee).results)
+    for source in of_code.drawn:
         found.update(measures(source, source.load(roots)))
     return frozenset(found)
 
@@ -52,39 +47,35 @@ def give(code: CodeType, variables: dict[str, Value], vm: Machine) -> None:
 
 def leave(code: CodeType, sources: Iterable[Source]) -> None:
     """A frame leaves such numbers where it will find them when it runs again."""
-    found = set(sources)
-    if found:
-        _given.set(code, (_given.get(code) or set()) | found)
+    record(code).given |= frozenset(sources)
 
 
 def returned_floats(code: CodeType, roots: Roots) -> frozenset[Source]:
     """Return where calls that were left to Python have given floats: the next call will give others."""
-    found = (source for source in _returned.get(code) or () if type(source.load(roots)) is float)
+    found = (source for source in record(code).returned if type(source.load(roots)) is float)
     return frozenset(found)
 
 
 def get_back(code: CodeType, name: str) -> None:
     """Note that a continuation gets what a call returned that was left to Python."""
-    _returned.set(code, {*(_returned.get(code) or ()), local(name)})
+    record(code).returned |= {local(name)}
 
 
 def draw(code: CodeType, name: str) -> None:
     """A continuation gets what was read from tensors."""
-    _drawn.set(code, {*(_drawn.get(code) or ()), local(name)})
+    record(code).drawn |= {local(name)}
 
 
 def take(code: CodeType, name: str, callee: CodeType) -> None:
     """A continuation gets what a function returns that is still running."""
-    before = _taken.get(code) or []
-    if (local(name), callee) not in before:
-        _taken.set(code, [*before, (local(name), callee)])
+    known = record(code)
+    if (local(name), callee) not in known.taken:
+        known.taken = (*known.taken, (local(name), callee))
 
 
 def returns(code: CodeType, value: Value, vm: Machine) -> None:
     """A frame of this function ends."""
-    found = set(parts(value, RESULT, vm))
-    if found:
-        _results.set(code, (_results.get(code) or set()) | found)
+    record(code).results |= frozenset(parts(value, RESULT, vm))
 
 
 def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = None) -> Iterator[Source]:

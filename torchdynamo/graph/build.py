@@ -19,7 +19,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture.call_sites import Call, CallSite, call
-from torchdynamo.capture.signals import LAYOUTS, SLICES, Attentive
+from torchdynamo.capture.signals import Presumption, Retry
 from torchdynamo.capture.source import Position, Source
 from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
 from torchdynamo.graph.branches import choose
@@ -418,12 +418,12 @@ class GraphBuilder:
             result = self._try(op, target, args, kwargs, self._with_numbers())
             slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
             self.numbers.sliced |= slicing
-            if not (slicing and SLICES in self.numbers.attentive):
+            if not (slicing and Presumption.SLICES in self.numbers.dropped):
                 return result
         except Exception:
             if not self.numbers.entries:
                 raise
-            if LAYOUTS not in self.numbers.attentive:
+            if Presumption.LAYOUTS not in self.numbers.dropped:
                 with contextlib.suppress(Exception):
                     return self._again(known, op, target, args, kwargs, shape_env.HOLDING)
         return self._again(known, op, target, args, kwargs, False)
@@ -442,7 +442,7 @@ class GraphBuilder:
         with (
             shape_env.asking_rules_in_python(),
             shape_env.presuming(
-                self.numbers.env, LAYOUTS not in self.numbers.attentive if presuming is None else presuming
+                self.numbers.env, Presumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
             ),
             _AS_IS if presuming is None else shape_env.treating_sizes_alike(False),
         ):
@@ -458,7 +458,7 @@ class GraphBuilder:
                 if len(alike) > 1 and alike & (self._presumed | inputs):
                     self._presumed |= alike
         if self._presumed & self.record.latest:
-            raise Attentive(LAYOUTS)
+            raise Retry(Presumption.LAYOUTS)
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """The tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is not."""

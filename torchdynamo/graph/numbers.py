@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from torchdynamo.capture.signals import Presumption
 from torchdynamo.capture.source import Source
 from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.errors import UnknownBranch, UnknownValue
@@ -37,7 +38,7 @@ class Numbers:
         self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
         self.varying = varying  # where numbers and sizes are that are not the same in every call
         self.where: Any = None  # called for the line of the program that is being followed
-        self.attentive: Collection[str] = ()  # what is presumed otherwise, and is not this time: see signals
+        self.dropped: Collection[Presumption] = ()  # what this capture does not presume
         self.sliced = False  # there is a slice of which nobody knows how much it takes
         self.always = self.never = False  # all sizes may vary; none may
         self.settling = True  # numbers of the program's may become constants, of a version each

@@ -11,7 +11,7 @@ from torchdynamo.capture import kept
 from torchdynamo.capture.attributes import write_instance
 from torchdynamo.capture.heap import MISSING, Entity
 from torchdynamo.capture.model import MODELS, is_open, models
-from torchdynamo.capture.signals import CACHES, Break
+from torchdynamo.capture.signals import Break, Presumption
 from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.value import ABSENT, NONE, Graphed, Object, Value
 from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
@@ -36,7 +36,8 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         made: Value = MODELS[CACHED, "<call>"](vm, self, list(args), dict(kwargs))
         return made
     given = [*args, *kwargs.values()]
-    numbers = CACHES not in vm.builder.numbers.attentive and any(kept.holds_number(vm, value) for value in given)
+    presumed = Presumption.CACHES not in vm.builder.numbers.dropped
+    numbers = presumed and any(kept.holds_number(vm, value) for value in given)
     if numbers or any(made_here(vm, value) for value in given):
         assert entity.source is not None
         inner = wrap(vm, entity.real.__wrapped__, instance_attr(entity.source, "__wrapped__"))

@@ -16,7 +16,7 @@ from torchdynamo.capture.machine import Ref
 from torchdynamo.capture.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.operators import opposite_of
 from torchdynamo.capture.scalars import Plain, plain_value
-from torchdynamo.capture.signals import ADDRESSES, Attentive, Break, Restart
+from torchdynamo.capture.signals import Break, Presumption, Restart, Retry
 from torchdynamo.capture.symbols import settled
 from torchdynamo.capture.types import scalars
 from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
@@ -125,7 +125,7 @@ def hash_key(vm: Machine, self: Object) -> Any:
     if note.__class__ is not IdOf:
         raise Break("unsupported key", type=self.pytype.__name__)
     owner: Value = note.owner
-    if ADDRESSES in vm.builder.numbers.attentive and owner.__class__ is Object:
+    if Presumption.ADDRESSES in vm.builder.numbers.dropped and owner.__class__ is Object:
         entity = vm.entity(owner)
         if entity.real is not MISSING and entity.source is not None:
             vm.guard(entity.source, "ID_MATCH", entity.real)
@@ -143,8 +143,8 @@ def is_number_of(hkey: Any) -> bool:
 
 def told_apart(vm: Machine) -> None:
     """Keys of either kind have been met."""
-    if ADDRESSES not in vm.builder.numbers.attentive:
-        raise Attentive(ADDRESSES)
+    if Presumption.ADDRESSES not in vm.builder.numbers.dropped:
+        raise Retry(Presumption.ADDRESSES)
     raise Break("unsupported key", type="int")
 
 
