@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RUNNER = Path(os.environ.get("PROGRAMS", HERE.parents[2] / "shared" / "programs"))
-OURS = ("loops", "vision", "language", "science", "reinforcement", "serving", "packages")
+OURS = ("loops", "vision", "language", "science", "reinforcement", "serving", "packages", "further")
 
 
 def main() -> None:

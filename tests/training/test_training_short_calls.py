@@ -22,10 +22,15 @@ SHORT: dict[str, Graph] = {
     "one_constant": lambda x, w: ((x @ w).sin(), x + 1),
     "a_number": lambda x, w: ((x * x.size(0)) @ w).exp(),
     "indices": lambda x, w: (x @ w).max(1),
+    "a_view_of_its_own": lambda x, w: (x @ w).sin().t(),
+}
+WRITING: dict[str, Graph] = {
+    "an_input_is_written": lambda x, w: (x.mul_(2.0) @ w).sin(),
+    "and_returned_otherwise": lambda x, w: ((x.add_(1.0) @ w).sin(), x * 2),
 }
 LONG: dict[str, Graph] = {
     "a_view": lambda x, w: (x @ w, w.t()),
-    "an_input_is_written": lambda x, w: (x.mul_(1.0) @ w).sin(),
+    "an_input_lies_otherwise": lambda x, w: x.unsqueeze_(0) + w.sum(),
 }
 
 
@@ -117,6 +122,21 @@ def test_as_eager(name: str, use: Use) -> None:
         assert_equal(run(compiled, use, rows), run(SHORT[name], use, rows), exact=use is not twice)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("use", [backward, kept, of_the_other, with_a_hook, again_when_freed])
+@pytest.mark.parametrize("name", WRITING)
+def test_writes_as_eager(name: str, use: Use, backend: str) -> None:
+    def run_and_look(graph: Graph) -> Any:
+        x = torch.linspace(-1, 1, 20).reshape(5, 4)
+        w = torch.linspace(-2, 1, 12).reshape(4, 3).requires_grad_()
+        result = graph(x, w)
+        return result, use(result, x, w), x, x._version
+
+    compiled = torchdynamo.compile(WRITING[name], backend=backend)
+    for _ in range(3):
+        assert_equal(run_and_look(compiled), run_and_look(WRITING[name]), exact=backend == "aot_eager")
+
+
 def test_what_was_saved_and_has_changed_is_told() -> None:
     compiled = torchdynamo.compile(lambda x, w: (x * w.sum()).sin() * w.prod(), backend="aot_eager")
     for _ in range(3):
@@ -136,9 +156,11 @@ def test_two_layers_train(backend: str) -> None:
             )
 
 
-@pytest.mark.parametrize(("name", "short"), [(name, True) for name in SHORT] + [(name, False) for name in LONG])
+@pytest.mark.parametrize(
+    ("name", "short"), [(name, True) for name in SHORT | WRITING] + [(name, False) for name in LONG]
+)
 def test_which_are_called_so(name: str, short: bool) -> None:
-    compiled = torchdynamo.compile((SHORT | LONG)[name], backend="aot_eager")
+    compiled = torchdynamo.compile((SHORT | WRITING | LONG)[name], backend="aot_eager")
     for _ in range(3):
         run(compiled, backward, 5)
     assert ("runtime_wrapper" not in python_calls(compiled)) == short

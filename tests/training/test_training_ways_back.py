@@ -126,6 +126,21 @@ def two_players(compile: Any) -> Any:
 
 
 @feature
+def a_loss_that_has_gone_back(compile: Any) -> Any:
+    """Scales the next loss as a number: its history, which is used up, is no part of the next way back."""
+    model = Block(3, 2)
+
+    def step(x: torch.Tensor) -> Any:
+        first = model(x).square().mean()
+        first.backward()
+        second = torch.sigmoid(model(x)).mean() * first.detach()
+        second.backward()
+        return second.detach()
+
+    return loop(compile(step), model)
+
+
+@feature
 @low_precision
 def two_players_under_autocast(compile: Any) -> Any:
     """What was switched before a cut is switched after it, too."""

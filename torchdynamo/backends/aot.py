@@ -7,19 +7,24 @@ together, splits them, and wraps the pair as one autograd function; else it make
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 import torch.fx
+from torch._guards import TracingContext
 
+from torchdynamo.backends.bindings import call_directly
 from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.in_place import write_in_place
 from torchdynamo.backends.partition import drawing_once
 from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
 from torchdynamo.backends.rounding import as_eager
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.modules import graph_module
 from torchdynamo.hook.install import Compiled
 
 Compiler: TypeAlias = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any] | None]
@@ -31,13 +36,16 @@ def aot_autograd(
     bw_compiler: Compiler | None = None,
     partition_fn: Callable[..., Any] | None = None,
     decompositions: Decompositions | Callable[[], Decompositions] | None = None,
+    *,
+    keep_inference_input_mutations: bool = False,
 ) -> Backend:
     """A backend whose compilers get functional graphs of ATen operators, forward and backward.
 
     `bw_compiler` is `fw_compiler` unless given. `partition_fn` splits the joint graph: AOTAutograd's default saves
     what the backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that say
     them in simpler ones; a function that returns the map is called when it is first needed. A compiler that returns
-    None has its graph run as it is. Declines graphs that make leaves, and fused updates.
+    None has its graph run as it is. With `keep_inference_input_mutations`, a graph writes to inputs itself, by `copy_`;
+    else it returns what is to be written. Declines graphs that make leaves, and fused updates.
     """
 
     @leaves_inputs_alone
@@ -58,6 +66,7 @@ def aot_autograd(
                 bw_compiler=boxed(bw_compiler or fw_compiler),
                 partition_fn=drawing_once(partition_fn or default_partition),
                 decompositions=dict(table or {}),
+                keep_inference_input_mutations=keep_inference_input_mutations,
             )
         return ready.as_captured(compiled)
 
@@ -82,9 +91,21 @@ def boxed(compiler: Compiler) -> Callable[..., Any]:
 
 def as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The compiler that leaves a graph to run operator by operator. Inputs go as soon as nothing needs them."""
-    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.bernoulli.p):
+    own = graph_module(gm, copy.deepcopy(gm.graph))  # the other is the caller's, who may look at it
+    for node in own.graph.find_nodes(op="call_function", target=torch.ops.aten.bernoulli.p):
         node.target = drawn_as_it_lies
-    return uncaptured(torch_compat.take_inputs_in_a_list(gm))
+    if own.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        count_writes_once()
+    write_in_place(own.graph)
+    call_directly(own.graph)
+    return uncaptured(torch_compat.take_inputs_in_a_list(own))
+
+
+def count_writes_once() -> None:
+    """Tell AOTAutograd that the graph in hand counts its writes to inputs, as operators do and kernels do not."""
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.mutated_graph_handled_indices_seen_by_autograd = []
 
 
 def drawn_as_it_lies(like: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

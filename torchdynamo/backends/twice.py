@@ -55,13 +55,14 @@ class Twice:
             node = compiled_nodes.compiled_node(outputs)
             if node is not None:
                 setattr(node, INPUTS, compiled_calls.remembered(args))
-                self.prepare(compiled_nodes.compiled_class(node), args)
+                self.prepare(node, args)
                 if self.first is not None:
                     node.set_materialize_grads(False)
         return outputs
 
-    def prepare(self, cls: Any, args: Sequence[Any]) -> None:
+    def prepare(self, node: Any, args: Sequence[Any]) -> None:
         """Once for each compiled graph: its nodes ask us first."""
+        cls = compiled_nodes.compiled_class(node)
         if _PREPARED in cls.__dict__:
             return
         setattr(cls, _PREPARED, True)
@@ -97,7 +98,7 @@ class Twice:
         cls._double_backward = staticmethod(connected)
         at_home = all(arg.device.type == "cpu" for arg in args if isinstance(arg, torch.Tensor))
         parts = compiled_calls.layout(cls, self.count) if at_home and not self.autocast else None
-        if parts is not None:
+        if parts is not None and not compiled_nodes.leaves_out_inputs(node, args):
             made = compiled_calls.shortened(cls, parts, materialize=self.first is None)
             compiled_nodes.hide_frames(made)
             self.short = made.apply_short

@@ -1,10 +1,11 @@
 """Calls of graphs compiled by AOTAutograd, forward and backward, without what surrounds these for cases that are rare.
 
-For each graph AOTAutograd makes an autograd function that is ready for subclasses of tensors, for inputs that were
-written to, results that are views, effects, and generators that live on a device: 30 to 60 us a call and its backward,
-which is more than a small graph computes. A graph that has none of these, as it says of itself, is called by an
-autograd function that runs its kernels and saves what they say. Whatever is rare in a call (somebody transforms it,
-wants its history, or gives gradients that lie otherwise in memory) goes the long way, and so do all calls on a GPU.
+For each graph AOTAutograd makes an autograd function that is ready for subclasses of tensors, for inputs to write to
+when the kernels have run, results that are views, effects, and generators that live on a device: 30 to 60 us, call and
+backward, which is more than a small graph computes. A graph that has none of these, as it says of itself, is called by
+an autograd function that runs its kernels, which may write to inputs themselves, and saves what they say. Whatever is
+rare in a call (it is transformed, wants its history, or gets gradients that lie otherwise in memory) goes the long
+way, and so do all calls on a GPU.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch._C import _functorch
+from torch.autograd.graph import increment_version
 
 INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions
+unsafe_view = torch.ops.aten._unsafe_view.default._op
+IN_MEMORY_OF_THEIR_OWN = ("non_alias", "unsafe_view_alias")  # the second views what nobody else gets
 Expected: TypeAlias = tuple[Any, Any, Any]  # of a gradient: memory format, or size and strides
 
 
@@ -28,6 +32,8 @@ class Layout(NamedTuple):
     unchecked: slice
     numbers: slice
     constant: tuple[int, ...]  # results without gradients
+    views: tuple[int, ...]  # results that view what nobody else gets, and are no views to autograd
+    written: tuple[int, ...]  # inputs that kernels write to, uncounted
     wanted: tuple[int, ...]  # results whose gradients the backward reads
     expected: tuple[Expected, ...]  # how these are to lie
 
@@ -43,17 +49,16 @@ def layout(cls: Any, inputs: int) -> Layout | None:
         or cls.maybe_subclass_metadata is not None
         or len(meta.input_info) != inputs
         or meta.num_mutated_inp_runtime_indices
-        or any(each.mutates_data or each.mutates_metadata for each in meta.input_info)
+        or any(each.mutates_metadata or each.mutates_storage_metadata for each in meta.input_info)
         or meta.num_outputs_aliased
         or meta.num_intermediate_bases
-        or meta.num_unsafe_view_outputs
         or meta.is_rng_op_functionalized
         or meta.tokens
         or meta.num_backward_tokens
         or getattr(meta, "num_graphsafe_rng_states", 0)
         or getattr(meta, "num_opaque_objects_saved_for_bw", 0)
         or meta.indices_of_inputs_that_requires_grad_with_mutations_in_bw
-        or any(each.output_type.name != "non_alias" for each in meta.output_info)
+        or any(each.output_type.name not in IN_MEMORY_OF_THEIR_OWN for each in meta.output_info)
     ):
         return None
     wanted = tuple(
@@ -70,6 +75,8 @@ def layout(cls: Any, inputs: int) -> Layout | None:
         meta.tensors_saved_for_backwards_no_vc_check_slice,
         meta.symints_saved_for_backwards_slice,
         tuple(at for at, each in enumerate(meta.output_info) if not each.requires_grad),
+        tuple(meta.unsafe_view_out_indices),
+        tuple(meta.mutated_graph_handled_indices_seen_by_autograd),
         wanted,
         tuple(each for each in expected if each is not None),
     )
@@ -109,7 +116,7 @@ def shortened(cls: Any, parts: Layout, materialize: bool) -> Any:
     cls: as in `layout`; its backward is what is rare. materialize: gradients that are not given are zeros.
     """
     forward_code: Callable[[list[Any]], Any] = cls.compiled_fw
-    returned, saved, unchecked, numbers, constant, wanted, expected = parts
+    returned, saved, unchecked, numbers, constant, views, written, wanted, expected = parts
     has_unchecked = unchecked != slice(0, 0)
     has_numbers = numbers != slice(0, 0)
     pairs = tuple(zip(wanted, expected, strict=True))
@@ -117,6 +124,8 @@ def shortened(cls: Any, parts: Layout, materialize: bool) -> Any:
     class CompiledFunction(cls):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
+            if written:
+                increment_version([args[at] for at in written])
             made = forward_code(list(args))
             if not isinstance(made, (list, tuple)):
                 made = [made]
@@ -125,14 +134,16 @@ def shortened(cls: Any, parts: Layout, materialize: bool) -> Any:
                 ctx._tensors_no_vc_check = [each.detach() if each._is_view() else each for each in made[unchecked]]
             if has_numbers:
                 ctx.symints = made[numbers]
-            results = tuple(made[:returned])
+            results = list(made[:returned])
+            for at in views:
+                results[at] = unsafe_view(results[at], results[at].shape)
             if constant:
                 ctx.mark_non_differentiable(*[results[at] for at in constant if isinstance(results[at], torch.Tensor)])
                 ctx._materialize_non_diff_grads = False
             if not materialize:
                 ctx.set_materialize_grads(False)
             setattr(ctx, INPUTS, remembered(args))
-            return results
+            return tuple(results)
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:

@@ -72,6 +72,18 @@ def _takes_a_list(cls: Any, grads: tuple[Any, ...]) -> bool:
     return getattr(cls, "boxed_grads_call", False) and len(grads) == 1 and isinstance(grads[0], list)
 
 
+def leaves_out_inputs(node: Any, args: Sequence[Any]) -> bool:
+    """Return whether AOTAutograd detached an input with a gradient that the graph does not use.
+
+    node: of a call with these arguments.
+    """
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    steps = [step for step, _ in node.next_functions]
+    return len(tensors) != len(steps) or any(
+        step is None and arg.requires_grad for step, arg in zip(steps, tensors, strict=True)
+    )
+
+
 def first_result(cls: Any, inputs: int) -> int | None:
     """Where the captured graph's results begin among its own, after inputs that were written to. None, if it has views
     among them, or inputs that it has merged, or has written to one that has a gradient."""

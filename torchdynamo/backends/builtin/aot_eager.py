@@ -19,8 +19,13 @@ def _inductors_decompositions() -> dict[Any, Callable[..., Any]]:
     return select_decomp_table()
 
 
-register_backend(aot_autograd(as_it_is), name="aot_eager")
+register_backend(aot_autograd(as_it_is, keep_inference_input_mutations=True), name="aot_eager")
 register_backend(
-    aot_autograd(as_it_is, partition_fn=min_cut, decompositions=_inductors_decompositions),
+    aot_autograd(
+        as_it_is,
+        partition_fn=min_cut,
+        decompositions=_inductors_decompositions,
+        keep_inference_input_mutations=True,
+    ),
     name="aot_eager_decomp_partition",
 )
