@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo.capture.machine import Machine
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.hook.collector import awake, resting
 
 

@@ -15,11 +15,11 @@ import torch
 import torchdynamo
 import torchdynamo.capture.frame
 import torchdynamo.codegen.codegen
-import torchdynamo.codegen.effects
+import torchdynamo.codegen.replay
 import torchdynamo.guards.program
-from torchdynamo import config, manner, pipeline
-from torchdynamo.capture.signals import Presumption, Retry
-from torchdynamo.capture.source import Roots
+from torchdynamo import config, pipeline, specialization
+from torchdynamo.core.signals import Presumption, Retry
+from torchdynamo.core.source import Roots
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError
 from torchdynamo.graph.build import GraphBuilder
 
@@ -111,11 +111,11 @@ STEPS = {
     "cache limit": (pipeline, "entries_of"),
     "decode": (torchdynamo.capture.frame, "decode"),
     "capture": (pipeline, "capture"),
-    "graph builder": (manner, "GraphBuilder"),
+    "graph builder": (specialization, "GraphBuilder"),
     "graph node": (GraphBuilder, "call"),
     "graph input": (GraphBuilder, "input"),
     "draft": (pipeline.codegen, "draft"),
-    "effects": (torchdynamo.codegen.effects, "replay"),
+    "effects": (torchdynamo.codegen.replay, "replay"),
     "graph finish": (GraphBuilder, "finish"),
     "mutated inputs": (pipeline, "mutated_inputs"),
     "error handler": (pipeline, "on_error"),
@@ -251,7 +251,7 @@ def test_capture_ends_if_no_try_succeeds(monkeypatch):
         raise Retry(Presumption.CACHES)
 
     monkeypatch.setattr(pipeline, "capture", again)
-    monkeypatch.setattr(manner.Manner, "drop", lambda self, presumption: None)
+    monkeypatch.setattr(specialization.Manner, "drop", lambda self, presumption: None)
     with pytest.warns(FallbackWarning, match="64 tries"):
         result = torchdynamo.compile(whole, backend="eager")(torch.ones(3), [])
     assert result.shape == (3,) and len(tries) == pipeline.MOST_TRIES
@@ -259,7 +259,7 @@ def test_capture_ends_if_no_try_succeeds(monkeypatch):
 
 def test_a_presumption_is_dropped_once():
     compiler = pipeline.compiler_for("eager")
-    specialized = manner.Manner(compiler, Roots({}, {}, {}, {}), frozenset(), frozenset(), False, False)
+    specialized = specialization.Manner(compiler, Roots({}, {}, {}, {}), frozenset(), frozenset(), False, False)
     specialized.drop(Presumption.CACHES)
     with pytest.raises(AssertionError, match="dropped before"):
         specialized.drop(Presumption.CACHES)

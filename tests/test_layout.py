@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).parent.parent / "torchdynamo"
 SOURCES = sorted(path for suffix in ("py", "pyi", "c", "cpp", "h") for path in PACKAGE.rglob(f"*.{suffix}"))
 PYTHON = [path for path in SOURCES if path.suffix == ".py"]
 
-ORDER = ("hook", "bytecode", "capture", "graph", "backends", "codegen", "guards", "cache", "report")
-LEAVES = ("config", "errors", "reasons", "marks")  # import nothing of the package; anybody may import them
+ORDER = ("hook", "bytecode", "core", "graph", "capture", "backends", "codegen", "guards", "cache", "report")
+LEAVES = ("config", "errors")  # import nothing of the package; anybody may import them
 
 
 def name_of(path: Path) -> str:
@@ -45,7 +45,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 def test_torchs_own_front_end_is_named_in_one_file() -> None:
     named = r"torch\._dynamo|torch\._C\._dynamo|from torch import .*_dynamo"
-    assert mentions(named, SOURCES, r"capture/interop\.py") == []
+    assert mentions(named, SOURCES, r"capture/vm/interop\.py") == []
 
 
 def test_no_other_tracer_is_used() -> None:
@@ -108,8 +108,8 @@ def test_nothing_is_left_for_later() -> None:
 # -- side effects -----------------------------------------------------------------------------------------------------
 # Where a store of side effects is changed past their owner, and why that is no side effect.
 NO_WRITES = {
-    ("capture/trace.py", "new"): "what an object is made with",
-    ("capture/heap.py", "__init__"): "there is nothing yet",
+    ("capture/vm/state.py", "new"): "what an object is made with",
+    ("capture/vm/heap.py", "__init__"): "there is nothing yet",
 }
 STORES = frozenset({"attrs", "touched", "attrs_at", "items_at"})
 CHANGING = frozenset("update pop popitem setdefault clear append extend add discard remove".split())
@@ -117,7 +117,7 @@ CHANGING = frozenset("update pop popitem setdefault clear append extend add disc
 
 def private_stores() -> set[str]:
     """The stores that the owner of side effects has to itself."""
-    owner = ast.parse((PACKAGE / "capture/effects.py").read_text())
+    owner = ast.parse((PACKAGE / "capture/vm/effects.py").read_text())
     assigned = [node for node in ast.walk(owner) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     return {node.attr for node in assigned if node.attr.startswith("_")}
 
@@ -158,7 +158,7 @@ def test_one_owner_changes_the_stores_of_side_effects() -> None:
     found = [
         f"{name_of(path)}:{line} in {function.name}"
         for path in PYTHON
-        if name_of(path) != "capture/effects.py"
+        if name_of(path) != "capture/vm/effects.py"
         for function in ast.walk(ast.parse(path.read_text()))
         if isinstance(function, ast.FunctionDef) and (name_of(path), function.name) not in NO_WRITES
         for line in store_changes(function)
@@ -172,7 +172,7 @@ def test_nobody_else_names_the_stores_of_side_effects() -> None:
     found = [
         f"{name_of(path)}:{node.lineno}: {node.attr}"
         for path in PYTHON
-        if name_of(path) != "capture/effects.py"
+        if name_of(path) != "capture/vm/effects.py"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in stores
         if not (isinstance(node.value, ast.Name) and node.value.id == "self")

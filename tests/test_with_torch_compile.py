@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 import torch
-from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo.convert_frame import compile_lock as torchs_lock
 from torch.nn.attention.flex_attention import flex_attention
 
 import torchdynamo
-from torchdynamo.cache import turns
+from torchdynamo.cache import compile_lock
 
 
 class Counting:
@@ -278,7 +278,7 @@ def all_finish(works):
 
 def locking(gm, example_inputs):
     """A backend that takes torch.compile's lock, as Inductor does."""
-    with compile_lock:
+    with torchs_lock:
         time.sleep(0.001)
         return gm.forward
 
@@ -302,14 +302,14 @@ def test_first_calls_in_many_threads(x):
 
 def test_locks_taken_crosswise(x, monkeypatch):
     """One thread compiles by us and waits for torch.compile's lock; who has that waits for us to be done compiling."""
-    monkeypatch.setattr(turns, "PATIENCE", 0.5)
+    monkeypatch.setattr(compile_lock, "PATIENCE", 0.5)
     torchdynamo.reset()
     ours_inside, theirs_inside = threading.Event(), threading.Event()
 
     def our_backend(gm, example_inputs):
         ours_inside.set()
         assert theirs_inside.wait(60)
-        with compile_lock:
+        with torchs_lock:
             return gm.forward
 
     other = torchdynamo.compile(lambda x: x * 3, backend="eager")

@@ -16,8 +16,8 @@ import torch
 
 import torchdynamo
 from torchdynamo.errors import CacheLimitWarning
-from torchdynamo.manner import MOST_WHOLE_IF_ASKED
 from torchdynamo.report.explain import collecting
+from torchdynamo.specialization import MOST_WHOLE_IF_ASKED
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, torch.dtype, torch.device)
 ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+")  # of what a repr shows

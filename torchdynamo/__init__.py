@@ -22,8 +22,8 @@ from torchdynamo.api import (
     skip,
 )
 from torchdynamo.backends import list_backends, register_backend
-from torchdynamo.capture.dimensions import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
-from torchdynamo.marks import graph_break, is_compiling
+from torchdynamo.capture.torch.dynamic_marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+from torchdynamo.core.marks import graph_break, is_compiling
 from torchdynamo.optimized_module import OptimizedModule
 
 __version__ = "0.1.0"

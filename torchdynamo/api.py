@@ -10,15 +10,16 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from torchdynamo import marks, pipeline
+from torchdynamo import pipeline
 from torchdynamo.backends import lookup
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.settings import check_settings, nearest
 from torchdynamo.contexts import EvalContext, without_compiler
+from torchdynamo.core import marks
+from torchdynamo.core.reasons import REASONS
 from torchdynamo.errors import UnknownSetting
 from torchdynamo.hook.install import drop_owner, skip_code
 from torchdynamo.optimized_module import OptimizedModule
-from torchdynamo.reasons import REASONS
 from torchdynamo.report.explain import Explanation, collecting
 from torchdynamo.report.guard_failures import GuardFail
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from torchdynamo import marks
+from torchdynamo.core import marks
 from torchdynamo.hook.install import Compiled, callback_active, set_eval_frame
 from torchdynamo.optimized_module import OptimizedModule
 from torchdynamo.whole_graph import Refused, why_never

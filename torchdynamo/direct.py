@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard, Roots, Source, instance_attr, local
 from torchdynamo.capture.types.module import GLOBAL_HOOKS, GLOBALS, HOOKS, way_to_forward
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.core.source import Guard, Roots, Source, instance_attr, local
+from torchdynamo.core.value import ABSENT
 from torchdynamo.graph.tracebacks import Above
 from torchdynamo.guards.program import complete, lower
 

@@ -16,7 +16,7 @@ class Unsupported(TorchDynamoError):
     """Something could not go into the one graph that `fullgraph=True` or `nopython=True` asked for.
 
     `str()` is the whole message for people (see `reasons.unsupported_text`); `reason` is the id of a row in
-    `reasons.py`; `position` is where in the user's file, if known.
+    `core/reasons.py`; `position` is where in the user's file, if known.
     """
 
     def __init__(self, reason: str, text: str, position: object = None) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 from torchdynamo import _native
 from torchdynamo.capture.capture import Capture
-from torchdynamo.capture.learned import record
-from torchdynamo.capture.source import Roots, Source, local
-from torchdynamo.capture.undoing import spends_gradients
+from torchdynamo.capture.speculate.self_invalidation import spends_gradients
 from torchdynamo.codegen.emit import Emitter
+from torchdynamo.core.learned import record
+from torchdynamo.core.source import Roots, Source, local
 
 MOST = 4  # first runs of one function: with more, it is the rule that it meets what is not set up yet
 

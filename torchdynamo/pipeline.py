@@ -19,26 +19,29 @@ from typing import Any, NamedTuple
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, marks, stances
+from torchdynamo import _native, config, stances
 from torchdynamo.backends import registry
-from torchdynamo.backends.fixed import at_fixed_sizes
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.run import Handler, compile_graph, on_error
+from torchdynamo.backends.static_shapes import at_fixed_sizes
 from torchdynamo.cache import budget
+from torchdynamo.cache.compile_lock import made_meanwhile, publish, turn
+from torchdynamo.cache.dynamic_sources import what_varies
 from torchdynamo.cache.entries import CompiledEntry, entries_of, wasted
-from torchdynamo.cache.ties import Ties
-from torchdynamo.cache.turns import made_meanwhile, publish, turn
-from torchdynamo.cache.varying import what_varies
-from torchdynamo.capture import interop, learned, undoing
-from torchdynamo.capture.call_sites import CallSite
+from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
-from torchdynamo.capture.signals import Break, NotYet, Restart, Retry, Steps
-from torchdynamo.capture.source import Guard, Roots, Source
-from torchdynamo.capture.subclasses import overrides
-from torchdynamo.capture.varying import from_boxes, in_boxes
-from torchdynamo.capture.worth import modes_watch, worth_capturing
-from torchdynamo.codegen import codegen, resume, unsteady
+from torchdynamo.capture.speculate import self_invalidation
+from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
+from torchdynamo.capture.torch.tensor_subclasses import overrides
+from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm.worth import modes_watch, worth_capturing
+from torchdynamo.codegen import codegen, dynamism_across_breaks, resume
+from torchdynamo.core import learned, marks
+from torchdynamo.core.call_sites import CallSite
+from torchdynamo.core.reasons import message
+from torchdynamo.core.signals import Break, NotYet, Restart, Retry, Steps
+from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import (
     CacheLimitWarning,
     ConstraintViolationError,
@@ -56,8 +59,8 @@ from torchdynamo.errors import (
 from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.graph.deopt_safety import can_begin_again, stages
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
-from torchdynamo.graph.rerun import can_begin_again, stages
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
 from torchdynamo.guards.explain import Failure, Guards, first_failure
@@ -66,13 +69,12 @@ from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.stock import Kept
 from torchdynamo.hook.user_warnings import warn_user
-from torchdynamo.manner import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_ASKED, Manner
-from torchdynamo.reasons import message
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text, named, unprofitable_text
 from torchdynamo.report.marks import check_marks
 from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
+from torchdynamo.specialization import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_ASKED, Manner
 from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
 
 _owner_ids = itertools.count(1)
@@ -290,8 +292,11 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     varying = drawn = frozenset[Source]()
     if compiler.dynamic is not False:
         undivided = compiler.fullgraph or interop.breaks_are_errors()
-        varying, drawn = what_varies(code, compiler.owner_id, roots, undivided), unsteady.known(code, roots)
-        varying |= unsteady.returned_floats(code, roots)
+        varying, drawn = (
+            what_varies(code, compiler.owner_id, roots, undivided),
+            dynamism_across_breaks.known(code, roots),
+        )
+        varying |= dynamism_across_breaks.returned_floats(code, roots)
     manner = Manner(compiler, roots, varying, drawn, settling, bool(known) and whole)
     for _ in range(MOST_TRIES):
         builder = manner.builder()
@@ -302,13 +307,13 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
                 captured.machine.let_go()
                 stops, why, checking = (), None, False
                 continue
-            if manner.counts(undoing.counted(captured, resume.own_cells(code))):
+            if manner.counts(self_invalidation.counted(captured, resume.own_cells(code))):
                 captured.machine.let_go()
                 continue
-            unsteady.leave(code, undoing.left(captured))
+            dynamism_across_breaks.leave(code, self_invalidation.left(captured))
             captured = captured._replace(why=why if stops == place else None)
             if isinstance(captured.exit, Return):
-                unsteady.returns(resume.origin(code).code, captured.exit.value, captured.machine)
+                dynamism_across_breaks.returns(resume.origin(code).code, captured.exit.value, captured.machine)
             constant = manner.tried if manner.fixed else None
             return Followed(captured, drafted(captured, builder), builder, why, constant)
         except Retry as again:
@@ -392,14 +397,14 @@ def entry_of(
     captured, draft, builder, why, constant = found
     check_marks(captured, builder.numbers)
     for continuation in draft.continuations:
-        undoing.goes_on(captured, continuation)
+        self_invalidation.goes_on(captured, continuation)
     if why is not None and is_worthless(captured, draft):
         return leave(code, compiler, why, started)
     operators = builder.count_operators()
     if gains_nothing(captured, operators, code, compiler):
         return None
     backend, settling = compiler.backend, None
-    if first and undoing.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
+    if first and self_invalidation.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
     with torch_compat.nobody_saves():

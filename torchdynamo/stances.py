@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from torchdynamo.capture import interop
-from torchdynamo.capture.learned import record
+from torchdynamo.capture.vm import interop
+from torchdynamo.core.learned import record
 from torchdynamo.errors import RecompileError, TorchDynamoWarning, UnknownSetting
 from torchdynamo.hook.user_warnings import warn_user
 

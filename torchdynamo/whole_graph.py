@@ -17,12 +17,12 @@ from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.exits import Why
-from torchdynamo.capture.source import Position
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import emit_call
+from torchdynamo.core.reasons import unsupported_text
+from torchdynamo.core.source import Position
 from torchdynamo.errors import Unsupported
 from torchdynamo.guards.program import lower
-from torchdynamo.reasons import unsupported_text
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo import marks
+from torchdynamo.core import marks
 
 
 class Equal:

@@ -11,7 +11,7 @@ import pytest
 
 import torchdynamo
 from torchdynamo import exc
-from torchdynamo.reasons import REASONS, SKIPS, Reason, hint, message, title, unsupported_text
+from torchdynamo.core.reasons import REASONS, SKIPS, Reason, hint, message, title, unsupported_text
 
 PACKAGE = Path(torchdynamo.__file__).parent
 FIELDS = {"name", "type", "what"}

@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from torchdynamo.capture.source import Guard, Source, builtin, free, global_, instance_attr, local
+from torchdynamo.core.source import Guard, Source, builtin, free, global_, instance_attr, local
 from torchdynamo.report import debug, explain
 from torchdynamo.report.explain import CompileEvent, Explanation
 

@@ -11,14 +11,14 @@ import torch
 
 import torchdynamo
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.capture import learned
+from torchdynamo.core import learned
 from torchdynamo.errors import CacheLimitWarning
 
 # What is known of a code object whatever has been called: computed from it, or said of it when it was made.
 DERIVED = {
     "torchdynamo.bytecode.decode._decoded",
     "torchdynamo.bytecode.qualnames._names",
-    "torchdynamo.capture.raising.fails_early",
+    "torchdynamo.capture.speculate.assertions.fails_early",
     "torchdynamo.codegen.resume._origins",
 }
 
@@ -35,7 +35,7 @@ def tables() -> dict[str, PerCode]:
 
 def test_what_is_learned_is_in_one_table():
     found = tables()
-    known = {id(found[name]) for name in {*DERIVED, "torchdynamo.capture.learned._records"}}
+    known = {id(found[name]) for name in {*DERIVED, "torchdynamo.core.learned._records"}}
     assert {id(table) for table in found.values()} == known
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from torchdynamo.capture.source import Position, local
+from torchdynamo.core.source import Position, local
 from torchdynamo.graph import GraphBuilder
 from torchdynamo.graph.check import check
 

@@ -19,9 +19,9 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo.capture.effect_kinds import IN_PLACE, Kind
 from torchdynamo.capture.show import LINES
-from torchdynamo.codegen.effects import REPLAYS
+from torchdynamo.capture.vm.effect_kinds import IN_PLACE, Kind
+from torchdynamo.codegen.replay import REPLAYS
 from torchdynamo.errors import Unsupported
 
 

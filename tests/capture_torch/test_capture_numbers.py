@@ -11,8 +11,8 @@ from torch_alike import Alike
 from torch_asserting import asserted
 
 import torchdynamo
+from torchdynamo.core.reasons import title
 from torchdynamo.errors import Unsupported
-from torchdynamo.reasons import title
 
 X = torch.arange(6.0).reshape(2, 3)
 Case = Callable[..., Any]

@@ -17,7 +17,7 @@ from torch_cases_sizes import CASES, SizeCase
 
 import torchdynamo
 from torchdynamo import _native
-from torchdynamo.capture.source import Source
+from torchdynamo.core.source import Source
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.shape_env import Known
 

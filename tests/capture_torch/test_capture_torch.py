@@ -23,7 +23,7 @@ from torch_cases import CASES, Case
 
 import torchdynamo
 from torchdynamo import _native
-from torchdynamo.capture import policy
+from torchdynamo.core import policy
 from torchdynamo.errors import Unsupported
 
 TABLES = (

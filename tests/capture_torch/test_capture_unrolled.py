@@ -10,13 +10,13 @@ import torch
 from counting import Counting
 
 import torchdynamo
-from torchdynamo.capture import unrolled
+from torchdynamo.capture.speculate import unrolling
 
 
 @pytest.fixture(autouse=True)
 def few_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with loops of thousands of operators, but quicker."""
-    monkeypatch.setattr(unrolled, "OPERATORS", 60)
+    monkeypatch.setattr(unrolling, "OPERATORS", 60)
 
 
 def turn(x: torch.Tensor) -> torch.Tensor:

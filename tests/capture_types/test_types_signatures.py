@@ -23,10 +23,10 @@ import torch
 from following import check
 
 import torchdynamo
-from torchdynamo.capture import model, signatures
-from torchdynamo.capture.lookup import class_lookup
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Known
+from torchdynamo.capture.vm import model, signatures
+from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Known
 
 REAL = {id(obj): obj for obj in model._kept}
 # What CPython says of how many arguments there are, and of their names; other errors are about what they are.

@@ -24,8 +24,8 @@ import torchdynamo
 from torchdynamo import pipeline
 from torchdynamo.capture.capture import Why
 from torchdynamo.capture.show import guard_line, show
-from torchdynamo.capture.source import Guard, Roots
-from torchdynamo.reasons import title
+from torchdynamo.core.reasons import title
+from torchdynamo.core.source import Guard, Roots
 
 FOLDER = Path(__file__).parent
 ACCEPT = os.environ.get("GOLDEN") == "accept"

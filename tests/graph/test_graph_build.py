@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.fx
 
-from torchdynamo.capture.source import Position, Source, local
+from torchdynamo.core.source import Position, Source, local
 from torchdynamo.graph import GraphBuilder, GraphError, OperatorError
 from torchdynamo.graph.check import check
 from torchdynamo.graph.errors import (

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.fx
 
-from torchdynamo.capture.source import local
+from torchdynamo.core.source import local
 from torchdynamo.graph import GraphBuilder
 from torchdynamo.graph.check import MalformedGraph, check, is_operator
 

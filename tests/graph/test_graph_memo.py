@@ -11,9 +11,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torchdynamo.capture.source import local
+from torchdynamo.core.source import local
 from torchdynamo.graph import GraphBuilder, GraphError
-from torchdynamo.graph.memo import MISSING, Memo
+from torchdynamo.graph.fake_cache import MISSING, Memo
 
 Node = torch.fx.Node
 
@@ -431,7 +431,7 @@ def test_stand_ins_made_after_a_pattern_are_those_torch_makes(
         return [told(fake, fakes) for fake in fakes], grads, views, [node.name for node in tape.builder.mutated()]
 
     by_pattern = seen()
-    monkeypatch.setattr("torchdynamo.graph.entrants.is_plain", lambda *_: False)
+    monkeypatch.setattr("torchdynamo.graph.input_fakes.is_plain", lambda *_: False)
     assert by_pattern == seen()
 
 

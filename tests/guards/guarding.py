@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard, Roots, Source, local
+from torchdynamo.core.source import Guard, Roots, Source, local
 from torchdynamo.guards.kind import MISSING, read
 from torchdynamo.guards.kinds import KINDS
 from torchdynamo.guards.program import complete, lower

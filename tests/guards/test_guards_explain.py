@@ -11,8 +11,8 @@ import torch
 from guarding import Guarded, X, roots_of
 
 import torchdynamo
-from torchdynamo.capture.source import Guard, Pinned, Position, Source, free, global_, instance_attr, local
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.core.source import Guard, Pinned, Position, Source, free, global_, instance_attr, local
+from torchdynamo.core.value import ABSENT
 from torchdynamo.eval_frame import cache_entries
 from torchdynamo.guards.explain import first_failure
 from torchdynamo.report.explain import collecting

@@ -15,8 +15,8 @@ import pytest
 import torch
 from guarding import Guarded, X, agree, frame_of_x, roots_of
 
-from torchdynamo.capture.source import Guard, Pinned, Source, local
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.core.source import Guard, Pinned, Source, local
+from torchdynamo.core.value import ABSENT
 from torchdynamo.guards.kinds import KINDS
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from guarding import Guarded, X
 
-from torchdynamo.capture.source import Guard, Source, instance_attr, local
+from torchdynamo.core.source import Guard, Source, instance_attr, local
 
 
 class Model(torch.nn.Module):

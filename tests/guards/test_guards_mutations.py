@@ -11,8 +11,8 @@ import pytest
 import torch
 from guarding import Guarded, X, frame_of_x
 
-from torchdynamo.capture.source import Guard, Pinned, Source, builtin, free, global_, instance_attr, local
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.core.source import Guard, Pinned, Source, builtin, free, global_, instance_attr, local
+from torchdynamo.core.value import ABSENT
 
 SETTING = 1
 

@@ -12,8 +12,8 @@ from guarding import Guarded, X
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchdynamo.capture.number_programs import FUNCTIONS, OPERATIONS
-from torchdynamo.capture.source import Guard, Source, local
+from torchdynamo.core.number_programs import FUNCTIONS, OPERATIONS
+from torchdynamo.core.source import Guard, Source, local
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.guards.kinds.numbers import tell
 from torchdynamo.guards.sizes import number_guards

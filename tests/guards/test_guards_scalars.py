@@ -9,7 +9,7 @@ import pytest
 import torch
 from guarding import Guarded, X
 
-from torchdynamo.capture.source import Guard, Source
+from torchdynamo.core.source import Guard, Source
 
 READ = ("item", "__float__", "__int__", "__bool__", "tolist")
 NUMBERS = [0, 1, -3, 2.5, math.inf, -math.inf, math.nan, 2**40, 255]

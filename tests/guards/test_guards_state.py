@@ -14,7 +14,7 @@ from guarding import Guarded
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchdynamo.capture.source import Guard, Source
+from torchdynamo.core.source import Guard, Source
 from torchdynamo.guards.explain import first_failure
 
 torch.set_float32_matmul_precision("highest")  # said aloud: what nobody has set is another state

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.eval_frame import cache_entries
 from torchdynamo.guards.explain import first_failure
 from torchdynamo.guards.facts import hash_of
@@ -140,7 +140,7 @@ open("guards", "wb").write(dumps(cache_entries(net)[0].guards))
 
 READ = """
 import builtins, sys, torch
-from torchdynamo.capture.source import Roots
+from torchdynamo.core.source import Roots
 from torchdynamo.guards.explain import first_failure
 from torchdynamo.guards.program import lower
 from torchdynamo.guards.stored import Unresolved, loads, resolve

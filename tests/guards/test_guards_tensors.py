@@ -9,7 +9,7 @@ import pytest
 import torch
 from guarding import Guarded, X
 
-from torchdynamo.capture.source import Guard, Source
+from torchdynamo.core.source import Guard, Source
 from torchdynamo.guards.kinds.tensor_match import TensorMeta, meta
 
 MATCH = Guard(X, "TENSOR_MATCH")

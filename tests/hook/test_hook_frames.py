@@ -123,5 +123,5 @@ def test_always_capture_exempts_one_code_object_until_it_dies() -> None:
 
 
 def test_each_reason_is_a_row_of_the_table_of_reasons() -> None:
-    reasons = pytest.importorskip("torchdynamo.reasons")
+    reasons = pytest.importorskip("torchdynamo.core.reasons")
     assert {rule.reason for rule in frames.RULES} <= set(reasons.REASONS)

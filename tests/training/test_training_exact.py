@@ -14,7 +14,7 @@ from training import assert_same, compiled
 
 import torchdynamo
 from torchdynamo.errors import TorchDynamoWarning
-from torchdynamo.graph.corrected import by_pairs, multilabel_margin_loss
+from torchdynamo.graph.decompositions import by_pairs, multilabel_margin_loss
 
 Loss = Callable[[torch.Tensor], torch.Tensor]
 GENERATOR = torch.Generator().manual_seed(0)

@@ -16,13 +16,13 @@ import torch.fx
 from torch._guards import TracingContext
 
 from torchdynamo.backends.bindings import call_directly
+from torchdynamo.backends.exact_numerics import as_eager
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.in_place import write_in_place
 from torchdynamo.backends.partition import drawing_once
-from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
-from torchdynamo.backends.rounding import as_eager
+from torchdynamo.backends.split_backward import in_pieces
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.hook.install import Compiled

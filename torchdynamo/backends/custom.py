@@ -18,7 +18,7 @@ from torchdynamo import config
 from torchdynamo.backends.registry import Backend, backend_name, has_mark
 from torchdynamo.backends.stage import Stage, Trial, reads_values
 from torchdynamo.errors import FallbackWarning
-from torchdynamo.graph.fixing import at_sizes, places, settle_examples, without_numbers
+from torchdynamo.graph.concretize import at_sizes, places, settle_examples, without_numbers
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.sizes import sizes_of

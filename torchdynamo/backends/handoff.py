@@ -17,8 +17,8 @@ import torch.fx
 from torch._guards import TracingContext, tracing
 from torch.utils import _pytree as pytree
 
+from torchdynamo.backends.double_backward import Twice
 from torchdynamo.backends.stage import Context
-from torchdynamo.backends.twice import Twice
 from torchdynamo.graph import fake_mode, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.leftovers import texts_go_with

@@ -17,7 +17,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo.errors import FallbackWarning
-from torchdynamo.graph.fixing import Place, Values, at_sizes, put_in, value_of
+from torchdynamo.graph.concretize import Place, Values, at_sizes, put_in, value_of
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.sizes import Sizes
 from torchdynamo.hook.user_warnings import warn_user

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchdynamo.graph import fake_mode, shape_env, torch_compat
-from torchdynamo.graph.fixing import is_boxed
+from torchdynamo.graph.concretize import is_boxed
 from torchdynamo.graph.numbers import SYMBOLIC
 from torchdynamo.graph.sizes import fakes_for, sizes_of
 

@@ -23,8 +23,9 @@ from collections.abc import Callable
 from types import CodeType
 from typing import NamedTuple
 
-from torchdynamo import _native, marks
-from torchdynamo.capture.learned import Account, record
+from torchdynamo import _native
+from torchdynamo.core import marks
+from torchdynamo.core.learned import Account, record
 from torchdynamo.hook.frames import is_library
 
 FREE = 4  # versions of a function that was not asked for

@@ -6,9 +6,9 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from torchdynamo import _native
-from torchdynamo.cache.ties import Ties
+from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.exits import Why
-from torchdynamo.capture.source import Guard
+from torchdynamo.core.source import Guard
 
 
 class CompiledEntry(NamedTuple):

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.flow import loops, rebound
-from torchdynamo.capture import functions, ops, spaces, types
-from torchdynamo.capture.deaths import holding, noticed
+from torchdynamo.capture import functions, ops, types
 from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.machine import Machine
 from torchdynamo.capture.show import show
-from torchdynamo.capture.signals import Break, Raised, Restart, Steps, Stop
-from torchdynamo.capture.source import Guard, Roots, Source, local
-from torchdynamo.capture.trace import GraphBuilder
-from torchdynamo.capture.value import Opaque, Value
-from torchdynamo.capture.wrap import made_in_frame
+from torchdynamo.capture.vm import dict_aliases
+from torchdynamo.capture.vm.finalizers import holding, noticed
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.capture.vm.wrap import made_in_frame
+from torchdynamo.core.signals import Break, Raised, Restart, Steps, Stop
+from torchdynamo.core.source import Guard, Roots, Source, local
+from torchdynamo.core.value import Opaque, Value
+from torchdynamo.graph.build import GraphBuilder
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -59,7 +60,7 @@ class Capture(NamedTuple):
 def capture(
     code: CodeType, roots: Roots, builder: GraphBuilder, stops: Steps = (), may_begin_again: bool = False
 ) -> Capture:
-    """Execute a frame of `code` up to the steps to stop at, or to its end; perhaps past checks (raising.py).
+    """Execute a frame of `code` up to the steps to stop at, or to its end; perhaps past checks (assertions.py).
 
     Raises Break where the program cannot be followed further, and Restart if it cannot stop there; both say where the
     next try must stop.
@@ -107,7 +108,7 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     """The frame as the hook got it: arguments nobody has looked at, and the function's cells."""
     arguments: dict[str, Value] = {name: Opaque(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
     space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
-    spaces.rest_on(vm, space.real, space.source)
+    dict_aliases.rest_on(vm, space.real, space.source)
     closure = {name: vm.wrap_cell(cell, Source("closure", None, name)) for name, cell in vm.roots.closure.items()}
     frame = Frame(code, space, arguments, closure)
     frame.locals = holding(vm, vm.roots.locals, arguments, rebound(frame.code))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from torchdynamo.capture.call_sites import Passed
 from torchdynamo.capture.frame import Globals
-from torchdynamo.capture.source import Position
-from torchdynamo.capture.value import Value
+from torchdynamo.core.call_sites import Passed
+from torchdynamo.core.source import Position
+from torchdynamo.core.value import Value
 
 
 class Return(NamedTuple):

@@ -7,12 +7,12 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.bytecode.decode import decode
-from torchdynamo.capture.call_sites import CallSite, Passed
-from torchdynamo.capture.source import Position, Source
-from torchdynamo.capture.value import Object, Value
+from torchdynamo.core.call_sites import CallSite, Passed
+from torchdynamo.core.source import Position, Source
+from torchdynamo.core.value import Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.unrolled import Loop
+    from torchdynamo.capture.speculate.unrolling import Loop
 
 
 class Globals(NamedTuple):

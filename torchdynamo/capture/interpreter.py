@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Code, Instruction
-from torchdynamo.capture.call_sites import call_site
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.self_inspection import inspects_itself
-from torchdynamo.capture.signals import Break, Raised, Stop
-from torchdynamo.capture.value import Known, Value
+from torchdynamo.capture.vm.self_inspection import inspects_itself
+from torchdynamo.core.call_sites import call_site
+from torchdynamo.core.signals import Break, Raised, Stop
+from torchdynamo.core.value import Known, Value
 from torchdynamo.hook import frames, interrupts
 from torchdynamo.hook.interrupts import waiting
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 Handler = Callable[..., Any]
 # op -> (handler, values popped or a function of the argument, values pushed; None: the handler moves the counter)

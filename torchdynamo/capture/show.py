@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
-from torchdynamo.capture.effect_kinds import Kind, Write
 from torchdynamo.capture.exits import BreakExit, Return
-from torchdynamo.capture.types.tails import Tail
-from torchdynamo.capture.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.capture.types.pending_appends import Tail
+from torchdynamo.capture.vm.effect_kinds import Kind, Write
+from torchdynamo.core.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.capture import Capture
-    from torchdynamo.capture.heap import Entity
+    from torchdynamo.capture.vm.heap import Entity
 
 
 def show(capture: Capture) -> str:

@@ -12,14 +12,14 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return
-from torchdynamo.capture.kept import were_changed
-from torchdynamo.capture.self_inspection import inspects_itself
-from torchdynamo.capture.signals import Presumption, Restart, Retry
-from torchdynamo.capture.source import Source
-from torchdynamo.codegen import effects
-from torchdynamo.codegen.attempt import Attempt, Rerun
+from torchdynamo.capture.speculate.cached_calls import were_changed
+from torchdynamo.capture.vm.self_inspection import inspects_itself
+from torchdynamo.codegen import replay
+from torchdynamo.codegen.deopt import Attempt, Rerun
 from torchdynamo.codegen.emit import BOUND, GRAPH, BoundIndex, Emitter
-from torchdynamo.codegen.leaving import Exit
+from torchdynamo.codegen.graph_break import Exit
+from torchdynamo.core.signals import Presumption, Restart, Retry
+from torchdynamo.core.source import Source
 
 
 class Draft(NamedTuple):
@@ -55,15 +55,15 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emit
         emit.position = None
     attempt = Attempt(emit, capture) if capture.machine.checks or capture.machine.may_raise else None
     if capture.exit.__class__ is BreakExit:
-        effects.root_cells(emit, capture)
-    before = effects.begin(emit, capture) if attempt is None else []  # an attempt may have to begin again
-    effects.replay(emit, capture, begun=attempt is None)
+        replay.root_cells(emit, capture)
+    before = replay.begin(emit, capture) if attempt is None else []  # an attempt may have to begin again
+    replay.replay(emit, capture, begun=attempt is None)
     rests = attempt is None and not before and repeatable()
     rerun = attempt or (Rerun(emit, capture) if emit.items and rests else None)
     pure = rests and not emit.items and isinstance(capture.exit, Return)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)
-        effects.root_cells_that_stay(emit, capture)
+        replay.root_cells_that_stay(emit, capture)
         if then is not None:
             then(emit)
         emit.op("RETURN")

@@ -14,21 +14,21 @@ import torch.fx
 
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction, Item
-from torchdynamo.capture import model
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.frame import Globals
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.iteration import Steps
-from torchdynamo.capture.naming import is_mortal
-from torchdynamo.capture.overrides import as_class
-from torchdynamo.capture.policy import PURE_TYPES
-from torchdynamo.capture.signals import Presumption, Restart, Retry
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.subclasses import overrides
+from torchdynamo.capture.torch.overrides import as_class
+from torchdynamo.capture.torch.tensor_subclasses import overrides
 from torchdynamo.capture.types.set_orders import stays_in_order
-from torchdynamo.capture.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
-from torchdynamo.capture.wrap import class_source, made_in_frame
-from torchdynamo.codegen import made_classes, rebuild
+from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.iteration import Steps
+from torchdynamo.capture.vm.wrap import class_source, made_in_frame
+from torchdynamo.codegen import made_classes, materialize
+from torchdynamo.core.naming import is_mortal
+from torchdynamo.core.policy import PURE_TYPES
+from torchdynamo.core.signals import Presumption, Restart, Retry
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
 
 BOUND = "__bound"
 GRAPH = "<graph>"  # stands for the name of the graph's variable until there is one
@@ -233,12 +233,12 @@ class Emitter:
             row(self, entity)
             self.keep(entity)
             if entity.pytype not in model.REBUILD:  # a type's own row has used what the type keeps
-                rebuild.attributes(self, entity)
+                materialize.attributes(self, entity)
         elif entity.items.__class__ is Steps:
-            rebuild.iterator(self, entity)
+            materialize.iterator(self, entity)
             self.keep(entity)
-        elif rebuild.is_plain(entity.pytype):
-            rebuild.instance(self, entity)
+        elif materialize.is_plain(entity.pytype):
+            materialize.instance(self, entity)
         else:
             raise Restart(entity.born - 1)
 
@@ -263,7 +263,7 @@ class Emitter:
     def instance(self, entity: Entity, fill: str) -> None:
         """The plain container on top becomes an instance of the entity's class, filled by that method of its base."""
         base = next(b for b in entity.pytype.__mro__ if b in (list, dict, set))
-        self.function(rebuild.subclass_instance)
+        self.function(materialize.subclass_instance)
         for arg in (entity.pytype, base, getattr(base, fill)):
             self.const(arg)
         self.op("COPY", 6)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.lookup import class_lookup
-from torchdynamo.capture.signals import Restart
-from torchdynamo.capture.source import Source
+from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.core.signals import Restart
+from torchdynamo.core.source import Source
 
 if TYPE_CHECKING:
     from torchdynamo.codegen.emit import Emitter

@@ -18,8 +18,8 @@ from torchdynamo.bytecode.flow import reachable, successors
 from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.capture.signals import Restart
-from torchdynamo.codegen.own_cells import checked
+from torchdynamo.codegen.unbound_cells import checked
+from torchdynamo.core.signals import Restart
 
 _numbers = itertools.count(1)
 

@@ -18,29 +18,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.fx
 
-from torchdynamo.capture.call_sites import Call, CallSite, call
-from torchdynamo.capture.signals import Presumption, Retry
-from torchdynamo.capture.source import Position, Source
+from torchdynamo.core.call_sites import Call, CallSite, call
+from torchdynamo.core.signals import Presumption, Retry
+from torchdynamo.core.source import Position, Source
 from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
-from torchdynamo.graph.branches import choose
+from torchdynamo.graph.cond import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
-from torchdynamo.graph.entrants import Entrants
+from torchdynamo.graph.custom_backward import gradient_like, layout_of, twin, with_backward
 from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
+from torchdynamo.graph.fake_cache import MISSING, Memo
+from torchdynamo.graph.flex_attention import Part, attend
+from torchdynamo.graph.input_fakes import Entrants
 from torchdynamo.graph.inputs import InputSource
-from torchdynamo.graph.loops import repeat
-from torchdynamo.graph.memo import MISSING, Memo
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
 from torchdynamo.graph.numbers import SYMBOLIC, Numbers
-from torchdynamo.graph.own_backward import gradient_like, layout_of, twin, with_backward
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import Stretch, enclose
 from torchdynamo.graph.quiet import trying
 from torchdynamo.graph.recording import Record, recording_mode, storage_of
 from torchdynamo.graph.recurrent import of_any_length
-from torchdynamo.graph.scores import Part, attend
 from torchdynamo.graph.sizes import Layout, can_vary, layout, note_sizes, stand_in
 from torchdynamo.graph.tracebacks import PROGRAMS, Program
+from torchdynamo.graph.while_loop import repeat
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from torchdynamo.capture.numeric import of_numpy
-from torchdynamo.capture.policy import CHECKPOINT
+from torchdynamo.core.policy import CHECKPOINT
 from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.numpy_nodes import of_numpy
 
 Node = torch.fx.Node
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchdynamo.capture.signals import Break
+from torchdynamo.core.signals import Break
 from torchdynamo.graph import torch_compat
 
 
 class GraphError(Break):
-    """An operation cannot be part of the graph. `reason` names a row of reasons.py, `fields` fill its text."""
+    """An operation cannot be part of the graph. `reason` names a row of core/reasons.py, `fields` fill its text."""
 
     reason = "unsupported operator"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo.capture.source import Source
+from torchdynamo.core.source import Source
 from torchdynamo.graph.torch_compat import TorchSource
 
 

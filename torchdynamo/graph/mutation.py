@@ -12,7 +12,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from torchdynamo.capture.policy import FUSED_UPDATES
+from torchdynamo.core.policy import FUSED_UPDATES
 from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, OPENERS, is_layered
 
 _KEY = "torchdynamo_effects"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.capture.signals import Presumption
-from torchdynamo.capture.source import Source
+from torchdynamo.core.signals import Presumption
+from torchdynamo.core.source import Source
 from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.errors import UnknownBranch, UnknownValue
 from torchdynamo.graph.quiet import trying

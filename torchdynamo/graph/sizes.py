@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from torchdynamo.capture.source import Source
+from torchdynamo.core.source import Source
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.numbers import Numbers
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch.fx.graph_module
 
 from torchdynamo import _native
-from torchdynamo.capture.call_sites import CallSite, Passed, calls
+from torchdynamo.core.call_sites import CallSite, Passed, calls
 
 _OURS = str(Path(__file__).parent.parent) + "/"
 _FX = torch.fx.graph_module.__file__

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo import _native
-from torchdynamo.capture import numeric
 from torchdynamo.capture.capture import Capture
-from torchdynamo.capture.machine import Machine
-from torchdynamo.capture.source import Guard, Source, local
+from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.core.source import Guard, Source, local
 from torchdynamo.graph.mutation import mutated_inputs
+from torchdynamo.graph.numpy_nodes import np
 
 
 class Input(NamedTuple):
@@ -101,7 +101,7 @@ def memories(vm: Machine) -> tuple[list[Memory], list[Memory]]:
     return written, read
 
 
-LENDERS = (bytearray,) if numeric.np is None else (bytearray, numeric.np.ndarray)
+LENDERS = (bytearray,) if np is None else (bytearray, np.ndarray)
 
 
 def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.kind import MISSING, Change, read
 from torchdynamo.guards.kinds import KINDS
 

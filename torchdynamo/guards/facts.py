@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.core.value import ABSENT
 
 
 class Named(NamedTuple):

@@ -12,7 +12,7 @@ import types
 import weakref
 from typing import Any
 
-from torchdynamo.capture.naming import called, class_name, has_name, is_mortal
+from torchdynamo.core.naming import called, class_name, has_name, is_mortal
 from torchdynamo.guards.constants import is_constant
 
 OWN_NOTHING: tuple[type, ...] = (

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard, Roots
-from torchdynamo.capture.wrap import holds_nan
+from torchdynamo.capture.vm.wrap import holds_nan
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.constants import is_constant, same_constant
 from torchdynamo.guards.identity import Weak, held, is_same, lower_kept
 from torchdynamo.guards.kind import Check, NodeOf

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from torchdynamo.capture.naming import called
-from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.core.naming import called
+from torchdynamo.core.source import Guard, Roots, Source
 
 NodeOf: TypeAlias = Callable[[Source], int]
 Check: TypeAlias = "tuple[int, str, Any]"  # node of the program, native check, its payload

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torchdynamo import _native
-from torchdynamo.capture.numpy_settings import np
+from torchdynamo.graph.numpy_nodes import np
 
 LOOKING: list[tuple[type, tuple[str, ...]]] = [
     (types.BuiltinFunctionType, ("__self__", "__name__")),

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.capture.source import LED_TO, Guard, Roots, Source
+from torchdynamo.core.source import LED_TO, Guard, Roots, Source
 from torchdynamo.guards import looking
 from torchdynamo.guards.kinds import KINDS
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from torchdynamo.capture.number_programs import LIMIT, Program
-from torchdynamo.capture.source import Guard, Position, Source
+from torchdynamo.core.number_programs import LIMIT, Program
+from torchdynamo.core.source import Guard, Position, Source
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.sizes import Layout
 

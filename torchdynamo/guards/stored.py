@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from torchdynamo.capture.source import Guard, Pinned, Roots, Source
+from torchdynamo.core.source import Guard, Pinned, Roots, Source
 from torchdynamo.guards.constants import is_constant, same_constant
 from torchdynamo.guards.facts import FACTS, Unresolved, fact_of, object_of
 from torchdynamo.guards.identity import Weak

@@ -1,6 +1,6 @@
 """Which frames are worth capturing, and why the others are not: a table, read from top to bottom.
 
-A reason is the id of a row in `reasons.py`. Code from site-packages is user code like any other.
+A reason is the id of a row in `core/reasons.py`. Code from site-packages is user code like any other.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from types import CodeType
 import torch.fx
 from tabulate import tabulate
 
-from torchdynamo.capture.source import Guard, Source
 from torchdynamo.codegen.resume import is_continuation, origin
+from torchdynamo.core.source import Guard, Source
 
 # Where a path starts -> how the list of guards calls that.
 ROOTS = {"local": "local", "globals": "global", "builtins": "builtin", "closure": "free", "module": "module"}

@@ -16,8 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchdynamo import reasons
-from torchdynamo.capture.source import Guard
+from torchdynamo.core import reasons
+from torchdynamo.core.source import Guard
 from torchdynamo.report.debug import place
 from torchdynamo.report.recompiles import Decision, NumberInput, decisions
 
@@ -34,7 +34,7 @@ class CompileEvent:
     guards: Sequence[Guard] = ()
     seconds: float = 0.0
     backend: str = ""
-    reason: str | None = None  # id of a row in reasons.py
+    reason: str | None = None  # id of a row in core/reasons.py
     reason_text: str = ""
     numbers: Sequence[NumberInput] = ()  # inputs of the graph that may be others in the next call
     again: str = ""  # why the function is compiled once more, if it was before

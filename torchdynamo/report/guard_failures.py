@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from torchdynamo import config
 from torchdynamo.cache.entries import entries_of
-from torchdynamo.capture.source import Roots
 from torchdynamo.codegen import resume
+from torchdynamo.core.source import Roots
 from torchdynamo.errors import RecompileError
 from torchdynamo.guards.explain import first_failure
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import CodeType
 
-from torchdynamo.capture.source import Guard, Roots
 from torchdynamo.codegen import resume
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.explain import first_failure
 from torchdynamo.report.recompiles import remedy
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 
 from torchdynamo.capture.capture import Capture
-from torchdynamo.capture.dimensions import said_of
-from torchdynamo.capture.sizes import bounds
-from torchdynamo.capture.source import Source
+from torchdynamo.capture.torch.dynamic_marks import said_of
+from torchdynamo.capture.torch.sizes import bounds
+from torchdynamo.core.source import Source
 from torchdynamo.errors import ConstraintViolationError
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.guards.sizes import number_guards

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchdynamo.capture.dimensions import said_of
-from torchdynamo.capture.source import Guard, Position, Roots, Source
+from torchdynamo.capture.torch.dynamic_marks import said_of
+from torchdynamo.core.reasons import quote
+from torchdynamo.core.source import Guard, Position, Roots, Source
 from torchdynamo.guards.explain import Failure
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.numbers import tell
-from torchdynamo.reasons import quote
 
 logger = logging.getLogger("torchdynamo.recompiles")
 MOST = (1 << 63) - 1

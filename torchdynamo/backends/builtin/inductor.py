@@ -15,10 +15,10 @@ from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.backends.partition import for_inductor
-from torchdynamo.backends.pieces import in_pieces
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
+from torchdynamo.backends.split_backward import in_pieces
 from torchdynamo.backends.strides import told_at_once
 from torchdynamo.errors import UnknownSetting
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.autograd.function import Function, once_differentiable
 
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, models, rebuilds
-from torchdynamo.capture.policy import is_code
-from torchdynamo.capture.signals import Break, Raised, Restart
-from torchdynamo.capture.source import Guard, Roots, Source, instance_attr
-from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Symbol, Value, is_none
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, models, rebuilds
+from torchdynamo.core.policy import is_code
+from torchdynamo.core.signals import Break, Raised, Restart
+from torchdynamo.core.source import Guard, Roots, Source, instance_attr
+from torchdynamo.core.value import ABSENT, NONE, Graphed, Known, Object, Symbol, Value, is_none
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 MAX_OPTIONAL = 2  # results whose gradients may be missing: each doubles the number of backwards

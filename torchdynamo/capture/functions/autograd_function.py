@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import _SingleLevelFunction
 
-from torchdynamo.capture.call_sites import Passed
 from torchdynamo.capture.functions.autograd_backward import Call, Context, give_backward
-from torchdynamo.capture.model import function
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Graphed, Known, Object, Value, boolean
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.call_sites import Passed
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Graphed, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 SET_GRAD = Known(torch._C._set_grad_enabled)

@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import lookup, raising, symbols
-from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import MODELS, function, run_for_real
-from torchdynamo.capture.operators import same_or_equal
-from torchdynamo.capture.scalars import plainly
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.signatures import by_place
+from torchdynamo.capture.speculate import assertions
+from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
-from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Symbol, Value, boolean
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm import lookup
+from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.model import MODELS, function, run_for_real
+from torchdynamo.capture.vm.operators import same_or_equal
+from torchdynamo.capture.vm.scalar_subclasses import plainly
+from torchdynamo.capture.vm.signatures import by_place
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import FALSE, NONE, Graphed, Known, Object, Symbol, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ZERO = Known(0)
 
@@ -243,14 +245,16 @@ def sum_(vm: Machine, items: Value, start: Value = ZERO) -> Value:
 
 @function(any)
 def any_(vm: Machine, items: Value) -> Value:
-    none = raising.result_to_go_on(vm) is False
-    return boolean(any(not (none and raising.expect(vm, item, False)) and vm.truth(item) for item in vm.iterate(items)))
+    none = assertions.result_to_go_on(vm) is False
+    return boolean(
+        any(not (none and assertions.expect(vm, item, False)) and vm.truth(item) for item in vm.iterate(items))
+    )
 
 
 @function(all)
 def all_(vm: Machine, items: Value) -> Value:
-    every = raising.result_to_go_on(vm) is True
-    return boolean(all((every and raising.expect(vm, item, True)) or vm.truth(item) for item in vm.iterate(items)))
+    every = assertions.result_to_go_on(vm) is True
+    return boolean(all((every and assertions.expect(vm, item, True)) or vm.truth(item) for item in vm.iterate(items)))
 
 
 def extreme(fn: Any, op: str) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.value import Graphed, Known, Value
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.value import Graphed, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def emitted(vm: Machine, fn: Any, args: list[Value], **kwargs: Value) -> Value:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import symbols
-from torchdynamo.capture.model import function, models
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Graphed, Known, Symbol, Value
+from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Graphed, Known, Symbol, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def check(fn: Any) -> None:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch.compiler
 
-from torchdynamo import marks
-from torchdynamo.capture import policy
-from torchdynamo.capture.model import function
 from torchdynamo.capture.types.module import calls_hooks_on_errors
-from torchdynamo.capture.value import FALSE, Value, boolean
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core import marks, policy
+from torchdynamo.core.value import FALSE, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)

@@ -6,14 +6,14 @@ import abc
 import functools
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.functions.kinship import REGISTRATIONS
-from torchdynamo.capture.lookup import rest_on_bases
-from torchdynamo.capture.model import function
-from torchdynamo.capture.value import Known, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.functions.instance_checks import REGISTRATIONS
+from torchdynamo.capture.vm.lookup import rest_on_bases
+from torchdynamo.capture.vm.model import function
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(abc.get_cache_token)

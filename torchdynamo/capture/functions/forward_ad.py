@@ -10,9 +10,9 @@ from torch.autograd import forward_ad
 
 from torchdynamo.capture.functions.functorch import in_a_layer, layer
 from torchdynamo.capture.functions.torch_state import setter
-from torchdynamo.capture.model import function
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Known, Value
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Known, Value
 
 try:
     from torch._functorch import predispatch
@@ -22,7 +22,7 @@ else:
     WRAPPED = predispatch
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 C = torch._C
 layer("jvp")

@@ -14,13 +14,13 @@ import torch
 import torch.func
 from torch._functorch import eager_transforms, vmap
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.symbols import unknown
-from torchdynamo.capture.value import NONE, Graphed, Known, Symbol, Value, boolean
+from torchdynamo.capture.torch.symbols import unknown
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Graphed, Known, Symbol, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 C = torch._C._functorch
 Row = Callable[..., Value]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from torch.utils.hooks import RemovableHandle
 
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import function, polyfill
-from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.identity import NumberOf
-from torchdynamo.capture.value import Known, Object, Value
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @polyfill(RemovableHandle.__init__)

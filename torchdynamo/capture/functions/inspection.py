@@ -7,18 +7,18 @@ import inspect
 import types
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture import call as calls
-from torchdynamo.capture.enums import rest_on_members
-from torchdynamo.capture.lookup import class_lookup
-from torchdynamo.capture.model import function, models, polyfill
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Pinned, Source
 from torchdynamo.capture.types.items import lookup
-from torchdynamo.capture.value import TRUE, Known, Object, Value
-from torchdynamo.capture.wrap import constant, wrap
+from torchdynamo.capture.vm import call as calls
+from torchdynamo.capture.vm.enums import rest_on_members
+from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.model import function, models, polyfill
+from torchdynamo.capture.vm.wrap import constant, wrap
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import TRUE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 EMPTY = Known(inspect.Parameter.empty)
 KINDS = {

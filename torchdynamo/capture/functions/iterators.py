@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.functions.builtins import lazily
-from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import function, models
-from torchdynamo.capture.value import NONE, Known, Value, is_none
+from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.core.value import NONE, Known, Value, is_none
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ZERO, ONE, TWO = Known(0), Known(1), Known(2)
 

@@ -10,14 +10,14 @@ import json.scanner
 import math
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.model import enters, models, polyfill, run_for_real
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import Known, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm.model import enters, models, polyfill, run_for_real
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 make_iterencode: Any = json.encoder._make_iterencode  # type: ignore[attr-defined]
 encoders = [each for each in [getattr(json.encoder, "c_make_encoder", None)] if each is not None]  # where C has one

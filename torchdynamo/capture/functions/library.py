@@ -10,14 +10,14 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.class_again import MadeClass, called
-from torchdynamo.capture.model import function, models
-from torchdynamo.capture.scalars import plain_value
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Known, Value
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.capture.vm.remade_classes import MadeClass, called
+from torchdynamo.capture.vm.scalar_subclasses import plain_value
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(sys.intern)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.functions.warning_messages import REST, caller
-from torchdynamo.capture.model import Emitter, function, polyfill
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import FALSE, NONE, Known, Value
-from torchdynamo.capture.wrap import CONSTANTS
+from torchdynamo.capture.vm.model import Emitter, function, polyfill
+from torchdynamo.capture.vm.wrap import CONSTANTS
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import FALSE, NONE, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ONE = Known(1)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.operators import BINARY, INPLACE, UNARY
-from torchdynamo.capture.value import NONE, Value
+from torchdynamo.capture.vm.model import function
+from torchdynamo.capture.vm.operators import BINARY, INPLACE, UNARY
+from torchdynamo.core.value import NONE, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def binary(symbol: str) -> Any:

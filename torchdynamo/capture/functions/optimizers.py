@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import Optimizer, _get_value
 
-from torchdynamo.capture import symbols
-from torchdynamo.capture.model import function, polyfill
-from torchdynamo.capture.policy import FUSED_UPDATES
-from torchdynamo.capture.value import NONE, Graphed, Symbol, Value
+from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.core.policy import FUSED_UPDATES
+from torchdynamo.core.value import NONE, Graphed, Symbol, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(_get_value)

@@ -8,7 +8,7 @@ import functools
 import heapq
 import operator
 
-from torchdynamo.capture.model import polyfill
+from torchdynamo.capture.vm.model import polyfill
 
 
 class _MISSING:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.lookup import written_in_python
-from torchdynamo.capture.model import function
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.vm.lookup import written_in_python
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(print)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 
-from torchdynamo.capture.model import polyfill_named
+from torchdynamo.capture.vm.model import polyfill_named
 
 
 @polyfill_named("tqdm.std", "tqdm.__new__")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.model import function, passes_on
-from torchdynamo.capture.scalars import indexed
-from torchdynamo.capture.symbols import is_symbol, unknown
-from torchdynamo.capture.value import Known, Symbol, Value
+from torchdynamo.capture.torch.symbols import is_symbol, unknown
+from torchdynamo.capture.vm.model import function, passes_on
+from torchdynamo.capture.vm.scalar_subclasses import indexed
+from torchdynamo.core.value import Known, Symbol, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ZERO, ONE = Known(0), Known(1)
 MOST = 1 << 12  # turns

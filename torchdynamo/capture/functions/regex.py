@@ -6,16 +6,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import enters, models, polyfill, run_for_real
-from torchdynamo.capture.scalars import plain_value
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Known, Object, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.model import enters, models, polyfill, run_for_real
+from torchdynamo.capture.vm.scalar_subclasses import plain_value
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @enters(re.Pattern, re.Match)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.symbols import unknown
-from torchdynamo.capture.value import Known, Object, Symbol, Value
+from torchdynamo.capture.torch.symbols import unknown
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.value import Known, Object, Symbol, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ONE = Known(1)
 

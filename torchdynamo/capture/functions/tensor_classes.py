@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import numeric
-from torchdynamo.capture.model import FUNCTIONS, Model, function, models
-from torchdynamo.capture.naming import called
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import Known, Value
+from torchdynamo.capture.vm.model import FUNCTIONS, Model, function, models
+from torchdynamo.core.naming import called
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Known, Value
+from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
-np = numeric.np
 CPU = Known(torch.device("cpu"))
 CLASSES = [each for each in torch._tensor_classes if each.__module__ == "torch"]
 HOLDING: dict[type, Any] = {list: torch.tensor, tuple: torch.tensor, range: torch.tensor}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchdynamo.capture.model import function, polyfill
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Graphed, Known, Value
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Graphed, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 LEAVES_ONLY = (
     "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, Model, models, rebuilds
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import NONE, Graphed, Object, Value
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, Model, models, rebuilds
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import NONE, Graphed, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 BASE = torch._C.TensorBase
 NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"

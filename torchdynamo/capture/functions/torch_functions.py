@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.overrides
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.value import Value, boolean
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.value import Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def is_tensor(vm: Machine, obj: Any) -> Value:

@@ -9,11 +9,11 @@ import torch.accelerator
 import torch.backends.mps
 import torch.cuda
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.value import Value
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.value import Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def fact(fn: Any) -> None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.overrides
 
-from torchdynamo.capture import overrides
-from torchdynamo.capture.functions.kinship import instance_of, subclass_of
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
+from torchdynamo.capture.functions.instance_checks import instance_of, subclass_of
+from torchdynamo.capture.torch import overrides
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
 C = torch._C
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.functions.torch_state import FLAGS
-from torchdynamo.capture.model import FUNCTIONS, function
-from torchdynamo.capture.policy import reads_torch_state
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import Known, Value
-from torchdynamo.capture.wrap import CONSTANTS
+from torchdynamo.capture.vm.model import FUNCTIONS, function
+from torchdynamo.capture.vm.wrap import CONSTANTS
+from torchdynamo.core.policy import reads_torch_state
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 # What the guard on global state compares anyway.
 COMPARED = frozenset(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.amp
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Known, Value
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 C = torch._C
 

@@ -11,16 +11,16 @@ import torch.profiler
 import torch.utils.checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from torchdynamo.capture.effect_kinds import Kind
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
-from torchdynamo.capture.policy import CHECKPOINT
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import instance_attr
-from torchdynamo.capture.value import FALSE, NONE, Known, Object, Value
+from torchdynamo.capture.vm.effect_kinds import Kind
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.core.policy import CHECKPOINT
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import instance_attr
+from torchdynamo.core.value import FALSE, NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ORIGINAL = "_torchdynamo_inline"  # where torch.jit leaves the Python function it compiled
 

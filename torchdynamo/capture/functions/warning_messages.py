@@ -15,12 +15,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.model import Emitter, function
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.vm.model import Emitter, function
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ONE, EMPTY = Known(1), Known(())
 REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from torchdynamo.capture.model import function
-from torchdynamo.capture.value import NONE, TRUE, Known, Value
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.value import NONE, TRUE, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def optimized(optimizer: Any) -> Any:

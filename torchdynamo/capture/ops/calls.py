@@ -8,10 +8,10 @@ from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.value import ABSENT, Value
+from torchdynamo.core.value import ABSENT, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("CALL", "*stack -- result", pops=lambda arg: arg[0] + 2)

@@ -8,12 +8,12 @@ from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.ops.variables import delete_global, load_deref, load_global, store_global
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Known, Value
-from torchdynamo.capture.wrap import wrap
+from torchdynamo.capture.vm.wrap import wrap
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("LOAD_BUILD_CLASS", "-- builder")

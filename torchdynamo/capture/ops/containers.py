@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.value import ABSENT, NONE, Known, Value
+from torchdynamo.core.value import ABSENT, NONE, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def build_count(arg: tuple[str, int]) -> int:

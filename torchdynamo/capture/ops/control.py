@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import fields, foregone, raising, symbols, unrolled
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
-from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.value import NONE, Graphed, Known, Symbol, Value
+from torchdynamo.capture.speculate import assertions, jump_threading, unrolling
+from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm import c_fields
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.value import NONE, Graphed, Known, Symbol, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("JUMP", "-- jump")
@@ -34,7 +36,7 @@ def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None
     if x.__class__ is Symbol and makes_no_difference(vm, frame, inst, x, frame.stack):
         return frame.code.targets[target]
     if x.__class__ is Graphed or x.__class__ is Symbol:
-        truth = raising.truth_to_go_on(vm, frame, x, condition, frame.code.targets[target])
+        truth = assertions.truth_to_go_on(vm, frame, x, condition, frame.code.targets[target])
         if truth is not None:
             return frame.code.targets[target] if truth == (condition == "true") else None
     if condition == "true" and (x.__class__ is Graphed or x.__class__ is Symbol):
@@ -49,7 +51,7 @@ def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None
 def makes_no_difference(vm: Machine, frame: Frame, inst: Instruction, x: Symbol, straight: list[Value]) -> bool:
     """Whether both ways on lead to where the branch jumps; the stack is then as it is there."""
     condition, label = inst.arg
-    after = foregone.stack_after(vm, frame, x, condition, frame.code.targets[label], straight, frame.stack)
+    after = jump_threading.stack_after(vm, frame, x, condition, frame.code.targets[label], straight, frame.stack)
     if after is not None:
         frame.stack[:] = after
     return after is not None
@@ -85,7 +87,7 @@ def get_iter(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Value:
 @op("FOR_ITER", "-- jump")
 def for_iter(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
     vm.count_turn(frame.raw.co_name)
-    unrolled.count_turn(vm, frame)
+    unrolling.count_turn(vm, frame)
     item = vm.advance(frame.stack[-1])
     if item is None:
         frame.stack.pop()
@@ -140,4 +142,4 @@ def cleanup_throw(vm: Machine, frame: Frame, inst: Instruction, iterator: Value,
     """What a throw brought back from the iterator of a `yield from`: the end of it, or an exception that goes on."""
     if not issubclass(exc.pytype, StopIteration):
         raise Raised(vm.as_object(exc))
-    return NONE, fields.read(vm, exc, StopIteration, "value")
+    return NONE, c_fields.read(vm, exc, StopIteration, "value")

@@ -6,16 +6,16 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import lookup
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.types import exceptions, groups
-from torchdynamo.capture.value import NONE, Known, Value, boolean
+from torchdynamo.capture.types import exception_groups, exceptions
+from torchdynamo.capture.vm import lookup
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.value import NONE, Known, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("PUSH_EXC_INFO", "exc -- previous exc")
@@ -88,7 +88,7 @@ def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 @op("EG_MATCH", "exc classes -- rest match")
 def eg_match(vm: Machine, frame: Frame, inst: Instruction, exc: Value, classes: Value) -> Any:
     """`except* classes`: what is caught is being handled."""
-    rest, match = groups.caught(vm, exc, classes)
+    rest, match = exception_groups.caught(vm, exc, classes)
     if match is not NONE:
         frame.handling[-1] = vm.as_object(match)
     return rest, match
@@ -98,7 +98,7 @@ def eg_match(vm: Machine, frame: Frame, inst: Instruction, exc: Value, classes: 
 def intrinsic(vm: Machine, frame: Frame, inst: Instruction, x: Value, *rest: Value) -> Value:
     """The end of every generator on newer Pythons: what a StopIteration becomes there, `resume` sees to."""
     if inst.arg == "PREP_RERAISE_STAR":
-        return groups.left_over(vm, x, *rest)
+        return exception_groups.left_over(vm, x, *rest)
     if inst.arg != "STOPITERATION_ERROR":
         raise Break("unsupported instruction", name=inst.arg)
     return x

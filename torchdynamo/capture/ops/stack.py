@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.value import ABSENT, Known, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.value import ABSENT, Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("NOP", "--")

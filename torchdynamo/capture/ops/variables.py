@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture import deaths
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.heap import MISSING
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import ABSENT, Known, Opaque, Value
-from torchdynamo.capture.wrap import wrap
+from torchdynamo.capture.vm import finalizers
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.wrap import wrap
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import ABSENT, Known, Opaque, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 IMPORT = builtins.__import__
 
@@ -49,7 +49,7 @@ def store_fast(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> No
 def delete_fast(vm: Machine, frame: Frame, inst: Instruction) -> None:
     gone = frame.locals.pop(inst.arg, None)
     if frame.root and gone is not None:
-        deaths.let_go(vm, gone)
+        finalizers.let_go(vm, gone)
     if gone is None:
         raise unbound(vm, inst.arg)
 

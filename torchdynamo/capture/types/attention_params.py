@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch.backends.cuda import SDPAParams
 
-from torchdynamo.capture.model import Emitter, enters, models, rebuilds
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Graphed, Known, Object, Value
+from torchdynamo.capture.vm.model import Emitter, enters, models, rebuilds
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Graphed, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
 FIELDS = tuple(name for name, member in vars(SDPAParams).items() if isinstance(member, property))
 TENSORS = 4  # of which the last may be None

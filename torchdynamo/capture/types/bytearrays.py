@@ -6,17 +6,17 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.arguments import COPIES
-from torchdynamo.capture.model import Emitter, Model, iterates, models, rebuilds, replays
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import Source
+from torchdynamo.capture.torch.arguments import COPIES
 from torchdynamo.capture.types.iterators import iterated_by
-from torchdynamo.capture.value import NONE, Known, Object, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm.model import Emitter, Model, iterates, models, rebuilds, replays
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
 MOST = 1 << 16  # bytes that are still compared at each call
 

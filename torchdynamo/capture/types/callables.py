@@ -7,18 +7,18 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.capture import attributes, fields, lookup
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
-from torchdynamo.capture.naming import class_name
-from torchdynamo.capture.operators import opposite_of
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
-from torchdynamo.capture.wrap import constant, wrap
+from torchdynamo.capture.vm import attributes, c_fields, lookup
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
+from torchdynamo.capture.vm.operators import opposite_of
+from torchdynamo.capture.vm.wrap import constant, wrap
+from torchdynamo.core.naming import class_name
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(types.FunctionType, "__call__")
@@ -258,7 +258,7 @@ def _bind(descriptor: Any, owner: Any) -> Any:
 
 @models(functools.partial, "__call__")
 def call_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    fn, given, named = (fields.read(vm, self, functools.partial, name) for name in PARTS_OF_PARTIAL)
+    fn, given, named = (c_fields.read(vm, self, functools.partial, name) for name in PARTS_OF_PARTIAL)
     known = {vm.known(key, "keyword"): value for key, value in vm.dict_items(named)}
     return vm.call(fn, [*vm.iterate(given), *args], {**known, **kwargs})
 
@@ -268,12 +268,12 @@ def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: V
     """A partial of a partial that has nothing of its own is one of what that calls."""
     given, named = list(args), dict(kwargs)
     if fn.__class__ is Object and issubclass(fn.pytype, functools.partial) and is_bare(vm, fn):
-        fn, inner, known = (fields.read(vm, fn, functools.partial, name) for name in PARTS_OF_PARTIAL)
+        fn, inner, known = (c_fields.read(vm, fn, functools.partial, name) for name in PARTS_OF_PARTIAL)
         given = [*vm.iterate(inner), *given]
         named = {**{vm.known(key, "keyword"): value for key, value in vm.dict_items(known)}, **named}
     made = vm.new(cls.obj)
     keywords = vm.make_dict((Known(name), value) for name, value in named.items())
-    fields.hold(vm, vm.entity(made), functools.partial, func=fn, args=vm.make_tuple(given), keywords=keywords)
+    c_fields.hold(vm, vm.entity(made), functools.partial, func=fn, args=vm.make_tuple(given), keywords=keywords)
     return made
 
 
@@ -297,7 +297,7 @@ def init_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) ->
 def rebuild_partial(emit: Emitter, entity: Entity) -> None:
     emit.function(_make_partial)
     emit.const(entity.pytype)
-    own = [fields.name_of(entity.pytype, functools.partial, name) for name in PARTS_OF_PARTIAL]
+    own = [c_fields.name_of(entity.pytype, functools.partial, name) for name in PARTS_OF_PARTIAL]
     for name in own:
         emit.value(entity.attrs[name])
     emit.op("CALL", (4, ()))

@@ -10,16 +10,16 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.capture.class_again import StandIn
-from torchdynamo.capture.class_writes import DESCRIPTOR
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.lookup import class_lookup
-from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.wrappers import WRAPPERS, given
-from torchdynamo.capture.value import Graphed, Known, Object, Value
+from torchdynamo.capture.vm.class_writes import DESCRIPTOR
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.remade_classes import StandIn
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Graphed, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 PYTHONS = ("builtins", "abc", "enum", "typing")  # whose metaclasses and `__init_subclass__` only make the class
 ATTRIBUTES = (functools.cached_property, dataclasses.Field, dataclasses.InitVar, enum.auto)  # made by attributes alone

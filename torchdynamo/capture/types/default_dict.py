@@ -5,21 +5,21 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture import fields
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import class_lookup
-from torchdynamo.capture.model import Emitter, models, rebuilds
 from torchdynamo.capture.types.items import key_error, push_items
 from torchdynamo.capture.types.mapping import check_keys, init, rebuild_dict
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.vm import c_fields
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.model import Emitter, models, rebuilds
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(collections.defaultdict, "__missing__")
 def missing(vm: Machine, self: Object, key: Value) -> Value:
-    factory = fields.read(vm, self, collections.defaultdict, "default_factory")
+    factory = c_fields.read(vm, self, collections.defaultdict, "default_factory")
     if factory.__class__ is Known and factory.obj is None:
         raise key_error(vm, key)
     made = vm.call(factory, [], {})
@@ -33,13 +33,13 @@ def defaultdict_init(vm: Machine, self: Object, factory: Value = NONE, /, *args:
         raise vm.error(TypeError, "first argument must be callable or None")
     if factory.__class__ is Object and class_lookup(factory.pytype, "__call__") is MISSING:
         raise vm.error(TypeError, "first argument must be callable or None")
-    fields.hold(vm, vm.entity(self), collections.defaultdict, default_factory=factory)
+    c_fields.hold(vm, vm.entity(self), collections.defaultdict, default_factory=factory)
     return init(vm, self, *args, **kwargs)
 
 
 @models(collections.defaultdict, "copy", "__copy__")
 def copy_default(vm: Machine, self: Object) -> Value:
-    return vm.call(Known(self.pytype), [fields.read(vm, self, collections.defaultdict, "default_factory"), self], {})
+    return vm.call(Known(self.pytype), [c_fields.read(vm, self, collections.defaultdict, "default_factory"), self], {})
 
 
 @rebuilds(collections.defaultdict)

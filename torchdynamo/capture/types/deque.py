@@ -7,20 +7,20 @@ import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.iteration import make_iterator
-from torchdynamo.capture.model import Emitter, iterates, models, rebuilds, replays
-from torchdynamo.capture.operators import opposite_of, same_or_equal
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.types.tails import Tail, tail
-from torchdynamo.capture.types.tails import replay as replay_tail
-from torchdynamo.capture.types.watched import Strict
-from torchdynamo.capture.value import NONE, Known, Object, Opaque, Value, boolean
-from torchdynamo.capture.wrap import wrap
+from torchdynamo.capture.types.checked_iterators import Strict
+from torchdynamo.capture.types.pending_appends import Tail, tail
+from torchdynamo.capture.types.pending_appends import replay as replay_tail
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds, replays
+from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
+from torchdynamo.capture.vm.wrap import wrap
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Object, Opaque, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 DEQUE = collections.deque
 ONE = Known(1)

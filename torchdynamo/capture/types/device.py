@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchdynamo.capture.model import models
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import NONE, Value
+from torchdynamo.capture.vm.model import models
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 ENTER = torch.device.__enter__
 

@@ -8,18 +8,18 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import attribute_writes, fields
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import class_lookup, rest_on_bases
-from torchdynamo.capture.machine import RAISED
-from torchdynamo.capture.model import Emitter, function, is_open, models, plain_new, rebuilds
-from torchdynamo.capture.signals import Break, Raised, Restart
-from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Value
-from torchdynamo.capture.wrap import constant, wrap
+from torchdynamo.capture.vm import attribute_writes, c_fields
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import class_lookup, rest_on_bases
+from torchdynamo.capture.vm.machine import RAISED
+from torchdynamo.capture.vm.model import Emitter, function, is_open, models, plain_new, rebuilds
+from torchdynamo.capture.vm.wrap import constant, wrap
+from torchdynamo.core.signals import Break, Raised, Restart
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 KEYWORDS: dict[type, tuple[str, ...]] = {  # what else these take, and keep
     ImportError: ("name", "path"),
@@ -38,7 +38,7 @@ def fields_of(cls: type) -> dict[str, str]:
     kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
     bases = [base for base in reversed(cls.__mro__) if not is_open(base) and base not in PLAIN]
     found = [(base, name) for base in bases for name, each in base.__dict__.items() if type(each) in kinds]
-    return {name: fields.name_of(cls, base, name) for base, name in found}
+    return {name: c_fields.name_of(cls, base, name) for base, name in found}
 
 
 PLAIN = (BaseException, object)
@@ -134,7 +134,7 @@ def args_of(vm: Machine, self: Object) -> list[Value]:
     entity = vm.entity(self)
     if entity.items is None and not entity.fresh:
         assert entity.source is not None
-        entity.items = list(vm.iterate(fields.read(vm, self, BaseException, "args")))
+        entity.items = list(vm.iterate(c_fields.read(vm, self, BaseException, "args")))
     return list(entity.items or ())
 
 
@@ -216,9 +216,9 @@ def set_linked(vm: Machine, self: Object, name: str, value: Value) -> None:
     """`__cause__` and `__context__`."""
     if not issubclass(value.pytype, (BaseException, type(None))):
         raise vm.error(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
-    fields.hold(vm, vm.entity(self), BaseException, **{name: value})
+    c_fields.hold(vm, vm.entity(self), BaseException, **{name: value})
     if name == "__cause__":
-        fields.hold(vm, vm.entity(self), BaseException, __suppress_context__=TRUE)
+        c_fields.hold(vm, vm.entity(self), BaseException, __suppress_context__=TRUE)
 
 
 @models(BaseException, "with_traceback")

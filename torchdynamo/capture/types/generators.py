@@ -7,13 +7,13 @@ import types
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.iteration import Steps
-from torchdynamo.capture.model import function, models
-from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.value import NONE, Known, Object, Value, boolean
+from torchdynamo.capture.vm.iteration import Steps
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.value import NONE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 GENERATOR = types.GeneratorType
 

@@ -11,19 +11,19 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.machine import Ref
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
-from torchdynamo.capture.operators import opposite_of
-from torchdynamo.capture.scalars import Plain, plain_value
-from torchdynamo.capture.signals import Break, Presumption, Restart, Retry
-from torchdynamo.capture.symbols import settled
+from torchdynamo.capture.torch.symbols import settled
 from torchdynamo.capture.types import scalars
-from torchdynamo.capture.value import Graphed, Known, Object, Symbol, Value, boolean
-from torchdynamo.capture.wrap import source_of
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Ref
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.vm.operators import opposite_of
+from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value
+from torchdynamo.capture.vm.wrap import source_of
+from torchdynamo.core.signals import Break, Presumption, Restart, Retry
+from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 KEEPING = frozenset({"copy", "json.encoder", "pprint", "reprlib"})  # modules that keep what they ask the id of

@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo import _native
-from torchdynamo.capture import attributes, deaths
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
-from torchdynamo.capture.machine import Keyed, Ref
-from torchdynamo.capture.model import MODELS, Emitter
-from torchdynamo.capture.naming import is_mortal
-from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.spaces import OfInstance, writing_items
-from torchdynamo.capture.types import identity, running_keys
-from torchdynamo.capture.types.watched import Ordered, Watched
-from torchdynamo.capture.types.weak import Weakly, is_reference, real_key
-from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Symbol, Value
-from torchdynamo.capture.wrap import CONSTANTS, class_source, item_source, told_apart
+from torchdynamo.capture.types import counter_keys, identity
+from torchdynamo.capture.types.checked_iterators import Ordered, Watched
+from torchdynamo.capture.types.weakrefs import Weakly, is_reference, real_key
+from torchdynamo.capture.vm import attributes, finalizers
+from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
+from torchdynamo.capture.vm.machine import Keyed, Ref
+from torchdynamo.capture.vm.model import MODELS, Emitter
+from torchdynamo.capture.vm.wrap import CONSTANTS, class_source, item_source, told_apart
+from torchdynamo.core.naming import is_mortal
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Symbol, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
 BY_IDENTITY = (
@@ -271,7 +271,7 @@ def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) 
         return
     found = entered(vm, value, key, hkey, item)
     if found[1] is not item:
-        deaths.let_go(vm, found[1])
+        finalizers.let_go(vm, found[1])
     found[1] = item
 
 
@@ -367,8 +367,8 @@ def turns(vm: Machine, value: Object, part: Callable[[Value, Value], Value], bac
     entity = vm.entity(value)
     order: Sequence[Any]
     step: Callable[[Any], Value]
-    if running_keys.run_on(vm, entity):
-        order, step = running_keys.each_by_position(vm, entity, part)
+    if counter_keys.run_on(vm, entity):
+        order, step = counter_keys.each_by_position(vm, entity, part)
     else:
         order, step = list(whole(vm, value).items()), each_by_key(vm, value, part)
     order = order[:: -1 if backwards else 1]

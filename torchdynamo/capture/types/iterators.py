@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.iteration import ITERATOR_TYPES, OF_SEQUENCES, iterate, make_iterator
-from torchdynamo.capture.lookup import guarded_slot
-from torchdynamo.capture.model import ITERATE, function, models
-from torchdynamo.capture.signals import Raised
 from torchdynamo.capture.types.deque import REVERSED as REVERSED_DEQUE
+from torchdynamo.capture.types.dict_views import PARTS, VIEWS
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.items import turns
 from torchdynamo.capture.types.sequence import items_of, read
-from torchdynamo.capture.types.views import PARTS, VIEWS
-from torchdynamo.capture.value import Known, Object, Value
+from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, OF_SEQUENCES, iterate, make_iterator
+from torchdynamo.capture.vm.lookup import guarded_slot
+from torchdynamo.capture.vm.model import ITERATE, function, models
+from torchdynamo.core.signals import Raised
+from torchdynamo.core.value import Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 REVERSED_LIST: type = type(reversed([]))
 REVERSED_VIEWS = {kind: type(reversed(getattr({}, kind)())) for kind in VIEWS}

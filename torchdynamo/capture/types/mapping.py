@@ -6,15 +6,8 @@ import collections
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import attributes, deaths
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.lookup import guarded_lookup, guarded_slot
-from torchdynamo.capture.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
-from torchdynamo.capture.operators import same_or_equal
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.spaces import OfInstance, writing_items
 from torchdynamo.capture.types import identity
+from torchdynamo.capture.types.counter_keys import holds_running_key
 from torchdynamo.capture.types.items import (
     Partly,
     as_key,
@@ -40,12 +33,19 @@ from torchdynamo.capture.types.items import (
     was_there,
     whole,
 )
-from torchdynamo.capture.types.running_keys import holds_running_key
-from torchdynamo.capture.types.weak import Weakly
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
+from torchdynamo.capture.types.weakrefs import Weakly
+from torchdynamo.capture.vm import attributes, finalizers
+from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot
+from torchdynamo.capture.vm.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
+from torchdynamo.capture.vm.operators import same_or_equal
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 NUMBERS = (int, float, bool, type(None))
 
@@ -98,7 +98,7 @@ def delitem(vm: Machine, self: Object, key: Value) -> Value:
     gone = remove(vm, self, key)
     if gone is None:
         raise key_error(vm, key)
-    deaths.let_go(vm, gone)
+    finalizers.let_go(vm, gone)
     return NONE
 
 
@@ -198,7 +198,7 @@ def clear(vm: Machine, self: Object) -> Value:
     elif clears_plain_items(vm, entity):
         pass
     elif to_write(vm, self):
-        deaths.let_go(vm, *(item for _, item in entity.items.values()))
+        finalizers.let_go(vm, *(item for _, item in entity.items.values()))
         entity.items.clear()
         entity.version += 1
     return NONE

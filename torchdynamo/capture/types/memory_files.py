@@ -7,14 +7,14 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.model import Emitter, Model, iterates, models, rebuilds
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import FALSE, NONE, Known, Object, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm.model import Emitter, Model, iterates, models, rebuilds
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import FALSE, NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
 FILES: tuple[Any, ...] = (io.StringIO, io.BytesIO)
 OTHERWISE = frozenset("__new__ __init__ __iter__ __next__ __getattribute__ __setattr__ __del__ getbuffer".split())

@@ -6,17 +6,17 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.arguments import COPIES
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import Model, iterates, models
-from torchdynamo.capture.signals import Break
+from torchdynamo.capture.torch.arguments import COPIES
 from torchdynamo.capture.types.bytearrays import contents, for_real
 from torchdynamo.capture.types.iterators import iterated_by
-from torchdynamo.capture.value import NONE, Known, Object, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.model import Model, iterates, models
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(memoryview, "__new__")

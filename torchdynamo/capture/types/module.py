@@ -10,17 +10,17 @@ import torch
 import torch.nn.modules.module as module_file
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import attributes
-from torchdynamo.capture.call_sites import Passed
-from torchdynamo.capture.model import models, passes_on
-from torchdynamo.capture.source import Pinned, Source, instance_attr
 from torchdynamo.capture.types import mapping
 from torchdynamo.capture.types.items import lookup
-from torchdynamo.capture.value import Known, Object, Value
-from torchdynamo.capture.wrap import class_attribute
+from torchdynamo.capture.vm import attributes
+from torchdynamo.capture.vm.model import models, passes_on
+from torchdynamo.capture.vm.wrap import class_attribute
+from torchdynamo.core.call_sites import Passed
+from torchdynamo.core.source import Pinned, Source, instance_attr
+from torchdynamo.core.value import Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture import arguments, numeric, numpy_numbers
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import MODELS, enters, function, iterates, rebuilds
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Graphed, Known, Object, Value
+from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import MODELS, enters, function, iterates, rebuilds
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Graphed, Known, Object, Value
+from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
-
-np = numeric.np
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:
@@ -39,17 +38,17 @@ def enter_fixed(vm: Machine, obj: Any, source: Source) -> Value:
 
 def items(vm: Machine, value: Object) -> Iterator[Value]:
     """Along the first dimension."""
-    if numeric.flowing(vm, value) is not None:
+    if numpy_arrays.flowing(vm, value) is not None:
         return MODELS[np.ndarray, "<items of the graph's>"](vm, value)
-    return (numeric.lift(vm, item) for item in numeric.array_of(vm, value))
+    return (numpy_arrays.lift(vm, item) for item in numpy_arrays.array_of(vm, value))
 
 
 def rebuild(emit: Any, entity: Entity) -> None:
     """A copy for each call; two that share memory would not do so any more. One of the graph's comes out of it."""
-    if entity.items.__class__ is numeric.Flowing:
+    if entity.items.__class__ is numpy_arrays.Flowing:
         emit.computed(Graphed(entity.items.node, None, entity.pytype))
         return
-    arrays = numeric.arrays(emit.capture.machine)
+    arrays = numpy_arrays.arrays(emit.capture.machine)
     shared = [each for each in arrays if each.ref in emit.made or each.note is not None or each.source is not None]
     lies_otherwise = np.array(entity.items).strides != entity.items.strides
     if lies_otherwise or any(np.may_share_memory(entity.items, other.items) for other in shared):
@@ -62,10 +61,10 @@ def sharing(fn: Any) -> None:
     """A function that makes a tensor of an array's own memory."""
 
     def row(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
-        if numeric.flowing(vm, data) is not None and not args:
+        if numpy_arrays.flowing(vm, data) is not None and not args:
             return MODELS[np.ndarray, "<tensor of the graph's>"](vm, fn, data, kwargs)
         if data.__class__ is Object and data.pytype is np.ndarray:
-            data = numeric.share(vm, data)
+            data = numpy_arrays.share(vm, data)
             if fn is torch.from_numpy:
                 return data
         if not args:
@@ -85,7 +84,7 @@ def with_dtype(vm: Machine, data: Value, kwargs: dict[str, Value]) -> dict[str, 
 def has_scalars(vm: Machine, value: Value) -> bool:
     if value.__class__ is Object and value.pytype in (list, tuple):
         items = list(vm.iterate(value))
-        return any(has_scalars(vm, item) for item in items) and not any(map(numeric.holds_tensors, items))
+        return any(has_scalars(vm, item) for item in items) and not any(map(numpy_arrays.holds_tensors, items))
     return issubclass(value.pytype, np.generic) if value.__class__ in (Known, Object) else False
 
 
@@ -98,23 +97,23 @@ def like(vm: Machine, value: Value) -> Any:
 
 def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
     """`torch.tensor`, which copies."""
-    if numeric.flowing(vm, data) is not None and not args:
+    if numpy_arrays.flowing(vm, data) is not None and not args:
         return MODELS[np.ndarray, "<tensor of the graph's>"](vm, torch.tensor, data, kwargs)
     if data.__class__ is not Object or data.pytype is not np.ndarray:
         return vm.emit("call_function", torch.tensor, [data, *args], with_dtype(vm, data, kwargs))
     if args or not kwargs.keys() <= {"dtype", "device"}:
         raise Break("unsupported argument", what="tensor", type="ndarray")
-    made = numeric.to_tensor(vm, numeric.array_of(vm, data))
+    made = numpy_arrays.to_tensor(vm, numpy_arrays.array_of(vm, data))
     return vm.emit("call_method", "to", [made], kwargs) if kwargs else made
 
 
 if np is not None:
-    numeric.rows()
+    numpy_arrays.rows()
     enters(np.generic)(enter_scalar)
     enters(np.dtype, np.ufunc, type(np.linalg.norm))(enter_fixed)
     iterates(np.ndarray)(items)
     rebuilds(np.ndarray)(rebuild)
-    arguments.COPIES[np.ndarray] = numeric.array_of
+    arguments.COPIES[np.ndarray] = numpy_arrays.array_of
     for _fn in (torch.from_numpy, torch.as_tensor, torch.asarray):
         sharing(_fn)
     function(torch.tensor)(copied)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.capture import arguments, numeric, numpy_numbers
-from torchdynamo.capture.model import models, rebuilds
-from torchdynamo.capture.numeric import Flowing, flowing, flows, of_numpy
-from torchdynamo.capture.policy import NUMPYS
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import FALSE, NONE, Graphed, Known, Object, Value
+from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
+from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
+from torchdynamo.capture.vm.model import models, rebuilds
+from torchdynamo.core.policy import NUMPYS
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import FALSE, NONE, Graphed, Known, Object, Value
+from torchdynamo.graph.numpy_nodes import np, of_numpy
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
-np = numeric.np
 BASE = torch._C.TensorBase
 
 FUNCTIONS = frozenset(
@@ -155,10 +155,10 @@ def to_arg(vm: Machine, value: Value) -> Any:
     ):
         return np.dtype(value.obj).str
     if value.__class__ is Known and isinstance(value.obj, np.generic):
-        return made(vm, value.obj.dtype.name, (numeric.plain(value.obj),), {}).node
+        return made(vm, value.obj.dtype.name, (numpy_arrays.plain(value.obj),), {}).node
     if value.__class__ is Object and value.pytype is np.ndarray:
-        array = numeric.array_of(vm, value)
-        if array.nbytes > numeric.LARGEST or array.dtype.kind not in "biufc":
+        array = numpy_arrays.array_of(vm, value)
+        if array.nbytes > numpy_arrays.LARGEST or array.dtype.kind not in "biufc":
             raise Break("unsupported argument", what="array", type="ndarray")
         return made(vm, "array", (array.tolist(),), {"dtype": array.dtype.str}).node
     if value.__class__ is Object and value.pytype in (list, tuple):
@@ -218,7 +218,7 @@ def attribute(vm: Machine, self: Object, name: str) -> Value:
     known = flowing(vm, self)
     assert known is not None
     if name in READ:
-        return numeric.lift(vm, getattr(known.example, name))
+        return numpy_arrays.lift(vm, getattr(known.example, name))
     if name in PARTS:
         owner = "ndarray" if self.pytype is np.ndarray else "generic"
         return operation(vm, f"{owner}.{name}.__get__", (known.node,), {}, [])
@@ -294,8 +294,8 @@ def scalar_attribute(name: str) -> Any:
         if numpy_numbers.held(vm, self) is not None:
             of_type = name in READ  # which all of the type have
             number = numpy_numbers.example(self) if of_type else numpy_numbers.settled(vm, self)  # type: ignore[arg-type]
-            return numeric.lift(vm, getattr(number, name))
-        return numeric.lift(vm, getattr(vm.known(self, "number"), name))
+            return numpy_arrays.lift(vm, getattr(number, name))
+        return numpy_arrays.lift(vm, getattr(vm.known(self, "number"), name))
 
     return row
 

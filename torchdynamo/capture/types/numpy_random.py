@@ -8,18 +8,18 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import numeric
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import Emitter, Model, enters, function, models, rebuilds, replays
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import NONE, Known, Object, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.torch import numpy_arrays
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.model import Emitter, Model, enters, function, models, rebuilds, replays
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Object, Value
+from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
-np = numeric.np
 # What draws, and changes nothing but the generator.
 DRAWS: dict[str, str] = {
     "RandomState": "beta binomial bytes chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric "
@@ -45,13 +45,13 @@ def drawing(vm: Machine, self: Object, name: str) -> Any:
 
 def method(name: str) -> Model:
     def row(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-        if any(numeric.flows(vm, arg) or numeric.holds_tensors(arg) for arg in (*args, *kwargs.values())):
+        if any(numpy_arrays.flows(vm, arg) or numpy_arrays.holds_tensors(arg) for arg in (*args, *kwargs.values())):
             raise Break("builtin with effects", name=f"{self.pytype.__name__}.{name}")
         draw = getattr(drawing(vm, self, name), name)
         real = [vm.concretely(arg) for arg in args]
         named = {key: vm.concretely(arg) for key, arg in kwargs.items()}
         try:
-            return numeric.lift(vm, draw(*real, **named))
+            return numpy_arrays.lift(vm, draw(*real, **named))
         except Exception as error:  # the program's call raises
             raise vm.error(type(error), *error.args) from None
 

@@ -6,15 +6,15 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import attribute_writes, attributes, deaths, lookup
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
-from torchdynamo.capture.operators import opposite_of
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value, boolean
+from torchdynamo.capture.vm import attribute_writes, attributes, finalizers, lookup
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.vm.operators import opposite_of
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(object, "__new__")
@@ -29,7 +29,7 @@ def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Val
     if args or kwargs:
         check_arguments(vm, real)
     made = vm.new(real)
-    deaths.note(vm, made)
+    finalizers.note(vm, made)
     return made
 
 

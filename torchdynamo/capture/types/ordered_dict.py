@@ -5,16 +5,16 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.call import apply
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import MODELS, Emitter, models, rebuilds, replays
-from torchdynamo.capture.signals import Break
 from torchdynamo.capture.types.items import each_item, items_of, key_error, push_items, store_under, to_write
 from torchdynamo.capture.types.mapping import check_keys, equal
-from torchdynamo.capture.value import NONE, TRUE, Known, Object, Value, boolean
+from torchdynamo.capture.vm.call import apply
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import MODELS, Emitter, models, rebuilds, replays
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, TRUE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(collections.OrderedDict, "move_to_end")

@@ -12,16 +12,16 @@ import torch
 import torch.cuda
 import torch.fx
 
-from torchdynamo.capture import arguments
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import enters, function, models, rebuilds
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.trace import input_name
-from torchdynamo.capture.value import NONE, Graphed, Known, Object, Symbol, Value
+from torchdynamo.capture.torch import arguments
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import enters, function, models, rebuilds
+from torchdynamo.capture.vm.state import input_name
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Graphed, Known, Object, Symbol, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 class Entered(NamedTuple):

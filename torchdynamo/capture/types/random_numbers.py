@@ -9,13 +9,13 @@ import _random
 import random
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, models, rebuilds, replays
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, models, rebuilds, replays
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 GENERATOR: Any = _random.Random
 

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import deaths
-from torchdynamo.capture.heap import MISSING, Entity
-from torchdynamo.capture.model import MODELS, Emitter, iterates, models, plain_new, rebuilds, replays
-from torchdynamo.capture.operators import opposite_of, same_or_equal
-from torchdynamo.capture.scalars import indexed, plainly
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.types.tails import Tail, tail
-from torchdynamo.capture.types.tails import replay as replay_tail
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.types.pending_appends import Tail, tail
+from torchdynamo.capture.types.pending_appends import replay as replay_tail
+from torchdynamo.capture.vm import finalizers
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.model import MODELS, Emitter, iterates, models, plain_new, rebuilds, replays
+from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
+from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 LAST = Known(-1)
 
@@ -295,7 +295,7 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
 @models(list, "clear")
 def clear(vm: Machine, self: Object) -> Value:
     items = write(vm, self)
-    deaths.let_go(vm, *items)
+    finalizers.let_go(vm, *items)
     items.clear()
     return NONE
 
@@ -323,7 +323,7 @@ def lying(items: list[Value], at: Any) -> list[Value]:
 def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
     at = index_of(vm, key)
     items = write(vm, self)
-    deaths.let_go(vm, *lying(items, at))
+    finalizers.let_go(vm, *lying(items, at))
     try:
         items[at] = list(vm.iterate(value)) if isinstance(at, slice) else value
     except (IndexError, ValueError, TypeError) as error:
@@ -335,7 +335,7 @@ def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
 def delitem(vm: Machine, self: Object, key: Value) -> Value:
     at = index_of(vm, key)
     items = write(vm, self)
-    deaths.let_go(vm, *lying(items, at))
+    finalizers.let_go(vm, *lying(items, at))
     try:
         del items[at]
     except (IndexError, TypeError) as error:

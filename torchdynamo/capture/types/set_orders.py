@@ -10,15 +10,15 @@ import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import MISSING, Entity, Heap
-from torchdynamo.capture.machine import Ref
-from torchdynamo.capture.model import Emitter, rebuilds, replays
-from torchdynamo.capture.signals import Restart
 from torchdynamo.capture.types.items import by_code
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
+from torchdynamo.capture.vm.machine import Ref
+from torchdynamo.capture.vm.model import Emitter, rebuilds, replays
+from torchdynamo.core.signals import Restart
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 EQUAL: Any = object.__eq__
 Change = tuple[str, Value | None]  # a method of set, and what it was given

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import MODELS, enters, iterates, models
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.types import weak
+from torchdynamo.capture.types import weakrefs
+from torchdynamo.capture.types.checked_iterators import Watched
 from torchdynamo.capture.types.items import by_code, entry_key, key_error, sourceable, whole
 from torchdynamo.capture.types.items import items_of as dict_items_of
 from torchdynamo.capture.types.set_orders import by_stand_in, given_order, happened, stand_in
-from torchdynamo.capture.types.watched import Watched
-from torchdynamo.capture.value import NONE, Known, Object, Symbol, Value, boolean
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.model import MODELS, enters, iterates, models
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Object, Symbol, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 Items = dict[Any, Value]
 
@@ -34,7 +34,7 @@ def guard_order(vm: Machine, source: Source, real: Any) -> None:
         vm.guard(Source("method", source, "__repr__"), "EQUALS_MATCH", repr(real))
 
 
-TELLING = (int, str, float, bool, bytes, type(None), *weak.KINDS)  # equal texts, equal items
+TELLING = (int, str, float, bool, bytes, type(None), *weakrefs.KINDS)  # equal texts, equal items
 
 
 @enters(frozenset)

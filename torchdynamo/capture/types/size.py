@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torchdynamo.capture.model import models
-from torchdynamo.capture.symbols import is_number, is_symbol
+from torchdynamo.capture.torch.symbols import is_number, is_symbol
 from torchdynamo.capture.types import sequence
-from torchdynamo.capture.value import Known, Value
+from torchdynamo.capture.vm.model import models
+from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def make(vm: Machine, items: list[Value]) -> Value:

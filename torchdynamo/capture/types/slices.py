@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, enters, rebuilds
-from torchdynamo.capture.source import Source
-from torchdynamo.capture.value import Known, Value
-from torchdynamo.capture.wrap import CONSTANTS
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, enters, rebuilds
+from torchdynamo.capture.vm.wrap import CONSTANTS
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 PARTS = ("start", "stop", "step")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import descriptors, lookup
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import function, models
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Opaque, Value
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm import descriptors, lookup
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, Opaque, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(super)

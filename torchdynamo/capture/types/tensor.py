@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.capture import formulas, lookup, model, overrides, policy, readings, spaces, symbols, tensor_methods
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.model import models
-from torchdynamo.capture.signals import Break
-from torchdynamo.capture.source import Source, instance_attr
-from torchdynamo.capture.subclasses import read
-from torchdynamo.capture.value import ABSENT, NONE, Graphed, Known, Value, boolean
-from torchdynamo.capture.wrap import CONSTANTS, constant, wrap
+from torchdynamo.capture.speculate import tensor_constants
+from torchdynamo.capture.torch import number_conditions, overrides, symbols, tensor_methods
+from torchdynamo.capture.torch.tensor_subclasses import read
+from torchdynamo.capture.vm import dict_aliases, lookup, model
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.model import models
+from torchdynamo.capture.vm.wrap import CONSTANTS, constant, wrap
+from torchdynamo.core import policy
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source, instance_attr
+from torchdynamo.core.value import ABSENT, NONE, Graphed, Known, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 BASE = torch._C.TensorBase
 # Methods that only read metadata, which the stand-in has.
@@ -116,7 +119,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
     if found is MISSING:
         real = vm.input_objects.get(obj.node)
         if real is not None and obj.source is not None and written is None:
-            spaces.of_tensor(vm, obj, real, obj.source)
+            dict_aliases.of_tensor(vm, obj, real, obj.source)
             if name in real.__dict__:
                 return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
             vm.guard(Source("dict", obj.source), "NO_KEY", name)
@@ -167,7 +170,7 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
         vm.getattr(obj, name)  # which may raise
     real = vm.input_objects.get(obj.node)
     if real is not None and obj.source is not None:
-        spaces.write(spaces.of_tensor(vm, obj, real, obj.source))
+        dict_aliases.write(dict_aliases.of_tensor(vm, obj, real, obj.source))
     vm.store_on(obj, name, value)
 
 
@@ -209,14 +212,16 @@ def values(name: str) -> model.Model:
 
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
         if convert is not None and self.__class__ is Graphed and not args and not kwargs:
-            known = formulas.decide(vm, self) if name == "__bool__" and policy.in_optimizer(vm.frames) else None
+            known = (
+                number_conditions.decide(vm, self) if name == "__bool__" and policy.in_optimizer(vm.frames) else None
+            )
             if known is not None:
                 return boolean(known)
-            real = readings.evaluate(vm, self)
+            real = tensor_constants.evaluate(vm, self)
             if real is not None:
                 return vm.run_pure(getattr(real, name), [], {})
             if name == "item" and self.fake.is_floating_point() and policy.in_optimizer(vm.frames):
-                return symbols.opaque(vm, torch.Tensor.item, [self], float)  # what it decides is guarded: formulas.py
+                return symbols.opaque(vm, torch.Tensor.item, [self], float)  # see number_conditions.py
             if vm.builder.numbers.scalars:
                 return convert(vm, vm.emit("call_method", "tolist" if name == "tolist" else "item", [self], {}))
         if name == "__bool__":

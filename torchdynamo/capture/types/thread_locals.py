@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture import spaces
-from torchdynamo.capture.descriptors import describe
-from torchdynamo.capture.heap import MISSING
-from torchdynamo.capture.lookup import guarded_lookup, is_descriptor
-from torchdynamo.capture.model import Emitter, models, rebuilds, replays
-from torchdynamo.capture.signals import Break, Raised
-from torchdynamo.capture.source import Source
 from torchdynamo.capture.types.items import lookup
-from torchdynamo.capture.value import ABSENT, NONE, Known, Object, Value
-from torchdynamo.capture.wrap import wrap
+from torchdynamo.capture.vm import dict_aliases
+from torchdynamo.capture.vm.descriptors import describe
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import guarded_lookup, is_descriptor
+from torchdynamo.capture.vm.model import Emitter, models, rebuilds, replays
+from torchdynamo.capture.vm.wrap import wrap
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
 LOCAL = threading.local
 
@@ -47,7 +47,7 @@ def read(vm: Machine, self: Object, name: str) -> Value | None:
     except Exception:  # whatever the `__init__` of this thread raises, Python is to raise it
         raise Break("unsupported attribute", name=name, type=self.pytype.__name__) from None
     source = Source("attr", entity.source, "__dict__")
-    spaces.rest_on(vm, held, source)
+    dict_aliases.rest_on(vm, held, source)
     if name in held:
         return wrap(vm, held[name], Source("key", source, name))
     vm.guard(source, "NO_KEY", name)
@@ -112,7 +112,7 @@ def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
         raise Break("unsupported attribute write", name=name.obj, type=self.pytype.__name__)
     if entity.source is not None:
         read(vm, self, name.obj)  # and so there is one for this thread
-        spaces.write(vm.spaces[id(entity.real.__dict__)])
+        dict_aliases.write(vm.spaces[id(entity.real.__dict__)])
     own = written(vm, self, name.obj)
     vm.effects.items(entity)
     own[name.obj] = value

@@ -7,15 +7,15 @@ import _thread
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.effect_kinds import Change, Kind, Mark
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, function, models, rebuilds, replays
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.source import Pinned, Source
-from torchdynamo.capture.value import FALSE, NONE, TRUE, Object, Value, boolean
+from torchdynamo.capture.vm.effect_kinds import Change, Kind, Mark
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds, replays
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import FALSE, NONE, TRUE, Object, Value, boolean
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())

@@ -9,15 +9,15 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.model import Emitter, function, rebuilds
-from torchdynamo.capture.signals import Break, Restart
 from torchdynamo.capture.types import mapping, sets
 from torchdynamo.capture.types.items import keys_of
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.vm.model import Emitter, function, rebuilds
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
 
 def count(vm: Machine, refs: list[Value]) -> Value:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.heap import Entity
-from torchdynamo.capture.model import Emitter, function, models, rebuilds
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.types.weak import is_held, takes_references
-from torchdynamo.capture.value import NONE, Known, Object, Value
+from torchdynamo.capture.types.weakrefs import is_held, takes_references
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import NONE, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.machine import Machine
 
 PROXY = weakref.ProxyType
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture import fields
-from torchdynamo.capture.model import Emitter, models, passes_on, rebuilds
-from torchdynamo.capture.signals import Break, Restart
-from torchdynamo.capture.value import NONE, Known, Object, Value, is_none
-from torchdynamo.capture.wrap import constant
+from torchdynamo.capture.vm import c_fields
+from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import NONE, Known, Object, Value, is_none
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.heap import Entity
-    from torchdynamo.capture.machine import Machine
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
 
 WRAPPERS: dict[type, dict[str, str]] = {  # of functions, in C: by argument, the attribute that shows it
     property: {"fget": "fget", "fset": "fset", "fdel": "fdel", "doc": "__doc__"},
@@ -24,7 +24,7 @@ WRAPPERS: dict[type, dict[str, str]] = {  # of functions, in C: by argument, the
 
 def given(cls: type, entity: Entity) -> list[Value]:
     """What one was made with, in the order of its arguments."""
-    names = [fields.name_of(entity.pytype, cls, name) for name in WRAPPERS[cls].values()]
+    names = [c_fields.name_of(entity.pytype, cls, name) for name in WRAPPERS[cls].values()]
     return [entity.attrs[name] for name in names if name in entity.attrs]
 
 
@@ -40,7 +40,7 @@ def wrapper(cls: type) -> None:
         if wrong or not vm.entity(self).fresh:
             raise Break("unsupported method", name="__init__", type=cls.__name__)
         given = {shown[name]: named.get(name, NONE) for name in shown if name in named or name != "doc"}
-        fields.hold(vm, vm.entity(self), cls, **given)
+        c_fields.hold(vm, vm.entity(self), cls, **given)
         return NONE
 
     def is_abstract(vm: Machine, self: Value) -> Value:  # asks for the truth of what may be anything
@@ -67,7 +67,7 @@ for _wrapper in WRAPPERS:
 
 @models(classmethod, "__get__")
 def bind_to_class(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
-    owner, fn = constant(vm, obj.pytype) if is_none(cls) else cls, fields.read(vm, self, classmethod, "__func__")
+    owner, fn = constant(vm, obj.pytype) if is_none(cls) else cls, c_fields.read(vm, self, classmethod, "__func__")
     if fn.pytype is not types.FunctionType:  # which may have a `__get__` of its own, or cannot be called
         raise Break("unsupported method", name="__get__", type="classmethod")
     return vm.call(Known(types.MethodType), [fn, owner], {})
@@ -75,14 +75,14 @@ def bind_to_class(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Va
 
 @models(staticmethod, "__get__")
 def unwrap_static(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
-    return fields.read(vm, self, staticmethod, "__func__")
+    return c_fields.read(vm, self, staticmethod, "__func__")
 
 
 @models(staticmethod, "__call__")
 @passes_on
 def call_static(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
     direct, vm.direct = vm.direct, False
-    fn = fields.read(vm, self, staticmethod, "__func__")
+    fn = c_fields.read(vm, self, staticmethod, "__func__")
     vm.direct = direct
     return vm.call(fn, list(args), dict(kwargs))
 

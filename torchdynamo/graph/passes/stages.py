@@ -1,7 +1,7 @@
 """A graph in several, one after the other: what comes out of the earlier ones goes into the later ones.
 
-For graphs that have to stop and look at a value before they go on (graph/rerun.py), and for those that a backend takes
-in pieces (backends/pieces.py).
+For graphs that have to stop and look at a value before they go on (graph/deopt_safety.py), and for those that a backend
+takes in pieces (backends/split_backward.py).
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils import _pytree as pytree
 
-from torchdynamo.capture.policy import CHECKPOINT
-from torchdynamo.graph import of_numbers, shape_env, torch_compat
-from torchdynamo.graph.corrected import CORRECTED
+from torchdynamo.core.policy import CHECKPOINT
+from torchdynamo.graph import scalar_math, shape_env, torch_compat
+from torchdynamo.graph.decompositions import CORRECTED
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.recurrent import RECURRENT
 
@@ -45,8 +45,8 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
             node.target = torch_compat.takes_symbols(node.target)
         if node.target in AGAIN:
             node.target = AGAIN[node.target]
-        elif node.target in of_numbers.KNOWN:
-            of_numbers.by_operator(graph, node)
+        elif node.target in scalar_math.KNOWN:
+            scalar_math.by_operator(graph, node)
         elif node.target in CHECKS:
             keep_check(graph, node)
         elif node.target in (torch.equal, torch.allclose):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from torchdynamo.capture.source import Guard, Roots
-from torchdynamo.capture.value import ABSENT
+from torchdynamo.core.source import Guard, Roots
+from torchdynamo.core.value import ABSENT
 from torchdynamo.guards.identity import Weak, held, is_same
 from torchdynamo.guards.kind import Change, Kind, NodeOf, short
 

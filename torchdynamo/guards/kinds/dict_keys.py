@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from torchdynamo.capture.source import Roots
+from torchdynamo.core.source import Roots
 from torchdynamo.guards.items import keep_all, lower_items, same_item
 from torchdynamo.guards.kind import Change, Kind, short
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo.capture.source import Roots, Source
+from torchdynamo.core.source import Roots, Source
 from torchdynamo.guards.kind import MISSING, Change, Kind, read
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo.capture.naming import text_of
-from torchdynamo.capture.source import Guard
+from torchdynamo.core.naming import text_of
+from torchdynamo.core.source import Guard
 from torchdynamo.guards.constants import is_constant, same_constant
 from torchdynamo.guards.kind import Change, Kind, NodeOf
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import CodeType, FunctionType
 from typing import Any
 
-from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.identity import Weak, held, is_same, lower_kept
 from torchdynamo.guards.kind import Change, Kind, NodeOf, short
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.guards.kind import Change, Kind, NodeOf, read
 
 

@@ -1,6 +1,6 @@
 """Facts about numbers that vary: conditions over integers, floats and tensors' sizes.
 
-The argument is (sources, programs), see capture/number_programs.py; `load` pushes the number at a source. What a
+The argument is (sources, programs), see core/number_programs.py; `load` pushes the number at a source. What a
 tensor of one number holds is a float, and what is asked for as one; all other sources hold integers.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo.capture.naming import text_of
-from torchdynamo.capture.number_programs import LIMIT, OPERATIONS, Outside, Program, run
-from torchdynamo.capture.source import Guard, Roots, Source
+from torchdynamo.core.naming import text_of
+from torchdynamo.core.number_programs import LIMIT, OPERATIONS, Outside, Program, run
+from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.guards.kind import Change, Check, Kind, NodeOf, read
 
 NUMBERS = {name: index for index, name in enumerate(OPERATIONS)}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo import _native
-from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.kind import Change, Kind, by_node, short
 
 

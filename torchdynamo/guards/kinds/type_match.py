@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo.capture.source import Guard
+from torchdynamo.core.source import Guard
 from torchdynamo.guards.identity import Weak, held, is_same
 from torchdynamo.guards.kind import Change, Kind, NodeOf, short
 

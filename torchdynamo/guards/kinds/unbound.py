@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CellType
 from typing import Any
 
-from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.kind import MISSING, Change, Kind, NodeOf, short
 
 

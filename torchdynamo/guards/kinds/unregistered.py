@@ -6,7 +6,7 @@ compile, and register classes on the way: so the token is read when the frame is
 
 from __future__ import annotations
 
-from torchdynamo.capture.source import Guard, Roots
+from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.kind import Change, Kind, NodeOf, read
 
 

@@ -4,7 +4,7 @@
 
 enum { AN_INT, A_SIZE, A_STRIDE, A_FLOAT };
 
-/* The order is that of OPERATIONS in capture/number_programs.py. */
+/* The order is that of OPERATIONS in core/number_programs.py. */
 typedef enum {
     OP_LOAD, OP_INT, OP_FLOAT,
     OP_ADD, OP_MUL, OP_FLOORDIV, OP_MOD, OP_POW, OP_MIN, OP_MAX,

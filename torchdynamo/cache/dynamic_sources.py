@@ -1,0 +1,134 @@
+"""What earlier entries of a function took for constants, and changes between calls: numbers, sizes, texts, arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+import torch
+
+from torchdynamo import _native
+from torchdynamo.cache.entries import entries_of
+from torchdynamo.capture.types.slices import PARTS
+from torchdynamo.codegen import resume
+from torchdynamo.core.learned import record
+from torchdynamo.core.source import Guard, Roots, Source, keys_in_order
+from torchdynamo.graph.sizes import explained
+from torchdynamo.guards.constants import same_constant
+from torchdynamo.guards.explain import first_failure
+from torchdynamo.guards.kind import read
+from torchdynamo.guards.kinds.tensor_match import TensorMeta
+
+NUMBERS = (int, float)
+MANY = 32  # numbers that change together are data, and no sizes: a symbol for each would cost more than it saves
+
+
+WASTED = 3  # so many versions for texts or keys that never came back, and the next one rests on none
+DATA = 4  # so many floats that vary in one list are data
+CONTENTS = frozenset({"LENGTH", "DICT_KEYS", "SET_CONTENTS"})
+
+
+def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> frozenset[Source]:
+    """Return where it is: what changed since, and what was found to change before, in any piece of the function.
+
+    whole: the graph may not end, so contents that change remain constants.
+    """
+    guards = (guard for entry in entries_of(code, owner_id) for guard in entry.guards)
+    found = frozenset(source for guard in guards for source in varying(guard, roots))
+    measures = frozenset(source for source in found if source.how in ("size", "stride"))
+    found = found if len(found) - len(measures) <= MANY else measures
+    if not whole:
+        found |= changing_contents(code, owner_id, roots) | lists_of_data(found, roots)
+    return found | in_other_pieces(code, owner_id, found)
+
+
+def in_other_pieces(code: CodeType, owner_id: int, found: frozenset[Source]) -> frozenset[Source]:
+    """Return what was found to vary in any piece of the function so far: all know its variables by the same names."""
+    varied = record(resume.origin(code).code).varied
+    before = varied.get(owner_id, frozenset())
+    varied[owner_id] = before | {source for source in found if is_of_variable(source)}
+    return before if resume.is_continuation(code) else frozenset()
+
+
+def is_of_variable(source: Source) -> bool:
+    """Return whether a path begins at a variable that all pieces of a function know by its name."""
+    root = source.root()
+    return root.how == "local" and not root.arg.startswith("__stack")
+
+
+def changing_contents(code: CodeType, owner_id: int, roots: Roots) -> frozenset[Source]:
+    """Return the texts, containers and bytes of arrays that were others in versions which no call came back for."""
+    wasted: dict[Source, int] = {}
+    for entry in _native.cache_entries(code):
+        if entry.owner_id == owner_id and entry.info is not None and entry.hits <= 1:
+            for guard in entry.info.guards:
+                if is_about_contents(guard) and first_failure((guard,), roots) is not None:
+                    wasted[guard.source] = wasted.get(guard.source, 0) + 1
+    return frozenset(source for source, times in wasted.items() if times >= (1 if source.how == "method" else WASTED))
+
+
+def lists_of_data(found: Iterable[Source], roots: Roots) -> frozenset[Source]:
+    """Return the lists in which several floats vary."""
+    floats = (source for source in found if source.how == "item" and type(read(source, roots)) is float)
+    lists = Counter(source.base for source in floats if source.base is not None)
+    return frozenset(source for source, times in lists.items() if times >= DATA and type(read(source, roots)) is list)
+
+
+def is_about_contents(guard: Guard) -> bool:
+    """Return whether it fails when something holds other items or characters."""
+    return guard.kind in CONTENTS or (guard.kind == "EQUALS_MATCH" and type(guard.arg) in (str, bytes))
+
+
+def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
+    """What a guard takes for a constant and is none."""
+    if guard.kind == "TYPE_MATCH" and guard.arg in NUMBERS:
+        yield guard.source
+    elif guard.kind == "EQUALS_MATCH" and type(guard.arg) in NUMBERS:
+        now = read(guard.source, roots)
+        if type(now) is type(guard.arg) and not same_constant(guard.arg, now):
+            yield guard.source
+    elif guard.kind == "EQUALS_MATCH" and type(guard.arg) is torch.Size:
+        now = read(guard.source, roots)
+        if type(now) is torch.Size and len(now) == len(guard.arg):
+            yield from (
+                Source("item", guard.source, at)
+                for at, (before, after) in enumerate(zip(guard.arg, now, strict=True))
+                if before != after
+            )
+    elif guard.kind == "EQUALS_MATCH" and type(guard.arg) is slice:
+        now = read(guard.source, roots)
+        for name in PARTS if type(now) is slice else ():
+            before, after = getattr(guard.arg, name), getattr(now, name)
+            if type(before) in NUMBERS and type(after) is type(before) and after != before:
+                yield Source("attr", guard.source, name)
+    elif guard.kind == "DICT_KEYS":
+        yield from running_keys(guard, read(guard.source, roots))
+    elif guard.kind == "TENSOR_MATCH" and isinstance(guard.arg, TensorMeta):
+        now = read(guard.source, roots)
+        if type(now) is int:
+            yield guard.source  # a tensor in one call and a number in the next: another number will follow
+        elif isinstance(now, torch.Tensor) and now.layout is torch.strided and not now.is_nested:
+            yield from varying_dimensions(guard.source, guard.arg, now)
+
+
+def running_keys(guard: Guard, now: Any) -> Iterator[Source]:
+    """Yield the places, by position, at which a dict whose keys are integers has another one for a key."""
+    found = keys_in_order(now) if isinstance(now, dict) else []
+    if all(type(key) is int for key in (*guard.arg, *found)):
+        differing = (at for at, pair in enumerate(zip(guard.arg, found, strict=False)) if pair[0] != pair[1])
+        yield from (Source("key_at", guard.source, at) for at in differing)
+
+
+def varying_dimensions(source: Source, before: TensorMeta, now: torch.Tensor) -> Iterator[Source]:
+    """The sizes that are others, and the strides that are where no size says so."""
+    if before.size is None or before.stride is None or len(before.size) != now.dim():
+        return
+    for dim, length in enumerate(before.size):
+        if length != now.size(dim):
+            yield Source("size", source, dim)
+    told = explained(now)
+    for dim, stride in enumerate(before.stride):
+        if stride is not None and stride != now.stride(dim) and dim not in told:
+            yield Source("stride", source, dim)

@@ -1,0 +1,65 @@
+"""An entry goes when something it cannot do without has gone: an object that one of its guards knows by a weak
+reference. That guard would never hold again, and the entry would take one of the places that a function has.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from torchdynamo import _native
+from torchdynamo.cache import budget
+from torchdynamo.core.source import Guard, Source
+from torchdynamo.guards.identity import Weak
+
+ABOUT_ABSENCE = frozenset({"NO_KEY", "NOT_KEYED"})  # what is gone is no key of anything
+
+
+class Ties:
+    """Weak references that tell when their object goes; they live as long as the entry's record."""
+
+    __slots__ = ("__weakref__", "refs")
+
+    def __init__(self, code: CodeType, guards: Collection[Guard], bound: Iterable[Source] = ()) -> None:
+        ended = partial(drop, weakref.ref(code), weakref.ref(self))
+        objects = {id(obj): obj for guard in guards for obj in needed_by(guard)}
+        roots = {id(root): root for root in (source.root() for source in (*bound, *(each.source for each in guards)))}
+        objects |= {id(obj): obj for root in roots.values() for obj in begun_at(root)}
+        self.refs = [weakref.ref(obj, ended) for obj in objects.values()]
+
+
+def needed_by(guard: Guard) -> Iterator[Any]:
+    """The objects that are in a guard's data by weak references."""
+    parts = guard.arg if type(guard.arg) is tuple else (guard.arg,)
+    for part in parts if guard.kind not in ABOUT_ABSENCE else ():
+        obj = part.ref() if type(part) is Weak else None
+        if obj is not None:
+            yield obj
+
+
+def begun_at(root: Source) -> Iterator[Any]:
+    """The class that a path begins at, if it may go."""
+    obj = root.arg.weak() if root.how == "pinned" and root.arg.weak is not None else None
+    if obj is not None:
+        yield obj
+
+
+def drop(
+    code: weakref.ref[CodeType],
+    ties: weakref.ref[Ties],
+    ended: Any,
+    entries: Callable[[CodeType], list[_native.Entry]] = _native.cache_entries,
+    drop_entry: Callable[[CodeType, _native.Entry], None] = _native.drop_entry,
+    ends: Callable[[], bool] = sys.is_finalizing,
+) -> None:
+    """One of the objects is gone; perhaps while Python ends, which empties modules before it lets go of objects."""
+    where, which = code(), ties()
+    if where is not None and which is not None and not ends():
+        for entry in entries(where):
+            if getattr(entry.info, "ties", None) is which:
+                budget.gone(where, entry)
+                drop_entry(where, entry)

@@ -1,0 +1,138 @@
+"""copy.copy and copy.deepcopy are followed as they are written. Here is how they take apart what C made."""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import enum
+import types
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.types import exceptions
+from torchdynamo.capture.vm import c_fields
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import guarded_lookup, instance_dict
+from torchdynamo.capture.vm.model import find_slot, is_open, models
+from torchdynamo.capture.vm.scalar_subclasses import SCALARS, plain_value
+from torchdynamo.capture.vm.wrap import CONSTANTS
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+ITSELF = Known("")  # a text says: it is its own copy
+
+
+@models(object, "__reduce_ex__")
+def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
+    """How an object is taken apart: its class, what that is called with, its state, its items."""
+    cls = self.pytype
+    if self.__class__ is Known and (cls in CONSTANTS or cls is frozenset or issubclass(cls, enum.Enum)):
+        return ITSELF
+    told = find_slot(cls, "__reduce__")
+    if self.__class__ is not Object or vm.concretely(protocol) < 2:
+        raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
+    if told[0] == "model" or type(guarded_lookup(vm, cls, "__reduce__")) is types.FunctionType:
+        return vm.special(self, "__reduce__")
+    bases = {base for base in cls.__mro__ if not is_open(base)}
+    if told[1][0] is not object or not bases <= {*SCALARS, object, list, dict, tuple}:
+        raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
+    items = vm.iterator(self) if issubclass(cls, list) else NONE
+    pairs = vm.iterator(vm.call_method(self, "items")) if issubclass(cls, dict) else NONE
+    made = vm.make_tuple([Known(cls), *vm.iterate(new_arguments(vm, self))])
+    return vm.make_tuple([Known(copyreg.__newobj__), made, state(vm, self), items, pairs])  # type: ignore[attr-defined]
+
+
+def new_arguments(vm: Machine, self: Object) -> Value:
+    """What `__new__` is called with."""
+    cls = self.pytype
+    if guarded_lookup(vm, cls, "__getnewargs_ex__") is not MISSING:
+        raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
+    if type(guarded_lookup(vm, cls, "__getnewargs__")) is types.FunctionType:
+        return vm.special(self, "__getnewargs__")
+    plain = plain_value(vm, self)
+    if plain is not None:
+        return vm.make_tuple([plain])
+    return vm.make_tuple([vm.make_tuple(list(vm.iterate(self)))]) if issubclass(cls, tuple) else Known(())
+
+
+def state(vm: Machine, self: Object) -> Value:
+    """Its `__dict__`; with slots, that and those."""
+    if type(guarded_lookup(vm, self.pytype, "__getstate__")) is types.FunctionType:
+        return vm.special(self, "__getstate__")
+    own_slots, kept = slots(self.pytype), self.pytype.__dict__.get("__slotnames__")
+    if kept is not None and not (type(kept) is list and [*map(type, kept)] == [str] * len(kept) and kept == own_slots):
+        raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)  # of the class's own making
+    entity = vm.entity(self)
+    has_dict = self.pytype.__dictoffset__ if entity.fresh else instance_dict(entity.real) is not None
+    own: Value = vm.instance_dict(self) if has_dict else NONE
+    if own is not NONE and not vm.truth(own):
+        own = NONE
+    held: list[tuple[Value, Value]] = []
+    for name in own_slots:
+        value = vm.has_attribute(self, name)
+        if value is not None:
+            held.append((Known(name), value))
+    return vm.make_tuple([own, vm.make_dict(held)]) if held else own
+
+
+def slots(cls: type) -> list[str]:
+    """The names of all slots of the class and its bases."""
+    found: list[str] = []
+    for base in cls.__mro__:
+        given = base.__dict__.get("__slots__", ())
+        for name in (given,) if isinstance(given, str) else given:
+            private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{base.__name__.lstrip('_')}{name}" if private else name)
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+def only(vm: Machine, self: Object, cls: type) -> None:
+    if self.pytype is not cls:
+        raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
+
+
+@models(set, "__reduce__")
+def reduce_set(vm: Machine, self: Object) -> Value:
+    only(vm, self, set)
+    return vm.make_tuple([Known(set), vm.make_tuple([vm.new(list, list(vm.iterate(self)))]), NONE])
+
+
+@models(collections.OrderedDict, "__reduce__")
+@models(collections.defaultdict, "__reduce__")
+def reduce_dict(vm: Machine, self: Object) -> Value:
+    only(vm, self, collections.defaultdict if issubclass(self.pytype, collections.defaultdict) else ORDERED)
+    plain = self.pytype is collections.defaultdict
+    given = [c_fields.read(vm, self, collections.defaultdict, "default_factory")] if plain else []
+    items = vm.iterator(vm.call_method(self, "items"))
+    held = state(vm, self) if issubclass(self.pytype, ORDERED) else NONE
+    return vm.make_tuple([Known(self.pytype), vm.make_tuple(given), held, NONE, items])
+
+
+ORDERED = collections.OrderedDict
+
+
+@models(collections.deque, "__reduce__")
+def reduce_deque(vm: Machine, self: Object) -> Value:
+    only(vm, self, collections.deque)
+    most = vm.getattr(self, "maxlen")
+    given = [] if most is NONE or vm.identical(most, NONE) else [Known(()), most]
+    return vm.make_tuple([Known(collections.deque), vm.make_tuple(given), NONE, vm.iterator(self)])
+
+
+@models(BaseException, "__reduce__")
+def reduce_exception(vm: Machine, self: Object) -> Value:
+    found = guarded_lookup(vm, self.pytype, "__reduce__")
+    if found is not BaseException.__dict__["__reduce__"]:  # OSError, ImportError
+        raise Break("unsupported method", name="__reduce__", type=self.pytype.__name__)
+    own: Value = vm.instance_dict(self)
+    args = vm.make_tuple(exceptions.args_of(vm, self))
+    return vm.make_tuple([Known(self.pytype), args, *([own] if vm.truth(own) else [])])
+
+
+@models(BaseException, "__setstate__")
+def set_exception_state(vm: Machine, self: Object, given: Value) -> Value:
+    for key, value in vm.dict_items(given):
+        vm.setattr(self, vm.known(key, "name"), value)
+    return NONE

@@ -1,0 +1,88 @@
+"""torch.cond: both sides are followed, and the graph has one operator for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.effect_kinds import Kind
+from torchdynamo.capture.vm.model import function
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+NOTHING = Known(())
+
+
+@function(torch.cond)
+def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NOTHING) -> Value:
+    """One of two functions, by a tensor that holds one truth value."""
+    given = list(vm.iterate(operands))
+    if pred.__class__ is Symbol and not symbols.unknown(vm, pred):
+        pred = Known(symbols.truth(vm, pred))
+    if pred.__class__ is Known:
+        return vm.call(true_fn if pred.obj else false_fn, given, {})
+    if not isinstance(pred, (Graphed, Symbol)) or torch._C._are_functorch_transforms_active():
+        raise Break("unsupported argument", what="a truth value", type=pred.pytype.__name__)
+    sides, shapes = [], []
+    for fn in (true_fn, false_fn):
+        nodes, result = side(vm, fn, given)
+        sides.append((nodes, [each.node for each in leaves(vm, result)]))
+        shapes.append(result)
+    if len(sides[0][1]) != len(sides[1][1]):
+        raise Break("unsupported operator", name="cond", what="its sides return different numbers of tensors")
+    node, examples = vm.builder.choose(pred.node, sides, vm.position())
+    vm.ops += 1
+    made: list[Value] = []
+    for index in range(len(examples)):
+        item, example = vm.builder.getitem(node, index)
+        made.append(Graphed(item, example, torch.Tensor))
+    return put_back(vm, shapes[0], iter(made))
+
+
+def side(
+    vm: Machine, fn: Value, given: Sequence[Value], where: str = "in one side of torch.cond"
+) -> tuple[list[torch.fx.Node], Value]:
+    """What one function adds to the graph, and what it returns. It may do nothing but compute."""
+    mark, brought = vm.effects.mark(), (len(vm.boxes), len(vm.numbers_in))
+    sizes, checking = dict(vm.sizes), vm.may_begin_again
+    vm.may_begin_again = False
+    try:
+        result = vm.call(fn, list(given), {})
+    finally:
+        vm.may_begin_again = checking
+    vm.sizes = sizes
+    if vm.effects.net(mark, (Kind.RANDOM,)) or (len(vm.boxes), len(vm.numbers_in)) != brought:
+        raise Break("side effect not replayable", what=where)
+    return vm.builder.added(mark.graph), result
+
+
+def leaves(vm: Machine, value: Value) -> Iterator[Graphed]:
+    """The tensors of a result, in lists, tuples and dicts too."""
+    if isinstance(value, Graphed):
+        yield value
+    elif isinstance(value, Object) and value.pytype in (list, tuple):
+        for item in vm.iterate(value):
+            yield from leaves(vm, item)
+    elif isinstance(value, Object) and value.pytype is dict:
+        for _, item in vm.dict_items(value):
+            yield from leaves(vm, item)
+    else:
+        raise Break("unsupported argument", what="a tensor returned from torch.cond", type=value.pytype.__name__)
+
+
+def put_back(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
+    """The same containers with other tensors."""
+    if isinstance(like, Graphed):
+        return next(made)
+    assert isinstance(like, Object)
+    if like.pytype is dict:
+        return vm.make_dict([(key, put_back(vm, item, made)) for key, item in vm.dict_items(like)])
+    items = [put_back(vm, item, made) for item in vm.iterate(like)]
+    return vm.make_tuple(items) if like.pytype is tuple else vm.new(list, items)

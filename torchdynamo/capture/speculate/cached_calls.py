@@ -1,0 +1,73 @@
+"""Caches of functions (lru_cache) that are asked about numbers of the graph: the function is followed instead.
+
+That is right where nobody can tell: the function leaves nothing behind, and what it gives, which the cache would give
+to other callers too, is neither changed nor handed out. Else the capture is run again, with the numbers as constants.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.torch.symbols import unknown
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.core.signals import Break, Presumption, Retry
+from torchdynamo.core.value import Graphed, Object, Symbol, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+SEQUENCES = (tuple, list, torch.Size, slice)
+
+
+def holds_number(vm: Machine, value: Value) -> bool:
+    """Whether this is a number of the graph that existed at entry, or a tuple with one."""
+    if value.__class__ is Object and value.pytype in (tuple, torch.Size):
+        return any(holds_number(vm, item) for item in vm.iterate(value))
+    return value.__class__ is Symbol and not unknown(vm, value)
+
+
+def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What the function gives that the cache is for."""
+    mark = vm.effects.mark()
+    try:
+        result = vm.call(function, args, kwargs)
+    except Break:
+        raise Retry(Presumption.CACHES) from None
+    if vm.effects.since(mark) or not keep(vm, result):
+        raise Retry(Presumption.CACHES)
+    return result
+
+
+def contents(entity: Entity) -> Any:
+    """What an object holds, by identity."""
+    items = entity.items
+    held = list(map(id, items.values() if isinstance(items, dict) else items)) if is_plain(items) else id(items)
+    return entity.touched, [(name, id(value)) for name, value in entity.attrs.items()], held
+
+
+def is_plain(items: Any) -> bool:
+    return isinstance(items, (list, tuple, dict))
+
+
+def keep(vm: Machine, value: Value) -> bool:
+    """Note the containers in a result; whether there is nothing else in it that can change."""
+    if value.__class__ is Graphed:
+        return False
+    if value.__class__ is not Object or not vm.entity(value).fresh:
+        return True
+    if value.pytype in SEQUENCES:
+        parts = list(vm.entity(value).items or ())
+    elif value.pytype is dict:
+        parts = [part for pair in vm.dict_items(value) for part in pair]
+    else:
+        return False
+    if value.pytype in (list, dict):
+        vm.kept[value.ref] = contents(vm.entity(value))
+    return all(keep(vm, part) for part in parts)
+
+
+def were_changed(vm: Machine) -> bool:
+    """Whether the frame has changed what a cache keeps."""
+    return any(contents(vm.heap.entities[ref]) != held for ref, held in vm.kept.items())

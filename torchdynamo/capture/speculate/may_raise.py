@@ -1,0 +1,187 @@
+"""Errors that only running the graph can tell, where the frame would catch them: `try: x[index]`, `except IndexError`.
+
+A graph runs as a whole, outside of the frame's handlers. So where an operator may raise by what its arguments hold and
+somebody in the frame would hear of it, the capture rests on its not raising: as with checks (assertions.py), if the
+graph does raise, the frame runs from its start as it was written.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import types
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.fx
+
+from torchdynamo import _native
+from torchdynamo.bytecode.decode import decode
+from torchdynamo.bytecode.flow import successors
+from torchdynamo.bytecode.instruction import Code, Region
+from torchdynamo.capture.frame import Frame, Globals
+from torchdynamo.capture.vm import lookup
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Object, Opaque, Value
+from torchdynamo.graph.raising_operators import name_of
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+# Context managers that pass on what is raised in them, for all that their `__exit__` checks.
+PASSING = frozenset({torch.autograd.profiler.record_function})
+
+
+def be_careful(vm: Machine, name: str) -> None:
+    """An operator that may raise is about to be in the graph; perhaps somebody in the frame would catch that."""
+    if not vm.may_raise and any(hears(vm, frame, frame.pc) for frame in vm.frames):
+        if not vm.may_begin_again:
+            raise Break("error that is caught", name=name)
+        vm.may_raise = True
+
+
+def be_apart(vm: Machine, node: torch.fx.Node) -> None:
+    """A write that somebody in the frame hears the error of: it raises where inputs lie across each other.
+
+    What the frame made itself has stand-ins that tell (graph/overlap.py).
+    """
+    if len(vm.input_objects) < 2 or not any(hears(vm, frame, frame.pc) for frame in vm.frames):
+        return
+    touched = set(memory_of(each.meta["example_value"] for each in node.all_input_nodes))
+    inputs = {
+        id(real): real
+        for each, real in vm.input_objects.items()
+        if isinstance(real, torch.Tensor)
+        and (0 in touched or not touched.isdisjoint(memory_of([each.meta["example_value"]])))
+    }
+    if len(inputs) > 1 and not _native.tensors_apart(tuple(inputs.values()), ()):
+        raise Break("error that is caught", name=name_of(node.target))
+
+
+def memory_of(examples: Iterable[Any]) -> Iterator[int]:
+    """The memory of these stand-ins; 0 for what has none to show (sparse ones, those in layers of torch.func)."""
+    for each in examples:
+        if isinstance(each, torch.Tensor):
+            try:
+                yield each.untyped_storage()._cdata
+            except (NotImplementedError, RuntimeError):
+                yield 0
+        elif isinstance(each, (tuple, list)):
+            yield from memory_of(each)
+
+
+# Errors that operators raise by values, and the names of Python's own that are none of these: who waits for such,
+# `except NotImplementedError`, does not hear of them.
+RAISED = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, ArithmeticError)
+OTHERS = frozenset(
+    name
+    for name, cls in vars(builtins).items()
+    if isinstance(cls, type) and issubclass(cls, BaseException) and not any(issubclass(each, cls) for each in RAISED)
+)
+
+
+class Way(NamedTuple):
+    """The way of an exception out of a frame: whether it is stopped or becomes another, and the `with`s on it."""
+
+    ends: bool
+    managers: tuple[Region, ...] = ()
+    passed: frozenset[str] = frozenset()  # names of other errors that are waited for
+
+
+def hears(vm: Machine, frame: Frame, at: int) -> bool:
+    """Whether a frame would do something about what is raised at an instruction, other than pass it on."""
+    region = frame.code.lookup(at)
+    if region is None:
+        return False
+    ways: dict[int, Way] = frame.code.analyses.setdefault("ways out", {})
+    if region.handler not in ways:
+        ways[region.handler] = way_out(frame.code, region)
+    way = ways[region.handler]
+    if way.ends or not all(is_pythons(vm, frame.globals, name) for name in way.passed):
+        return True
+    return any(swallows(vm, frame.stack[each.depth - 1]) for each in way.managers)
+
+
+def is_pythons(vm: Machine, space: Globals, name: str) -> bool:
+    """Whether a name is that of Python's own error there."""
+    error = vars(builtins).get(name)
+    if name in space.real or vm.effects.name(space.real, name) is not None or space.builtins.get(name) is not error:
+        return False
+    if space.source is not None:
+        vm.guard(space.source, "NO_KEY", name)
+        vm.wrap(error, Source("key", space.builtins_source, name))
+    return True
+
+
+def waits_for_others(code: Code, at: int) -> tuple[list[str], int] | None:
+    """`except NotImplementedError:` or `except (KeyError, OSError):`: the names, and where it goes on if it is none."""
+    names: list[str] = []
+    while code.instructions[at].op == "LOAD_GLOBAL" and code.instructions[at].arg in OTHERS:
+        names.append(code.instructions[at].arg)
+        at += 1
+    if code.instructions[at].op == "BUILD" and code.instructions[at].arg == ("tuple", len(names)):
+        at += 1
+    if not names or code.instructions[at].op != "EXC_MATCH":
+        return None
+    way = code.instructions[at + 1]
+    return (names, code.targets[way.arg[1]]) if way.op == "BRANCH" and way.arg[0] == "false" else None
+
+
+def way_out(code: Code, region: Region) -> Way:
+    """Follow what was raised in a region."""
+    instructions, onward = code.instructions, successors(code)
+    managers, seen, waiting, passed = [], set(), [region], set()
+    while waiting:
+        region = waiting.pop()
+        todo, manager = [region.handler], is_manager(code, region)
+        if manager:
+            managers.append(region)
+        while todo:
+            at = todo.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            inst = instructions[at]
+            if inst.op in ("RETURN", "YIELD") or (inst.op == "RAISE" and inst.arg):
+                return Way(True)
+            others = waits_for_others(code, at)
+            if others is not None:
+                passed.update(others[0])
+                todo.append(others[1])
+                continue
+            further = code.lookup(at) if inst.op in ("RAISE", "RERAISE") else None
+            if further is not None:
+                waiting.append(further)
+            todo += [at + 1] if manager and inst.op == "BRANCH" else onward[at]
+    return Way(False, tuple(managers), frozenset(passed))
+
+
+def is_manager(code: Code, region: Region) -> bool:
+    """Whether the handler is that of a `with`."""
+    return any(inst.op == "WITH_EXIT" for inst in code.instructions[region.handler :][:3])
+
+
+def swallows(vm: Machine, leave: Value) -> bool:
+    """Whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
+    leave = vm.look(leave) if leave.__class__ is Opaque else leave
+    if leave.pytype is not types.MethodType:
+        return False  # what is written in C, of which nothing does
+    manager = vm.getattr(leave, "__self__")
+    manager = vm.look(manager) if manager.__class__ is Opaque else manager
+    if manager.pytype in PASSING:
+        return False
+    method = lookup.guarded_lookup(vm, manager.pytype, "__exit__")
+    if manager.__class__ is Object and issubclass(manager.pytype, contextlib._GeneratorContextManager):
+        generator = vm.entity(manager).attrs.get("gen")
+        frame = vm.entity(generator).note if generator is not None else None  # type: ignore[arg-type]
+        return frame is None or hears(vm, frame, frame.pc - 1)
+    return type(method) is types.FunctionType and not passes_on(decode(method.__code__))
+
+
+def passes_on(code: Code) -> bool:
+    """Whether an `__exit__` gives nothing that is true, and raises nothing itself."""
+    before = zip(code.instructions, code.instructions[1:])
+    says = [first.op == "LOAD_CONST" and not first.arg for first, inst in before if inst.op == "RETURN"]
+    return all(says) and not any(inst.op == "RAISE" for inst in code.instructions)

@@ -1,0 +1,44 @@
+"""Sizes that nobody knows and that an operator wants to be the same, or a known one: `x[~mask] += y[~mask]`.
+
+They are taken to be, and the graph checks it. Where they are not, one of them is 1, or the operator raises: the graph
+raises, and the frame runs from its start as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.torch import symbols
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Graphed, Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
+    """Whether all that an operator lacked is that sizes of its operands be the same, and now they are."""
+    pairs = [vm.builder.numbers.equated(fact) for fact in getattr(fault, "facts", ())]
+    if not pairs or not vm.may_begin_again:
+        return False
+    for pair in pairs:
+        sizes = [size_of(vm, args, term) for term in pair]
+        if len(sizes) != 2 or None in sizes:
+            return False
+        same = vm.binary("==", *sizes)  # type: ignore[arg-type]
+        if not symbols.follows(vm, same):
+            vm.call(Known(torch._check), [same], {})
+            vm.may_raise = vm.sizes_fit = True
+    return True
+
+
+def size_of(vm: Machine, args: Sequence[Value], term: Any) -> Value | None:
+    """The size of an operand that is this number."""
+    for arg in args:
+        for dim, size in enumerate(arg.fake.shape if isinstance(arg, Graphed) else ()):
+            if vm.builder.numbers.is_term(size, term):
+                return vm.call_method(arg, "size", Known(dim))
+    return None

@@ -1,0 +1,243 @@
+"""Between values and what a graph node holds: nodes, constants and containers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch.utils._device import _device_constructors
+
+from torchdynamo.capture.speculate import may_raise, tensor_constants, unify_sizes
+from torchdynamo.capture.torch import numpy_arrays, overrides, symbols
+from torchdynamo.capture.vm.model import MODELS, plain_new
+from torchdynamo.capture.vm.scalar_subclasses import plainly
+from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, constant, itself
+from torchdynamo.core import policy
+from torchdynamo.core.naming import called
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.graph import raising_operators
+from torchdynamo.graph.numpy_nodes import np
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+GRAPH_CONSTANTS = CONSTANTS | {slice}
+# Python's number types stand for dtypes where an operator takes one.
+NUMBERS: dict[Any, torch.dtype] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+EMPTY: dict[str, Any] = {}
+
+
+def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Put an operator into the graph, and give its result."""
+    if vm.watching:
+        answer = overrides.handled(vm, target if op == "call_function" else overrides.method(target), args, kwargs)
+        if answer is not None:
+            return answer
+    if vm.devices:
+        kwargs = on_device(vm, target, kwargs)
+    try:
+        node_args = tuple([to_node(vm, arg) for arg in args])
+        node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
+    except Break:
+        run = target if op == "call_function" else overrides.method(target)
+        answer = overrides.of_others(vm, run, args, kwargs)
+        if answer is None:
+            raise
+        return answer
+    try:
+        node, example = vm.builder.call(op, target, node_args, node_kwargs, vm.position())
+    except Break as fault:
+        if unify_sizes.are_taken_to_fit(vm, fault, [*args, *kwargs.values()]):
+            return emit(vm, op, target, args, kwargs)
+        asks = fault.reason == "data-dependent value"
+        read = with_read(vm, args, kwargs) if asks and policy.in_optimizer(vm.frames) else None
+        if read is not None:
+            return emit(vm, op, target, *read)
+        for known_by in (tensor_constants.as_numbers, symbols.at_entry)[
+            not asks :
+        ]:  # last of all: it takes none that vary
+            known = with_known(vm, known_by, args, kwargs, op == "call_method")
+            if known is not None:
+                return emit(vm, op, target, *known)
+        raise
+    if raising_operators.may_raise(node):
+        may_raise.be_careful(vm, raising_operators.name_of(target))
+    if raising_operators.writes(node):
+        may_raise.be_apart(vm, node)
+    if symbols.is_of_unknown_size(vm, example):
+        known = with_known(vm, tensor_constants.as_numbers, args, kwargs, op == "call_method")
+        if known is not None:  # what is read need not be unknown
+            vm.builder.erase(node)
+            return emit(vm, op, target, *known)
+    vm.ops += 1
+    for arg in (*args, *kwargs.values()):
+        if arg.__class__ is Graphed:
+            if arg.fake is example:
+                return arg
+            vm.fakes[id(arg.fake)] = arg
+    return from_example(vm, node, example)
+
+
+def with_known(
+    vm: Machine, known_by: Callable[[Machine, Value], Value], args: list[Value], kwargs: dict[str, Value], method: bool
+) -> tuple[list[Value], dict[str, Value]] | None:
+    """The arguments with what is known of them in their place; None if that changes nothing. The tensor whose method
+    this is stays one."""
+    known = [*args[:method], *(known_by(vm, arg) for arg in args[method:])]
+    named = {name: known_by(vm, arg) for name, arg in kwargs.items()}
+    return (known, named) if known != args or named != kwargs else None
+
+
+def with_read(vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
+    """The arguments of an update with numbers of the graph where it takes them from tensors (a learning rate that is
+    one, a weight after two lists); None if it takes none.
+    """
+    lists = len(args) > 2 and args[0].pytype in (list, tuple)
+    places = [args[2]] if lists else []
+    wanted = [*places, *(kwargs[name] for name in ("alpha", "value", "weight") if name in kwargs)]
+    read = {id(each): symbols.opaque(vm, torch.Tensor.item, [each], float) for each in wanted if is_rate(each)}
+    if not read:
+        return None
+    return [read.get(id(arg), arg) for arg in args], {name: read.get(id(arg), arg) for name, arg in kwargs.items()}
+
+
+def is_rate(value: Value) -> bool:
+    """A float in a tensor without dimensions, which has no gradient."""
+    if not isinstance(value, Graphed) or value.fake.dim():
+        return False
+    return value.fake.is_floating_point() and not value.fake.requires_grad
+
+
+def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, Value]:
+    """`with torch.device(d):` functions that make tensors and are given no device make them on `d`."""
+    given = kwargs.get("device", NONE)
+    if target in _device_constructors() and given.__class__ is Known and given.obj is None:
+        return {**kwargs, "device": Known(vm.devices[-1])}
+    return kwargs
+
+
+def to_node(vm: Machine, value: Value) -> Any:
+    """A value as an argument of a graph node."""
+    if value.__class__ is Graphed or value.__class__ is Symbol:
+        return value.node
+    if value.__class__ is Opaque:
+        raise cannot_look(value)
+    if value.__class__ is Known:
+        obj = numpy_arrays.plain(value.obj)
+        if type(obj) in GRAPH_CONSTANTS or (type(obj) is tuple and all(type(item) in GRAPH_CONSTANTS for item in obj)):
+            return obj
+        if isinstance(obj, (int, float, str)) and not isinstance(obj, type):
+            return type(obj).__mro__[-2](obj) if type(obj).__mro__[-2] in CONSTANTS else plain_number(obj)
+        if type(obj) is type and obj in NUMBERS:
+            return NUMBERS[obj]
+        if type(obj) is tuple:
+            return tuple(to_node(vm, constant(vm, item)) for item in obj)
+        raise Break("unsupported argument", what=called(obj), type=type(obj).__name__)
+    if value.__class__ is Object:
+        cls = value.pytype
+        if cls in (list, tuple, torch.Size) or issubclass(cls, tuple) or cls in LIST_LIKE:
+            items = [to_node(vm, item) for item in vm.iterate(value)]
+            return items if not issubclass(cls, tuple) else tuple(items)
+        if cls is dict:
+            return {vm.known(key, "key"): to_node(vm, item) for key, item in vm.dict_items(value)}
+        if cls is slice:
+            return slice(*(to_node(vm, bound(vm, part)) for part in vm.entity(value).items))
+        if np is not None and cls is np.ndarray:
+            return to_node(vm, numpy_arrays.to_tensor(vm, numpy_arrays.array_of(vm, value)))
+        known = plainly(vm, value)
+        if known is not value:
+            return to_node(vm, known)
+        given = AS_NODES.get(cls)
+        if given is not None:
+            return given(vm, value)
+    raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
+
+
+def bound(vm: Machine, part: Value) -> Value:
+    """Where a slice begins or ends, or its step: a tensor there is asked for its number."""
+    return vm.call_method(part, "__index__") if part.__class__ is Graphed else part
+
+
+AS_NODES: dict[type, Callable[[Any, Any], Any]] = {}  # objects that are nodes themselves
+LIST_LIKE: tuple[type, ...] = (torch.nn.ParameterList, set, frozenset)
+
+
+def plain_number(obj: Any) -> Any:
+    """The plain number or string that an instance of a subclass is."""
+    for base in (bool, int, float, str):
+        if isinstance(obj, base):
+            return base(obj)
+    return obj
+
+
+def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
+    """The value of a node, by what it gave on fakes. A result that holds no tensor is a constant: no node stays."""
+    cls = type(example)
+    if isinstance(example, torch.Tensor):
+        known = vm.fakes.get(id(example))
+        if known is not None:
+            return known
+        value = Graphed(node, example, torch.nn.Parameter if isinstance(example, torch.nn.Parameter) else torch.Tensor)
+        vm.fakes[id(example)] = value
+        return value
+    if example is None:
+        return NONE
+    if cls in CONSTANTS:
+        vm.builder.erase(node)
+        return Known(example)
+    if isinstance(example, (tuple, list)):
+        if cls is torch.Size:
+            raise Break("unsupported type", type="torch.Size")
+        items = [from_example(vm, *vm.builder.getitem(node, index)) for index in range(len(example))]
+        if not any(item.__class__ is not Known for item in items):
+            return constant(vm, example)
+        return vm.new(cls, items)
+    if cls in symbols.TYPES:
+        return symbols.from_node(vm, node, example)
+    raise Break("unsupported type", type=cls.__name__)
+
+
+def concretely(vm: Machine, value: Value) -> Any:
+    """The value as a Python object: a constant, or a container of constants (a copy: for reading only)."""
+    if value.__class__ is Known:
+        return itself(vm, value)
+    if value.__class__ is Symbol:
+        return vm.builder.numbers.settle(value.fake)
+    if value.__class__ is Object:
+        cls = value.pytype
+        maker = COPIES.get(cls)
+        if maker is not None:
+            made = maker(vm, value)
+            if isinstance(made, list):
+                vm.turns += len(made) >> 4  # which is work, where it is done again and again
+            return made
+        if issubclass(cls, BaseException):
+            return plain_new(cls)(cls, *(concretely(vm, item) for item in vm.entity(value).items or ()))
+        if issubclass(cls, tuple):
+            return plain_new(cls)(cls, [concretely(vm, item) for item in MODELS[tuple, "<items>"](vm, value)])
+    raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
+
+
+def concrete(vm: Machine, value: Value) -> Any:
+    """`concretely`, or None where that cannot be."""
+    try:
+        return concretely(vm, value)
+    except Break:
+        return None
+
+
+COPIES: dict[type, Callable[[Any, Any], Any]] = {
+    list: lambda vm, value: [concretely(vm, item) for item in vm.iterate(value)],
+    tuple: lambda vm, value: tuple(concretely(vm, item) for item in vm.iterate(value)),
+    set: lambda vm, value: MODELS[set, "<copy>"](vm, value),
+    dict: lambda vm, value: {concretely(vm, key): concretely(vm, item) for key, item in vm.dict_items(value)},
+    slice: lambda vm, value: slice(*(concretely(vm, item) for item in vm.entity(value).items)),
+}

@@ -1,0 +1,231 @@
+"""NumPy's arrays and scalars inside a frame: constants, computed with by NumPy itself while the frame is captured.
+
+An array that existed is guarded by its contents, and may not be written to. What a tensor holds is not known at
+capture, so an array made of one ends the graph.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.fx
+
+from torchdynamo.capture.torch import numpy_settings
+from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Graphed, Known, Object, Value
+from torchdynamo.graph.numpy_nodes import np
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+LARGEST = 1 << 14  # bytes: what is compared before each call, or written into the graph
+# Functions of NumPy that do something besides computing, read settings, or draw random numbers.
+EFFECTS = frozenset(
+    "copyto put place putmask fill_diagonal put_along_axis save savez savez_compressed savetxt load loadtxt fromfile "
+    "memmap genfromtxt fromregex seterr seterrcall setbufsize set_printoptions errstate printoptions empty empty_like "
+    "geterr geterrcall getbufsize get_printoptions _get_extobj_dict _make_extobj "
+    "frombuffer require shares_memory may_share_memory byte_bounds show_config info vectorize nditer".split()
+)
+SPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.core.", "numpy._core.", "numpy.lib.")
+
+
+def is_function(obj: Any) -> bool:
+    """A function of NumPy that only computes."""
+    if np is None:
+        return False
+    if isinstance(obj, np.ufunc):
+        return True
+    if issubclass(type(obj), type):
+        return issubclass(obj, (np.generic, np.dtype)) and obj.__module__ == "numpy"
+    module = getattr(obj, "__module__", None)
+    if not isinstance(module, str) or not module.startswith("numpy") or not is_numpys_own(obj):
+        return False
+    return module.startswith(SPACES) and callable(obj) and getattr(obj, "__name__", "") not in EFFECTS
+
+
+def is_numpys_own(obj: Any) -> bool:
+    """Whether it is what it says: a wrapper round a function of NumPy has its module and name."""
+    if type(obj) is types.FunctionType:
+        return str(obj.__globals__.get("__name__")).startswith("numpy")
+    return type(obj) is types.BuiltinFunctionType or type(obj).__module__.startswith("numpy")
+
+
+class Flowing(NamedTuple):
+    """The contents of an array, or the number, that a node of the graph gives."""
+
+    node: torch.fx.Node
+    borrowed: bool = False  # a tensor's own memory
+
+    @property
+    def example(self) -> Any:
+        """One of this type, shape and layout."""
+        return self.node.meta["example_value"]
+
+
+def flowing(vm: Machine, value: Value) -> Flowing | None:
+    """What is known of an array, or a number of NumPy's, of the graph; None for any other value."""
+    if value.__class__ is not Object or np is None or not issubclass(value.pytype, (np.ndarray, np.generic)):
+        return None
+    items = vm.entity(value).items
+    return items if items.__class__ is Flowing else None
+
+
+def flowing_type(value: Value) -> bool:
+    """Whether this is a number of NumPy's that a graph gives, of whatever value."""
+    return value.__class__ is Object and np is not None and issubclass(value.pytype, np.generic)
+
+
+def flows(vm: Machine, value: Value) -> bool:
+    """Whether there is such an array in it."""
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        return any(flows(vm, item) for item in vm.iterate(value))
+    if value.__class__ is Object and value.pytype is slice:
+        return any(flows(vm, part) for part in vm.entity(value).items)
+    return flowing(vm, value) is not None
+
+
+def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`fn(*args, **kwargs)` of constants. Arrays that the frame made are the real thing, views and writes with them."""
+    name = getattr(fn, "__name__", repr(fn))
+    if any(flows(vm, arg) for arg in (*args, *kwargs.values())):
+        return model.MODELS[np.ndarray, "<of the graph>"](vm, fn, args, kwargs)
+    if any(map(holds_tensors, (*args, *kwargs.values()))):
+        raise Break("data-dependent value", name=f"numpy.{name}")
+    real = [vm.concretely(arg) for arg in args]
+    named = {key: vm.concretely(arg) for key, arg in kwargs.items()}
+    before = [(entity, entity.items.tobytes()) for entity in arrays(vm)] if vm.effects.is_watched else []
+    try:
+        result = numpy_settings.computed(vm, fn, real, named)
+    except Break:
+        raise
+    except Exception as error:
+        raise vm.error(type(error), *error.args) from None
+    for entity, held in before:
+        if entity.items.tobytes() != held:
+            vm.effects.items(entity)
+    for entity in arrays(vm):
+        fixed = entity.note if entity.source is None else (entity.real.tobytes(), entity.real.dtype)
+        if fixed is not None and fixed != (entity.items.tobytes(), entity.items.dtype):
+            raise Break("side effect not replayable", what=f"numpy.{name}, which writes into an array that others see,")
+    given = zip((*args, *kwargs.values()), (*real, *named.values()), strict=True)
+    same = (value for value, each in given if each is result and value.__class__ is Object)  # `a += 1`, `asarray(a)`
+    return next(same, None) or lift(vm, result)
+
+
+def arrays(vm: Machine) -> list[Entity]:
+    """The arrays the frame has looked at."""
+    looked_at = [each for each in vm.heap.entities if each.pytype is np.ndarray and each.items is not None]
+    return [each for each in looked_at if each.items.__class__ is not Flowing]
+
+
+def holds_tensors(value: Value) -> bool:
+    return value.__class__ is Graphed
+
+
+def lift(vm: Machine, obj: Any) -> Value:
+    """What NumPy computed, as a value."""
+    if isinstance(obj, np.ndarray):
+        if obj.dtype.hasobject:
+            raise Break("unsupported type", type="ndarray of objects")
+        return vm.new(np.ndarray, items=obj) if type(obj) is np.ndarray else unknown(obj)
+    if isinstance(obj, (np.generic, np.dtype)):
+        return Known(obj)
+    if type(obj) in (tuple, list):
+        return vm.new(type(obj), [lift(vm, item) for item in obj])
+    return vm.constant(obj) if "numpy" not in type(obj).__module__ else unknown(obj)
+
+
+def unknown(obj: Any) -> Value:
+    raise Break("unsupported type", type=type(obj).__name__)
+
+
+def array_of(vm: Machine, value: Object) -> Any:
+    """The array; one that existed is looked at now, and guarded by what is in it."""
+    entity = vm.entity(value)
+    if entity.items is None:
+        source, real = entity.source, entity.real
+        assert source is not None
+        if real.nbytes > LARGEST or real.dtype.hasobject:
+            raise Break("unsupported type", type="large ndarray" if real.nbytes > LARGEST else "ndarray of objects")
+        vm.guard(Source("attr", Source("attr", source, "dtype"), "str"), "EQUALS_MATCH", real.dtype.str)
+        vm.guard(Source("attr", source, "shape"), "EQUALS_MATCH", real.shape)
+        vm.guard(Source("attr", source, "strides"), "EQUALS_MATCH", real.strides)
+        contents = Source("method", source, "tobytes")
+        if contents in vm.builder.numbers.varying:
+            raise Break("changing value", type="ndarray")
+        vm.guard(contents, "EQUALS_MATCH", real.tobytes())
+        entity.items = real.copy(order="K")  # what is computed of it lies as what is computed of the real one
+    if entity.items.__class__ is Flowing:
+        raise Break("data-dependent value", name="numpy")
+    return entity.items
+
+
+def to_tensor(vm: Machine, array: Any) -> Value:
+    """The array as a tensor of the graph, made anew whenever it runs."""
+    if array.nbytes > LARGEST or array.dtype.byteorder == ">" or array.dtype.kind not in "biufc":
+        raise Break("unsupported argument", what="tensor", type="ndarray")
+    dtype = torch.from_numpy(np.zeros(1, array.dtype)).dtype
+    made = vm.emit("call_function", torch.tensor, [vm.constant(array.ravel().tolist())], {"dtype": Known(dtype)})
+    return vm.call_method(made, "view", Known(tuple(array.shape)))
+
+
+def share(vm: Machine, value: Object) -> Value:
+    """A tensor that shares an array's memory: the frame's own array, which from now on nobody writes to or is given."""
+    array = array_of(vm, value)
+    for entity in arrays(vm):
+        if np.may_share_memory(entity.items, array):
+            if entity.source is not None:
+                raise Break("unsupported argument", what="tensor", type="ndarray that existed before")
+            entity.note = entity.items.tobytes(), entity.items.dtype
+    return to_tensor(vm, array)
+
+
+def plain(obj: Any) -> Any:
+    """A NumPy scalar as Python's own number; anything else as it is. Slices and tuples are gone into."""
+    if type(obj) is tuple:
+        return tuple(map(plain, obj))
+    if type(obj) is slice:
+        return slice(plain(obj.start), plain(obj.stop), plain(obj.step))
+    return obj.item() if "numpy" in sys.modules and isinstance(obj, np.generic) else obj
+
+
+def rows() -> None:
+    """The methods and attributes of arrays."""
+    for name, found in vars(np.ndarray).items():
+        if callable(found) and not isinstance(found, (type, staticmethod)) and name not in NOT_METHODS:
+            model.models(np.ndarray, name)(method(name))
+        elif not callable(found) and name != "__doc__":
+            model.models(np.ndarray, "." + name)(attribute(name))
+
+
+OF_THE_MEMORY = frozenset({"strides", "flags", "base", "data", "ctypes", "flat"})
+NOT_METHODS = frozenset(
+    {"__new__", "__init__", "__getattribute__", "__array_function__", "__array_ufunc__", "__hash__"}
+)
+
+
+def method(name: str) -> model.Model:
+    def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
+        return call(vm, getattr(np.ndarray, name), [self, *args], kwargs)
+
+    return row
+
+
+def attribute(name: str) -> model.Model:
+    def row(vm: Machine, self: Object) -> Value:
+        if flowing(vm, self) is not None:
+            return model.MODELS[np.ndarray, "<attribute of the graph's>"](vm, self, name)
+        array, real = array_of(vm, self), vm.entity(self).real
+        if vm.entity(self).source is not None and name in OF_THE_MEMORY:
+            if name != "strides":
+                raise Break("unsupported attribute", name=name, type="ndarray")
+            array = real
+        return lift(vm, getattr(array, name))
+
+    return row

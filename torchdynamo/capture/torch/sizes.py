@@ -1,0 +1,100 @@
+"""Which sizes and integers of the entry state are numbers of the graph, and how they enter.
+
+A first compile takes all of them for constants. What then turns out to change (`Numbers.varying` names it by source: a
+tensor's size is `Source("size", tensor, dim)`) becomes a number in the next; the user may also say so beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from torchdynamo.capture.torch.dynamic_marks import said_of
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Symbol
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+class Extent(NamedTuple):
+    """Between what a size stays, and whether it is to be taken for unknown: nothing may depend on what it is now."""
+
+    least: int
+    most: int
+    blind: bool
+
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+
+
+def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> dict[int, Extent]:
+    """The dimensions of an input that may have another size in the next call, and between what."""
+    numbers = vm.builder.numbers
+    if numbers.never or static:
+        return {}
+    dims = {dim for dim in range(tensor.dim()) if Source("size", source, dim) in numbers.varying}
+    said = said_of(tensor)
+    dims.update(dim for dim in numbers.bucketed.get(str(source), ()) if dim < tensor.dim())
+    if numbers.always or str(source) in numbers.named:
+        dims.update(range(tensor.dim()))
+    return {
+        dim: Extent(*bounds(tensor.size(dim), *said.bounds.get(dim, (0, MOST))), dim in said.unbacked)
+        for dim in (dims | said.dynamic) - said.static
+    }
+
+
+def bounds(now: int, least: int | None, most: int | None) -> tuple[int, int]:
+    """The bounds that were given, if the size keeps to them."""
+    given = max(least or 0, 0), MOST if most is None else most
+    return given if given[0] <= now <= given[1] else (0, MOST)
+
+
+def varying_strides(vm: Machine, tensor: torch.Tensor, source: Source) -> frozenset[int]:
+    """The dimensions that have been seen with another stride, where sizes do not explain it."""
+    varying = vm.builder.numbers.varying
+    return frozenset(dim for dim in range(tensor.dim()) if Source("stride", source, dim) in varying)
+
+
+def varies(vm: Machine, number: int, source: Source) -> bool:
+    """Whether an integer of the entry state is a number of the graph."""
+    numbers = vm.builder.numbers
+    if numbers.never or not LEAST <= number <= MOST:
+        return False
+    if source in numbers.varying or str(source) in numbers.named:
+        return True
+    return numbers.always and source.how == "local"
+
+
+def some_vary(vm: Machine, sizes: torch.Size, source: Source) -> bool:
+    """Whether some of the sizes that an object keeps are numbers of the graph."""
+    return any(varies(vm, size, Source("item", source, at)) for at, size in enumerate(sizes))
+
+
+def enter_int(vm: Machine, number: int, source: Source) -> Symbol:
+    """Only that it is an integer is known of it."""
+    vm.guard(source, "TYPE_MATCH", int)
+    symbol = vm.builder.numbers.at_entry(number, source)
+    return enter(vm, symbol, source, number)
+
+
+def enter(vm: Machine, symbol: Any, source: Source, real: int) -> Symbol:
+    """The number as an input of the graph."""
+    value = Symbol(vm.builder.number_input(symbol, source), symbol, int, source)
+    vm.numbers_in.append(value)
+    vm.input_objects[value.node] = real
+    vm.sizes[symbol.node.expr] = value
+    return value
+
+
+def enter_sizes(vm: Machine, source: Source, layout: Any) -> None:
+    """The numbers a tensor brings, and what is guarded of it besides them."""
+    known = vm.builder.numbers.entries
+    for number in (*layout.size, *layout.stride):
+        expr = number.node.expr if isinstance(number, torch.SymInt) else None
+        if expr in known and expr not in vm.sizes:
+            enter(vm, number, *known[expr])
+    vm.layouts[source] = layout
+    fixed = [tuple(None if isinstance(n, torch.SymInt) else n for n in part) for part in (layout.size, layout.stride)]
+    vm.guard(source, "TENSOR_MATCH", tuple(fixed))

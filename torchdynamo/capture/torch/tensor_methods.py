@@ -1,0 +1,42 @@
+"""What a program has put on torch.Tensor, in place of torch's own methods or beside them; and that nothing else is."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.wrap import class_attribute
+from torchdynamo.core.value import Graphed, Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+def is_foreign(found: Any) -> bool:
+    """A function that is not torch's."""
+    return type(found) is types.FunctionType and not (found.__module__ or "").startswith("torch.")
+
+
+def put_on(vm: Machine, tensor: Graphed, name: str) -> Known | None:
+    """The method that somebody wrote under that name; None where torch's own is found, or nothing."""
+    found = guarded_lookup(vm, tensor.pytype, name)
+    if not is_foreign(found):
+        return None
+    return Known(found, class_attribute(vm, tensor.pytype, name))
+
+
+def answered(vm: Machine, tensor: Value, name: str, *args: Value) -> Value | None:
+    """What such a method gives; None where there is none, or it declines."""
+    written = put_on(vm, tensor, name) if tensor.__class__ is Graphed else None
+    answer = None if written is None else vm.call(written, [tensor, *args], {})
+    return None if answer.__class__ is Known and answer.obj is NotImplemented else answer
+
+
+def of_operator(vm: Machine, names: tuple[str, ...], reflected: str, a: Value, b: Value) -> Value | None:
+    """The same for an operator: the left one is asked first, by these names."""
+    for name in names:
+        answer = answered(vm, a, name, b)
+        if answer is not None:
+            return answer
+    return answered(vm, b, reflected, a)

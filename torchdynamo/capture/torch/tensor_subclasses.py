@@ -1,0 +1,41 @@
+"""Subclasses of Tensor that define `__torch_function__`: which these are, and what else they may define."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.core.signals import Break
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+PLAIN: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter)
+DISABLED = torch.nn.Parameter.__torch_function__
+# What a subclass may say for itself. Other special methods would take the place of those of Tensor, unseen.
+OWN_METHODS = frozenset(
+    "__torch_function__ __new__ __init__ __module__ __doc__ __dict__ __weakref__ __qualname__ __annotations__ "
+    "__repr__ __str__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ __abstractmethods__ "
+    "__annotate_func__ __annotations_cache__ _abc_impl".split()
+)
+
+
+def overrides(cls: type) -> bool:
+    """Whether instances of a class of tensors have a `__torch_function__` of their own."""
+    return cls not in PLAIN and getattr(cls, "__torch_function__", DISABLED) is not DISABLED
+
+
+def watch(vm: Machine, cls: type) -> None:
+    """From now on, operators are to be asked whether somebody overrides them."""
+    for base in cls.__mro__[: cls.__mro__.index(torch.Tensor)]:
+        special = [name for name in vars(base) if name.startswith("__") and name not in OWN_METHODS]
+        if special or "__slots__" in vars(base):
+            raise Break("unsupported type", type=cls.__name__)
+    vm.watching = True
+
+
+def read(tensor: torch.Tensor, name: str) -> Any:
+    """An attribute of a tensor, past what its class makes of it."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return getattr(tensor, name)

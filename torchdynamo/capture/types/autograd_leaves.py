@@ -1,0 +1,149 @@
+"""What a program does to autograd's leaves: makes parameters, asks for gradients, changes a tensor's memory under it.
+
+Each is a node, and happens when the graph runs. A backend that replays traces of operators cannot say such things, so
+the graph says of itself that it does them (`graph.mutation.makes_leaves`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import torch
+import torch.autograd
+
+from torchdynamo._native import type_name
+from torchdynamo.capture.torch.overrides import of_class
+from torchdynamo.capture.torch.tensor_subclasses import overrides, read
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import FALSE, NONE, TRUE, Graphed, Known, Object, Value, is_none
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+BASE = torch._C.TensorBase
+
+
+@models(BASE, "requires_grad_")
+def require_grad(vm: Machine, self: Value, requires_grad: Value = TRUE) -> Value:
+    """What changes nothing needs no node."""
+    if self.__class__ is not Graphed:
+        raise Break("unsupported method", name="requires_grad_", type=self.pytype.__name__)
+    if not torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
+        if self.fake.requires_grad is vm.concretely(requires_grad):
+            return self
+        is_leaf(vm, self)
+        vm.note_change(self)
+    return vm.emit("call_method", "requires_grad_", [self, requires_grad], {})
+
+
+@models(BASE, "detach_")
+def detach(vm: Machine, self: Value) -> Value:
+    """A result of operators forgets them, and becomes a leaf."""
+    if self.__class__ is not Graphed:
+        raise Break("unsupported method", name="detach_", type=self.pytype.__name__)
+    is_leaf(vm, self)
+    vm.note_change(self)
+    return vm.emit("call_method", "detach_", [self], {})
+
+
+@models(BASE, ".is_leaf")
+def is_leaf(vm: Machine, self: Graphed) -> Value:
+    """Sizes and the like are compared for every input; this is only for those that are asked."""
+    real = vm.input_objects.get(self.node)
+    if real is not None and self.source is not None:
+        vm.guard(Source("attr", self.source, "is_leaf"), "EQUALS_MATCH", read(real, "is_leaf"))
+    return Known(self.fake.is_leaf)
+
+
+@models(BASE, ".grad_fn")
+def grad_fn(vm: Machine, self: Graphed) -> Value:
+    """A leaf has none; that of a result is a node of autograd's history, which a stand-in's is not."""
+    if not vm.known(is_leaf(vm, self), "is_leaf"):
+        raise Break("unsupported attribute", name="grad_fn", type="Tensor")
+    return NONE
+
+
+@function(BASE.__dict__["_make_subclass"].__func__)
+def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = FALSE) -> Value:
+    """`nn.Parameter(tensor)`, where its Python ends."""
+    made = vm.known(cls, "class")
+    if overrides(made) and data.__class__ is Graphed and vm.known(wanted, "require_grad") is False:
+        return of_class(vm, vm.emit("call_method", "detach", [data], {}), made)
+    if made is not torch.nn.Parameter or data.__class__ is not Graphed:
+        raise Break("unsupported type", type=made.__name__)
+    return vm.emit("call_function", torch.nn.Parameter, [data, wanted], {})
+
+
+@models(BASE, "=data")
+def set_data(vm: Machine, self: Graphed, value: Value) -> None:
+    """`tensor.data = other`: the same tensor with another's memory and metadata."""
+    if value.__class__ is not Graphed:
+        raise vm.error(TypeError, f"Variable data has to be a tensor, but got {type_name(value.pytype)}")
+    if is_its_own(self, value):
+        return
+    vm.note_change(self)
+    vm.emit("call_function", setattr, [self, Known("data"), value], {})
+
+
+def is_its_own(tensor: Graphed, data: Graphed) -> bool:
+    """Whether this is the tensor's own data, as of `p.data = p.data.to(device)`, which changes nothing."""
+    if data.node.target is not getattr or data.node.args != (tensor.node, "data"):
+        return False
+    ours, theirs = ((t.untyped_storage()._cdata, layout_of(t)) for t in (tensor.fake, data.fake))
+    return ours == theirs
+
+
+def layout_of(tensor: torch.Tensor) -> tuple[object, ...]:
+    return tensor.shape, tensor.stride(), tensor.storage_offset()
+
+
+@models(BASE, "=requires_grad")
+def set_requires_grad(vm: Machine, self: Graphed, value: Value) -> None:
+    """`tensor.requires_grad = flag`, which a result of operators does not take."""
+    if not vm.known(is_leaf(vm, self), "is_leaf"):
+        raise Break("unsupported attribute write", name="requires_grad", type="Tensor")
+    require_grad(vm, self, value)
+
+
+@models(BASE, "=grad")
+def set_grad(vm: Machine, self: Graphed, value: Value) -> None:
+    """Stored beside the graph, in which nothing looks at it. A gradient that torch would not take is left to torch."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(self.fake) or not (is_none(value) or fits(vm, self, value)):
+        raise Break("unsupported attribute write", name="grad", type="Tensor")
+    vm.store_on(self, "grad", value)
+
+
+def fits(vm: Machine, tensor: Graphed, grad: Value) -> bool:
+    """Whether this may be the tensor's gradient."""
+    if grad.__class__ is not Graphed or grad.fake is tensor.fake or grad.fake.device != tensor.fake.device:
+        return False
+    wanted = vm.getattr(tensor, "grad_dtype") if vm.known(is_leaf(vm, tensor), "is_leaf") else Known(tensor.fake.dtype)
+    return vm.known(wanted, "dtype") in (None, grad.fake.dtype) and grad.fake.shape == tensor.fake.shape
+
+
+GRAD = inspect.unwrap(torch.autograd.grad)
+
+
+def listed(vm: Machine, tensors: Value) -> Value:
+    """Tensors in whatever they come in, in what a graph takes."""
+    if tensors.__class__ is not Object or tensors.pytype in (list, tuple):
+        return tensors
+    return vm.make_tuple(list(vm.iterate(tensors)))
+
+
+@function(GRAD)
+def autograd_grad(
+    vm: Machine, outputs: Value, inputs: Value, grad_outputs: Value = NONE, *args: Value, **kwargs: Value
+) -> Value:
+    """Gradients, where all of the history is the graph's own: inside a layer of `torch.func.grad`, or from leaves."""
+    if vm.effects.change_backwards():
+        raise Break("unknown call", name="torch.autograd.grad")
+    if not torch._C._are_functorch_transforms_active():
+        for tensor in vm.inputs:
+            if tensor.fake.requires_grad and not vm.known(is_leaf(vm, tensor), "is_leaf"):
+                raise Break("unknown call", name="torch.autograd.grad")
+    tensors = [listed(vm, each) for each in (outputs, inputs, grad_outputs)]
+    return vm.emit("call_function", GRAD, [*tensors, *args], dict(kwargs))

@@ -1,0 +1,66 @@
+"""Dicts whose keys are numbers that run on, like those under which hooks are registered.
+
+What is registered anew in each step has another number each time. Such a dict is iterated by position: a version rests
+on how many items there are, in which order, and what they are. The numbers vary, as any that the frame is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.types import identity
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source, keys_in_order
+from torchdynamo.core.value import Opaque, Symbol, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+def run_on(vm: Machine, entity: Entity) -> bool:
+    """Return whether a dict was there at entry, has not been written to, and had other numbers for keys in an earlier
+    call.
+    """
+    if entity.real is MISSING or entity.touched or entity.note is not None or entity.items_at >= 0:
+        return False
+    varying = vm.builder.numbers.varying
+    found = any(source.how == "key_at" and source.base is entity.source for source in varying)
+    return found and all(type(key) is int for key in dict.keys(entity.real))
+
+
+def each_by_position(
+    vm: Machine, entity: Entity, part: Callable[[Value, Value], Value]
+) -> tuple[Sequence[tuple[int, Any]], Callable[[tuple[int, Any]], Value]]:
+    """Return the positions with the keys of a dict whose keys run on, and what gives `part` of the item at one."""
+    assert entity.source is not None
+    keys = keys_in_order(entity.real)
+    vm.guard(entity.source, "LENGTH", len(keys))
+    if any(map(identity.may_be_id, keys)):
+        identity.seen_address(vm)
+
+    def step(entry: tuple[int, Any]) -> Value:
+        at, key = entry
+        if entity.touched:
+            raise Break("unknown iterator", type="dict that changes")
+        item = vm.wrap(dict.__getitem__(entity.real, key), Source("value_at", entity.source, at))
+        made = part(Opaque(int, Source("key_at", entity.source, at)), item)
+        return vm.look(made) if made.__class__ is Opaque else made
+
+    return list(enumerate(keys)), step
+
+
+def holds_running_key(vm: Machine, entity: Entity, key: Value) -> bool | None:
+    """Return whether a dict that was there at entry has a key that runs on in another dict, guarded whatever its number
+    is; None where it is another key, or the dict one of which more must be known.
+    """
+    if not isinstance(key, Symbol) or key.source is None or key.source.how != "key_at" or entity.source is None:
+        return None
+    if entity.real is MISSING or entity.touched or entity.note is not None:
+        return None
+    if not all(type(other) is int for other in dict.keys(entity.real)):
+        return None
+    found = dict.__contains__(entity.real, key.source.load(vm.roots))
+    vm.guard(entity.source, "KEYED" if found else "NOT_KEYED", key.source)
+    return found

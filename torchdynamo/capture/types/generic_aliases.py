@@ -1,0 +1,35 @@
+"""Classes with arguments, `Box[int]` and `list[int]`: calling one calls the class."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.vm.model import models
+from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.core.value import Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@models(type(typing.List[int]), "__call__")  # noqa: UP006
+@models(types.GenericAlias, "__call__")
+def call_alias(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
+    alias = vm.known(self, "alias")
+    if not getattr(alias, "_inst", True):
+        name = alias.__origin__.__name__
+        raise vm.error(TypeError, f"Type {alias._name} cannot be instantiated; use {name}() instead")
+    return vm.call(Known(call), [self, constant(vm, alias.__origin__), *args], dict(kwargs))
+
+
+def call(alias, cls, /, *args, **kwargs):
+    """The instance remembers how it was asked for, if it takes attributes."""
+    made = cls(*args, **kwargs)
+    try:
+        made.__orig_class__ = alias
+    except (AttributeError, TypeError):
+        pass
+    return made

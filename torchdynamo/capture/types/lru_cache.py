@@ -1,0 +1,151 @@
+"""functools.lru_cache and cached_property."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo import _native
+from torchdynamo.capture.speculate import cached_calls
+from torchdynamo.capture.vm.attributes import write_instance
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.model import MODELS, is_open, models
+from torchdynamo.capture.vm.wrap import CONSTANTS, constant, wrap
+from torchdynamo.core.signals import Break, Presumption
+from torchdynamo.core.source import Pinned, Source, instance_attr
+from torchdynamo.core.value import ABSENT, NONE, Graphed, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+CACHED = functools._lru_cache_wrapper
+PLAIN_HASH: Any = object.__hash__
+PLAIN_EQ: Any = object.__eq__
+
+
+@models(CACHED, "__call__")
+def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+    """The real cache is asked, as eager would ask it, where it would be asked for the very same objects.
+
+    For arguments that only exist in this frame no answer can be in it yet: then the function itself is followed. For
+    numbers of the graph there may be one, which is another for each: see `kept`.
+    """
+    entity = vm.entity(self)
+    if entity.real is MISSING:
+        made: Value = MODELS[CACHED, "<call>"](vm, self, list(args), dict(kwargs))
+        return made
+    given = [*args, *kwargs.values()]
+    presumed = Presumption.CACHES not in vm.builder.numbers.dropped
+    numbers = presumed and any(cached_calls.holds_number(vm, value) for value in given)
+    if numbers or any(made_here(vm, value) for value in given):
+        assert entity.source is not None
+        inner = wrap(vm, entity.real.__wrapped__, instance_attr(entity.source, "__wrapped__"))
+        if numbers:
+            return cached_calls.follow(vm, inner, list(args), dict(kwargs))
+        return vm.call(inner, list(args), dict(kwargs))
+    real = [same_object(vm, value, {}) for value in args]
+    named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
+    try:
+        found = entity.real(*real, **named)
+    except Exception as error:  # the user's function raises
+        raise vm.error(type(error), *error.args) from None
+    if not named:
+        rest_on_result(vm, entity, tuple(real))
+    if can_change(found):  # one object for all callers
+        return wrap(vm, found, Source("pinned", None, Pinned(found)))
+    return constant(vm, found)
+
+
+def can_change(found: Any) -> bool:
+    """A container, or a tuple with one in it."""
+    return type(found) in (list, dict, set) or (type(found) is tuple and any(map(can_change, found)))
+
+
+def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
+    """Eager would ask again if the cache were cleared, or had no room for this result any more."""
+    cache = _native.cache_of(entity.real)
+    key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+    if entity.source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
+        return
+    held = cache[key]
+    kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
+    vm.guard(Source("key", Source("cache", entity.source), key), kind, held)
+
+
+def made_here(vm: Machine, value: Value) -> bool:
+    """Something without an equal outside of this frame."""
+    if value.__class__ is Graphed:
+        return value.source is None
+    if value.__class__ is not Object or not by_identity(value.pytype):
+        return value.__class__ is Object and value.pytype is tuple and any(made_here(vm, x) for x in vm.iterate(value))
+    return vm.entity(value).fresh
+
+
+def by_identity(cls: Any) -> bool:
+    return cls.__hash__ is PLAIN_HASH and cls.__eq__ is PLAIN_EQ
+
+
+def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
+    """The argument as the real cache would see it: the object itself, or an equal one made for real."""
+    if value.__class__ is Object and by_identity(value.pytype):
+        entity = vm.entity(value)
+        assert entity.source is not None
+        if entity.changed:
+            raise Break("unknown call", name="lru_cache")
+        if entity.source.how != "pinned":
+            vm.guard(entity.source, "ID_MATCH", entity.real)
+        return entity.real
+    if value.__class__ is Object and value.pytype is tuple:
+        return tuple(same_object(vm, item, made) for item in vm.iterate(value))
+    base = written_on(value.pytype)
+    if base is None or value.__class__ is not Object:
+        return vm.concretely(value)
+    entity = vm.entity(value)
+    if entity.fresh:
+        return replica(vm, value, base, made)
+    assert entity.source is not None
+    if base is not object or entity.changed:
+        raise Break("unknown call", name="lru_cache")
+    vm.hkey(value)  # what its hash is made of is looked at, and so guarded
+    vm.guard(entity.source, "ID_MATCH", entity.real)
+    return entity.real
+
+
+def written_on(cls: type) -> Any:
+    """The plain type under a class that was written in Python; None for other types."""
+    first = next(base for base in cls.__mro__ if not is_open(base))
+    return first if first in (object, dict) and cls is not first else None
+
+
+def replica(vm: Machine, value: Object, base: Any, made: dict[int, Any]) -> Any:
+    """An object like one that the frame made of constants; its `__init__` has been followed."""
+    found = made.get(value.ref)
+    if found is None:
+        found = made[value.ref] = base.__new__(value.pytype)
+        for key, item in vm.dict_items(value) if base is dict else ():
+            dict.__setitem__(found, vm.concretely(key), same_object(vm, item, made))
+        for name, held in vm.entity(value).attrs.items():
+            if held is not ABSENT:
+                object.__setattr__(found, name, same_object(vm, held, made))
+    return found
+
+
+@models(CACHED, "__get__")
+def bind(vm: Machine, self: Value, obj: Value, cls: Value) -> Value:
+    return vm.new(types.MethodType, __self__=obj, __func__=self)
+
+
+@models(CACHED, "cache_clear")
+def cache_clear(vm: Machine, self: Value) -> Value:
+    raise Break("side effect not replayable", what="cache_clear()")
+
+
+@models(functools.cached_property, "__get__")
+def cached_property(vm: Machine, self: Object, instance: Value, owner: Value = NONE) -> Value:
+    """Nothing is in the instance's `__dict__` yet, or this would not be asked."""
+    if instance.__class__ is not Object:
+        return self
+    value = vm.call(vm.getattr(self, "func"), [instance], {})
+    write_instance(vm, vm.entity(instance), vm.known(vm.getattr(self, "attrname"), "name"), value)
+    return value

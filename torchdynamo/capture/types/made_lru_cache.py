@@ -1,0 +1,71 @@
+"""functools.lru_cache round a function, put there by the frame: the cache is the frame's own."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, models, rebuilds
+from torchdynamo.core.signals import Restart
+from torchdynamo.core.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+CACHED = functools._lru_cache_wrapper
+
+
+class Kept(NamedTuple):
+    """The note of such a function: what it wraps, and how it keeps results."""
+
+    fn: Value
+    most: int | None
+    typed: bool
+
+
+@models(CACHED, "__new__")
+def new(vm: Machine, cls: Known, fn: Value, most: Value, typed: Value, info: Value) -> Value:
+    return vm.new(CACHED, {}, Kept(fn, vm.known(most, "maxsize"), bool(vm.known(typed, "typed"))))
+
+
+@models(CACHED, "__init__")
+def init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+@models(CACHED, "<call>")
+def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Results are kept in the order of their last use; where there is no more room, the one unused longest goes."""
+    entity = vm.entity(self)
+    kept: Kept = entity.note
+    key: Any = (tuple(vm.hkey(arg) for arg in args), tuple((name, vm.hkey(arg)) for name, arg in kwargs.items()))
+    if kept.typed:
+        key = (key, tuple(arg.pytype for arg in (*args, *kwargs.values())))
+    if key in entity.items:
+        vm.effects.items(entity)
+        found: Value = entity.items.pop(key)
+        entity.items[key] = found
+        return found
+    result: Value = vm.call(kept.fn, args, kwargs)
+    if kept.most != 0 and key not in entity.items:  # it may have asked for the same itself
+        vm.effects.items(entity)
+        if kept.most is not None and len(entity.items) >= kept.most:
+            del entity.items[next(iter(entity.items))]
+        entity.items[key] = result
+    return result
+
+
+@rebuilds(CACHED)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    """With nothing in it yet: what is could only be put there by calling it."""
+    kept: Kept = entity.note
+    if entity.items:
+        raise Restart(entity.born - 1)
+    emit.function(CACHED)
+    emit.value(kept.fn)
+    emit.const(kept.most)
+    emit.const(kept.typed)
+    emit.const(functools._CacheInfo)
+    emit.op("CALL", (4, ()))
+    emit.fields(entity.attrs)

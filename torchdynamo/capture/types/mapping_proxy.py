@@ -1,0 +1,118 @@
+"""types.MappingProxyType: whatever it is asked, the mapping behind it answers."""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import guarded_own
+from torchdynamo.capture.vm.model import Emitter, Model, enters, iterates, models, rebuilds
+from torchdynamo.capture.vm.wrap import class_attribute, wrap
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import NONE, Known, Object, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+PROXY = types.MappingProxyType
+
+
+@enters(PROXY)
+def enter(vm: Machine, obj: Any, source: Source) -> Value:
+    """A proxy shows one mapping for all its life: to be the same proxy is to show the same mapping."""
+    (mapping,) = gc.get_referents(obj)
+    pinned = Source("pinned", None, Pinned(obj))
+    if source is not pinned:
+        vm.guard(source, "SAME_OBJECT", pinned)
+    value = vm.heap.adopt(obj, source)
+    vm.entity(value).note = wrap(vm, mapping, Source("pinned", None, Pinned(mapping)))
+    return value
+
+
+def mapping_of(vm: Machine, self: Value) -> Value:
+    note = vm.entity(self).note  # type: ignore[arg-type]
+    if note.__class__ is Own:
+        raise Break("unsupported method", name="__iter__", type="mappingproxy")
+    found: Value = note
+    return found
+
+
+@models(PROXY, "__new__")
+def new(vm: Machine, cls: Known, mapping: Value) -> Value:
+    if mapping.__class__ is not Object or not issubclass(mapping.pytype, dict):
+        raise Break("unsupported type", type="mappingproxy")
+    return vm.new(PROXY, note=mapping)
+
+
+@models(PROXY, "__init__")
+def init(vm: Machine, self: Object, *args: Value) -> Value:
+    return self
+
+
+@iterates(PROXY)
+def iterate(vm: Machine, self: Object) -> Iterator[Value]:
+    return vm.iterate(mapping_of(vm, self))
+
+
+class Own(NamedTuple):
+    """The note of a proxy that shows what a class itself says, its bases aside."""
+
+    cls: type
+
+
+@models(type, "<own>")
+def of_class(vm: Machine, cls: type) -> Value:
+    return vm.new(PROXY, note=Own(cls))
+
+
+def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Value:
+    """One name at a time: a class is told apart by what is asked of it, not by all it has."""
+    name = vm.known(key, "name")
+    if (
+        type(name) is not str
+        or asked not in ("get", "__getitem__", "__contains__")
+        or vm.effects.of_class(cls, name) is not None
+    ):
+        raise Break("unsupported method", name=asked, type="mappingproxy")
+    found = guarded_own(vm, cls, name)
+    if asked == "__contains__":
+        return boolean(found is not MISSING)
+    if found is not MISSING:
+        return wrap(vm, found, class_attribute(vm, cls, name))
+    if asked == "__getitem__":
+        raise vm.error(KeyError, name)
+    return default[0] if default else NONE
+
+
+def passed_on(name: str) -> Model:
+    def row(vm: Machine, self: Object, *args: Value) -> Value:
+        note = vm.entity(self).note
+        if note.__class__ is Own:
+            if not args:
+                raise Break("unsupported method", name=name, type="mappingproxy")
+            return own(vm, note.cls, name, *args)
+        return vm.call_method(mapping_of(vm, self), name, *args)
+
+    return row
+
+
+for _name in (
+    *("keys", "values", "items", "get", "copy", "__getitem__", "__contains__", "__len__"),
+    *("__eq__", "__ne__", "__or__", "__reversed__"),
+):
+    models(PROXY, _name)(passed_on(_name))
+
+
+@rebuilds(PROXY)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    if entity.note.__class__ is Own:
+        emit.function(vars)
+        emit.const(entity.note.cls)
+    else:
+        emit.function(PROXY)
+        emit.value(entity.note)
+    emit.op("CALL", (1, ()))

@@ -1,0 +1,42 @@
+"""What is appended to a list or deque that nobody has looked into: how long that is makes no difference.
+
+Once something is read of it, what was appended comes after what there was at entry, like any other change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter
+from torchdynamo.core.value import Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+class Tail(list[Value]):
+    """Items that come after what there was at entry, which has not been looked at."""
+
+
+def tail(vm: Machine, value: Object) -> Tail | None:
+    """Where to append to an object that has not been looked into; None if it has, or if the frame has made it."""
+    entity = vm.entity(value)
+    if entity.items is None and not entity.fresh:
+        entity.items = Tail()
+    if entity.items.__class__ is not Tail:
+        return None
+    vm.effects.items(entity)
+    found: Tail = entity.items
+    return found
+
+
+def replay(emit: Emitter, entity: Entity, extend: Any) -> None:
+    """Append for real, by that method."""
+    emit.function(extend)
+    emit.local(entity)
+    for item in entity.items:
+        emit.value(item)
+    emit.op("BUILD", ("list", len(entity.items)))
+    emit.op("CALL", (2, ()))
+    emit.op("POP")

@@ -1,0 +1,162 @@
+"""`obj.name = value` and `del obj.name`: Python's own rules, over values."""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo._native import type_name
+from torchdynamo.capture.vm import class_writes, function_writes, model, module_writes
+from torchdynamo.capture.vm.attributes import read_instance, write_instance
+from torchdynamo.capture.vm.descriptors import data_descriptor
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import PLAIN_METHODS, guarded_lookup
+from torchdynamo.capture.vm.receiver_checks import refused_access
+from torchdynamo.capture.vm.wrap import class_attribute, wrap
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
+    """`obj.name = value`."""
+    if obj.__class__ is Graphed:
+        vm.tensor_setattr(obj, name, value)
+        return
+    if obj.__class__ is Known and isinstance(obj.obj, type):
+        class_writes.write(vm, obj.obj, name, value)
+        return
+    if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
+        module_writes.write(vm, obj, name, value)
+        return
+    if obj.__class__ is Known and type(obj.obj) is types.FunctionType:
+        function_writes.write(vm, obj, name, value)
+        return
+    if obj.__class__ is not Object:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
+    cls = obj.pytype
+    guarded_lookup(vm, cls, "__setattr__")
+    own = model.find_slot(cls, "__setattr__")
+    if own[0] == "model":
+        own[1](vm, obj, Known(name), value)
+    elif own[1][0] is not object and is_method(own[1][1], "__setattr__"):
+        vm.call(Known(own[1][1], class_attribute(vm, cls, "__setattr__")), [obj, Known(name), value], {})
+    elif is_plain(own, "__setattr__"):
+        generic_setattr(vm, obj, name, value)
+    else:
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+
+
+def is_method(found: Any, name: str) -> bool:
+    """Whether it is called for a write: a function of the user's, or another method of C's (`dict.__setitem__`)."""
+    return type(found) is types.FunctionType or (type(found) in PLAIN_METHODS and found.__name__ != name)
+
+
+def is_plain(slot: model.Slot, name: str) -> bool:
+    """Whether this is what types in C say of themselves, not another's method under this name."""
+    if slot[0] != "python":
+        return True
+    owner, found = slot[1]
+    return type(found) is types.WrapperDescriptorType and found.__name__ == name and found.__objclass__ is owner
+
+
+def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
+    """`object.__setattr__`; ABSENT as the value deletes."""
+    cls = obj.pytype
+    found = guarded_lookup(vm, cls, name)
+    kind = type(found)
+    if found is not MISSING and is_told(kind) and kind is not types.MemberDescriptorType:
+        tell(vm, obj, name, found, [] if value is ABSENT else [value])
+        return
+    if is_field(found) and not is_writable(found):
+        if any(issubclass(found.__objclass__, cls) for cls in READONLY):
+            raise vm.error(AttributeError, "readonly attribute")
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    entity = vm.entity(obj)
+    if kind is not types.MemberDescriptorType and not cls.__dictoffset__:
+        raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+    if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
+        raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+    if value is ABSENT and kind is types.MemberDescriptorType and data_descriptor(vm, obj, cls, name, found) is None:
+        raise vm.error(AttributeError, name)
+    if kind is not types.MemberDescriptorType:
+        write_instance(vm, entity, name, value)
+    elif value is ABSENT and not existed(entity, found):
+        vm.effects.drop(entity, name)
+    else:
+        vm.effects.write(entity, name, value)
+
+
+def is_told(kind: type) -> bool:
+    """Whether such a descriptor is told of writes or deletes."""
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) -> None:
+    """A property or another descriptor is told of a write; of a delete, without a value."""
+    cls, kind = obj.pytype, type(found)
+    where = class_attribute(vm, cls, name)
+    if kind is property:
+        part, how = ("fset", "__set__") if value else ("fdel", "__delete__")
+        fn = getattr(found, part)
+        if fn is None:
+            raise refused_access(vm, found, cls, how)
+        vm.call(Known(fn, Source("attr", where, part)), [obj, *value], {})
+        return
+    slot = "__set__" if value else "__delete__"
+    method = guarded_lookup(vm, kind, slot)
+    if type(method) is not types.FunctionType:
+        raise Break("unsupported attribute write", name=name, type=cls.__name__)
+    vm.call(Known(method, class_attribute(vm, kind, slot)), [wrap(vm, found, where), obj, *value], {})
+
+
+# Classes of C whose fields can be written, but those: of others it cannot be told.
+READONLY: dict[type, frozenset[str]] = {
+    types.FunctionType: frozenset({"__closure__", "__globals__", "__builtins__"}),
+    BaseException: frozenset({"message", "exceptions"}),
+    collections.defaultdict: frozenset(),
+}
+
+
+def is_field(found: Any) -> bool:
+    """Whether what a class has by a name is a field of C, not a slot of the user's."""
+    return type(found) is types.MemberDescriptorType and "__slots__" not in vars(found.__objclass__)
+
+
+def is_writable(field: types.MemberDescriptorType) -> bool:
+    """Whether the field is known to be one that can be written: Python asks the field, which does not tell."""
+    return any(issubclass(field.__objclass__, cls) and field.__name__ not in no for cls, no in READONLY.items())
+
+
+def existed(entity: Entity, found: types.MemberDescriptorType) -> bool:
+    """Whether the slot held something at entry."""
+    if entity.real is MISSING:
+        return False
+    try:
+        found.__get__(entity.real, type(entity.real))
+    except AttributeError:
+        return False
+    return True
+
+
+def delattr_(vm: Machine, obj: Value, name: str) -> None:
+    """`del obj.name`."""
+    if obj.__class__ is Graphed:
+        vm.tensor_setattr(obj, name, ABSENT)
+        return
+    if obj.__class__ is not Object:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
+    guarded_lookup(vm, obj.pytype, "__delattr__")
+    own = model.find_slot(obj.pytype, "__delattr__")
+    if own[0] == "model":
+        own[1](vm, obj, Known(name))
+    elif own[0] == "python" and own[1][0] is not object and is_method(own[1][1], "__delattr__"):
+        vm.call(Known(own[1][1], class_attribute(vm, obj.pytype, "__delattr__")), [obj, Known(name)], {})
+    elif is_plain(own, "__delattr__") or own[1][1] is object.__delattr__:
+        generic_setattr(vm, obj, name, ABSENT)
+    else:
+        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)

@@ -1,0 +1,309 @@
+"""`obj.name`: Python's own rules, over values."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo._native import type_name
+from torchdynamo.capture.torch.symbols import settled
+from torchdynamo.capture.vm import class_writes, dict_aliases, finalizers, function_writes, model, module_writes
+from torchdynamo.capture.vm.descriptors import data_descriptor, describe, describe_on_class
+from torchdynamo.capture.vm.enums import member_getattr
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import (
+    PLAIN_METHODS,
+    class_lookup,
+    getter_of,
+    guarded_lookup,
+    guarded_slot,
+    instance_dict,
+    is_descriptor,
+    modelled_attribute,
+    rest_on_metaclass,
+    rest_on_names,
+)
+from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, class_attribute, class_source, constant, wrap
+from torchdynamo.core.policy import PURE_TYPES
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Source, instance_attr
+from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+def getattr_(vm: Machine, obj: Value, name: str) -> Value:
+    """`obj.name`. An AttributeError of whoever raises it says what was asked for, unless it says so already."""
+    try:
+        if obj.__class__ is Object:
+            return object_getattr(vm, obj, name)
+        if obj.__class__ is Known:
+            return known_getattr(vm, obj, name)
+        if obj.__class__ is Graphed:
+            return vm.tensor_getattr(obj, name)
+        if obj.__class__ is Symbol:
+            return known_getattr(vm, settled(vm, obj), name)
+    except Raised as raised:
+        if issubclass(raised.value.pytype, AttributeError):
+            entity = vm.entity(raised.value)
+            if is_none(entity.attrs.get("name", ABSENT)) and is_none(entity.attrs.get("obj", ABSENT)):
+                vm.effects.write_all(entity, {"name": Known(name), "obj": obj})
+        raise
+    raise cannot_look(obj)
+
+
+def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
+    """The attribute of an object in the heap: the class's `__getattribute__`, then its `__getattr__`."""
+    cls = obj.pytype
+    own = guarded_slot(vm, cls, "__getattribute__")
+    if own[0] == "model":
+        return own[1](vm, obj, name)
+    if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
+        return vm.call(Known(own[1][1], class_attribute(vm, cls, "__getattribute__")), [obj, Known(name)], {})
+    value = generic_getattr(vm, obj, name)
+    if value is not None:
+        return value
+    fallback = guarded_slot(vm, cls, "__getattr__")
+    if fallback[0] == "model":
+        return fallback[1](vm, obj, name)
+    if fallback[0] == "python":
+        return vm.call(Known(fallback[1][1], class_attribute(vm, cls, "__getattr__")), [obj, Known(name)], {})
+    raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+
+
+def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
+    """`object.__getattribute__`, or None where it would raise AttributeError."""
+    cls = obj.pytype
+    row = modelled_attribute(vm, cls, name)
+    if row is not None:
+        return row(vm, obj)
+    entity = vm.entity(obj)
+    if vm.effects.wrote_classes:
+        written = class_writes.written(vm, cls, name)
+        if written is not None:
+            return read_instance(vm, entity, name) or written
+    found = guarded_lookup(vm, cls, name)
+    if found is not MISSING and type(found) is not types.FunctionType and is_descriptor(vm, found, "__get__"):
+        if issubclass(cls, tuple):
+            item: Value | None = model.MODELS[tuple, "<field>"](vm, obj, name, found)
+            if item is not None:
+                return item
+        if is_descriptor(vm, found, "__set__"):
+            return data_descriptor(vm, obj, cls, name, found)
+    value = read_instance(vm, entity, name)
+    if value is not None:
+        return value
+    if found is MISSING:
+        return None
+    return describe(vm, obj, cls, name, found)
+
+
+def read_instance(vm: Machine, entity: Entity, name: str) -> Value | None:
+    """The instance's own attribute, as the frame left it or as it was at entry; None if it has none."""
+    value = entity.attrs.get(name)
+    if value is not None:
+        return None if value is ABSENT else value
+    if entity.real is MISSING:
+        return None
+    value = entity.loaded.get(name)
+    if value is not None:
+        return None if value is ABSENT else value
+    own = own_attributes(vm, entity)
+    if own is None or entity.source is None:
+        return None
+    if name in own:
+        value = wrap(vm, own[name], instance_attr(entity.source, name))
+        entity.loaded[name] = value
+        return value
+    vm.guard(Source("dict", entity.source), "NO_KEY", name)
+    entity.loaded[name] = ABSENT
+    return None
+
+
+def own_attributes(vm: Machine, entity: Entity) -> dict[str, Any] | None:
+    """The `__dict__` of an instance that was there at entry, if it has one."""
+    own = None if entity.real is MISSING else instance_dict(entity.real)
+    if own is not None and entity.source is not None and id(entity) not in vm.with_names:
+        rest_on_names(vm, entity, own)
+        dict_aliases.rest_on(vm, own, Source("dict", entity.source), vm.heap.by_id[id(entity.real)])
+    return own
+
+
+def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None:
+    """The instance's own attribute is set; ABSENT deletes."""
+    own = own_attributes(vm, entity)
+    if own is not None and entity.source is not None:
+        dict_aliases.write(vm.spaces[id(own)])
+    there = own is not None and name in own
+    deleted = entity.attrs.get(name) is ABSENT
+    if there and (deleted or name not in entity.attrs):
+        finalizers.may_die(vm, type(own[name]))  # type: ignore[index]
+    if value is ABSENT and not there:
+        vm.effects.drop(entity, name)
+    elif deleted:
+        vm.effects.write_last(entity, name, value, there)
+    else:
+        vm.effects.write(entity, name, value)
+
+
+def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
+    """An attribute of a module, class, function or constant."""
+    real, source = obj.obj, obj.source
+    cls = type(real)
+    row = model.MODELS.get((cls, "." + name))
+    if row is not None:
+        return row(vm, obj)
+    if cls is types.ModuleType or isinstance(real, types.ModuleType):
+        return module_getattr(vm, real, source, name)
+    if isinstance(real, type):
+        return class_getattr(vm, real, name)
+    if isinstance(real, enum.Enum):
+        return member_getattr(vm, obj, name)
+    if cls in CONSTANTS or cls in PURE_TYPES:
+        found = class_lookup(cls, name)
+        if type(found) in PLAIN_METHODS:
+            return vm.bound_method(obj, Known(found), name)
+        try:
+            return constant(vm, getattr(real, name))
+        except AttributeError as error:
+            raise vm.error(AttributeError, *error.args) from None
+    if cls is types.FunctionType and name not in FUNCTION_FIELDS:
+        own = real.__dict__
+        if vm.effects.wrote_functions:
+            known = function_writes.written(vm, obj, name)
+            if known is not None:
+                return known
+        if source is not None and name not in ("__name__", "__qualname__", "__module__", "__doc__"):
+            dict_aliases.rest_on(vm, own, Source("dict", source))
+            if name in own:
+                return wrap(vm, own[name], instance_attr(source, name))
+            vm.guard(Source("dict", source), "NO_KEY", name)
+    written = class_lookup(cls, name)
+    if cls is types.GetSetDescriptorType and name in ("__get__", "__set__"):  # torch hands these on, as functions
+        return Known(getattr(real, name))
+    if type(written) in PLAIN_METHODS and name not in getattr(real, "__dict__", ()):
+        return vm.bound_method(obj, Known(written), name)
+    if type(written) is property and written.fget is not None:
+        return vm.call(getter_of(vm, cls, name, written), [obj], {})
+    try:
+        found = getattr(real, name)
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
+    if source is None or (type(found) in CONSTANTS and cls is not types.FunctionType):
+        return constant(vm, found)
+    kept = written is MISSING and (instance_dict(real) or {}).get(name, MISSING) is found  # by a `__getattr__`, maybe
+    return wrap(vm, found, instance_attr(source, name) if kept else Source("attr", source, name))
+
+
+FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__"})
+
+
+def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None, name: str) -> Value:
+    """A name in a Python module; its `__getattr__`, if it has one, is followed (torch's runs once and is trusted)."""
+    own = module.__dict__
+    if own is None or type(own.get("__name__")) is not str:  # made by `__new__` alone, or renamed
+        raise Break("unsupported attribute", name=name, type="module")
+    if source is None or sys.modules.get(own["__name__"]) is module:
+        source = Source("module", None, own["__name__"])
+    vm.guard(source, "TYPE_MATCH", type(module))
+    if id(own) not in vm.spaces:
+        dict_aliases.rest_on(vm, own, Source("dict", source))
+    if name == "__dict__":
+        return wrap(vm, own, Source("dict", source))
+    if vm.effects.wrote_names:
+        written = module_writes.written(vm, module, name)
+        if written is not None:
+            return written
+    found = guarded_lookup(vm, type(module), name)
+    if is_written(found) and hasattr(type(found), "__set__"):
+        return describe(vm, Known(module, source), type(module), name, found)
+    if name in own:
+        return wrap(vm, own[name], instance_attr(source, name))
+    vm.guard(Source("dict", source), "NO_KEY", name)
+    if is_written(found):
+        return describe(vm, Known(module, source), type(module), name, found)
+    hook = own.get("__getattr__")
+    if type(hook) is types.FunctionType and not hook.__module__.startswith("torch"):
+        return vm.call(wrap(vm, hook, instance_attr(source, "__getattr__")), [Known(name)], {})
+    if hook is None:
+        vm.guard(Source("dict", source), "NO_KEY", "__getattr__")
+    try:
+        return constant(vm, getattr(module, name))
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
+
+
+def is_written(found: Any) -> bool:
+    """A method or descriptor somebody wrote in Python: subclasses of the module type have them (torch.backends)."""
+    if type(found) in (types.FunctionType, property):
+        return True
+    return type(class_lookup(type(found), "__get__")) is types.FunctionType
+
+
+def class_fact(vm: Machine, cls: type, name: str) -> Value:
+    """What the class says of itself: its name, its bases. Of a class that can be changed that is guarded."""
+    guarded_lookup(vm, cls, name)  # which tells of what lies in the class's own dictionary
+    try:
+        fact = getattr(cls, name)
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
+    if cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE:
+        source = Source("attr", class_source(cls), name)
+        if isinstance(fact, str):
+            vm.guard(source, "EQUALS_MATCH", fact)
+        elif isinstance(fact, tuple):
+            vm.guard(source, "LENGTH", len(fact))
+            for index, item in enumerate(fact):
+                vm.guard(Source("item", source, index), "FUNCTION_MATCH", item)
+        elif type(fact) is dict and cls.__dict__.get(name) is fact:  # annotations
+            return wrap(vm, fact, class_attribute(vm, cls, name))
+    return constant(vm, fact)
+
+
+HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # bits of a class's __flags__
+PLAIN_DICT = type.__dict__["__dict__"]
+
+
+def class_getattr(vm: Machine, cls: type, name: str) -> Value:
+    """An attribute of a class: the metaclass's data descriptors, the MRO, then the metaclass."""
+    meta = type(cls)
+    rest_on_metaclass(vm, cls)
+    asked = guarded_lookup(vm, meta, "__getattribute__")
+    if type(asked) is types.FunctionType:
+        getter = class_attribute(vm, meta, "__getattribute__")
+        return vm.call(Known(asked, getter), [Known(cls), Known(name)], {})
+    above = guarded_lookup(vm, meta, name)
+    if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
+        if above is PLAIN_DICT:
+            own: Value = model.MODELS[type, "<own>"](vm, cls)
+            return own
+        if type(above) is property:
+            return vm.call(getter_of(vm, meta, name, above), [Known(cls)], {})
+        return class_fact(vm, cls, name)
+    if vm.effects.wrote_classes:
+        written = class_writes.written(vm, cls, name)
+        if written is not None:
+            return written
+    found = guarded_lookup(vm, cls, name)
+    if found is MISSING:
+        if above is not MISSING:
+            return describe(vm, Known(cls), meta, name, above)
+        hook = guarded_lookup(vm, meta, "__getattr__")
+        if hook is not MISSING and type(hook) is types.FunctionType:
+            getter = class_attribute(vm, meta, "__getattr__")
+            return vm.call(Known(hook, getter), [Known(cls), Known(name)], {})
+        raise vm.error(AttributeError, f"type object {type_name(cls)!r} has no attribute {name!r}")
+    return describe_on_class(vm, cls, cls, name, found)
+
+
+def has_attribute(vm: Machine, obj: Value, name: str) -> Value | None:
+    """The attribute, or None where the program would see AttributeError."""
+    try:
+        return getattr_(vm, obj, name)
+    except Raised as raised:
+        if issubclass(raised.value.pytype, AttributeError):
+            return None
+        raise

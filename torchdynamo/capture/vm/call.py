@@ -1,0 +1,343 @@
+"""How a call is decided: a model, a polyfill, a torch operator, a pure function, inlining, else a break."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo._native import type_name
+from torchdynamo.capture.frame import Frame, FunctionParts
+from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides
+from torchdynamo.capture.vm import dict_aliases, finalizers, interop, model, process_settings
+from torchdynamo.capture.vm.binding import bind
+from torchdynamo.capture.vm.descriptors import describe
+from torchdynamo.capture.vm.lift import made_anew
+from torchdynamo.capture.vm.lookup import derives, guarded_lookup, guarded_own, guarded_slot
+from torchdynamo.capture.vm.model import is_open
+from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
+from torchdynamo.capture.vm.scalar_subclasses import plainly, seen_by
+from torchdynamo.capture.vm.signatures import check
+from torchdynamo.capture.vm.wrap import class_attribute, constant, refuse_unseen, wrap
+from torchdynamo.core import policy
+from torchdynamo.core.naming import called
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Known, Object, Value
+from torchdynamo.hook.install import Compiled
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+MAX_DEPTH = 200
+DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
+def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`fn(*args, **kwargs)`."""
+    direct, vm.direct = vm.direct, False
+    if fn.__class__ is Known:
+        return call_known(vm, fn, args, kwargs, direct)
+    if fn.__class__ is Object:
+        return call_object(vm, fn, args, kwargs, direct)
+    raise Break("unknown call", name=repr(fn))
+
+
+def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
+    """Call something that is what it is. `direct`: what that gives is what the instruction gives."""
+    obj = fn.obj
+    if vm.anything_said:
+        answer = interop.said_of(vm, fn, args, kwargs)
+        if answer is not None:
+            return answer
+    if vm.watching and policy.is_overridable(obj):
+        answer = overrides.handled(vm, obj, args, kwargs)
+        if answer is not None:
+            return answer
+    row = model.FUNCTIONS.get(id(obj))
+    if row is not None:
+        check(vm, obj, args, kwargs, row)
+        vm.direct = direct and row in model.PASSING_ON
+        return apply(vm, row, obj, args, kwargs)
+    again = model.POLYFILLS.get(id(obj))
+    if again is not None:
+        check(vm, obj, args, kwargs)
+        return inline(vm, Known(again), args, kwargs)
+    kind = type(obj)
+    if numpy_arrays.is_function(obj):
+        return numpy_arrays.call(vm, obj, args, kwargs)
+    if kind is types.FunctionType:
+        again = model.NAMED.get((obj.__module__, obj.__qualname__))
+        if again is not None:
+            return inline(vm, Known(again), args, kwargs)
+        verdict = interop.verdict(obj)
+        if verdict is not None:
+            return verdict(vm, fn, args, kwargs)
+        if policy.is_graph_function(obj):
+            if fn.source is not None:
+                rest_on_defaults(vm, obj, fn.source)
+            name: str = obj.__name__
+            if torch.Tensor.__dict__.get(name) is not obj:
+                return vm.emit("call_function", obj, args, kwargs)
+            method = model.MODELS.get((torch._C.TensorBase, name))
+            return method(vm, *args, **kwargs) if method else vm.emit("call_method", name, args, kwargs)
+        vm.direct = direct
+        return inline(vm, fn, args, kwargs)
+    if kind in DESCRIPTORS:
+        return call_descriptor(vm, fn, args, kwargs)
+    if isinstance(obj, type):
+        return instantiate(vm, obj, args, kwargs)
+    if policy.is_torch_operator(obj):
+        return vm.emit("call_function", obj, args, kwargs)
+    if kind is types.BuiltinFunctionType and isinstance(obj.__self__, type):
+        slot = model.find_slot(obj.__self__, obj.__name__)
+        if obj.__name__ == "__new__" and args and args[0].__class__ is Known:
+            refuse_unsafe(vm, obj, args[0].obj)
+        if slot[0] == "model":
+            check(vm, obj, args, kwargs)
+            first = [Known(obj.__self__)] if obj.__name__ != "__new__" else []
+            return apply(vm, slot[1], obj, [*first, *args], kwargs)
+    if kind is Compiled:
+        return interop.call_compiled(vm, fn, args, kwargs)
+    if kind is types.MethodType:
+        owner = constant(vm, obj.__self__)
+        vm.direct = direct
+        return call(vm, constant(vm, obj.__func__), [owner, *args], kwargs)
+    if kind is types.MethodWrapperType and type(obj.__self__) is types.GetSetDescriptorType:
+        return overrides.access(vm, obj, args)
+    row = model.MODELS.get((kind, "__call__"))
+    if row is not None and kind is not types.BuiltinFunctionType:
+        return row(vm, fn, *args, **kwargs)
+    if kind is types.BuiltinFunctionType:
+        slot = model.find_slot(type(obj.__self__), obj.__name__)
+        if slot[0] == "model":  # a method of an object that a module has, which gives it out as a function
+            check(vm, obj, args, kwargs)
+            return apply(vm, slot[1], obj, [constant(vm, obj.__self__), *args], kwargs)
+    again = interop.substitute(obj)
+    if again is not None:
+        return inline(vm, Known(again), args, kwargs)
+    if policy.is_pure(obj):
+        return run_pure(vm, obj, args, kwargs)
+    raise Break("unknown call", name=called(obj))
+
+
+def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a model; one that does not take such arguments says nothing about them."""
+    refuse_unseen(*args)
+    if kwargs:
+        refuse_unseen(*kwargs.values())
+    try:
+        return row(vm, *args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise Break("unknown call", name=called(fn)) from None
+        raise
+
+
+def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
+    """Call a function made in the frame, a bound method, or an instance whose class says `__call__`."""
+    cls = fn.pytype
+    found = guarded_lookup(vm, cls, "__call__")
+    slot = guarded_slot(vm, cls, "__call__")
+    if slot[0] == "model":
+        vm.direct = direct and slot[1] in model.PASSING_ON
+        return apply(vm, slot[1], cls, [fn, *args], kwargs)
+    if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
+        vm.direct = direct
+        return call(vm, Known(found, class_attribute(vm, cls, "__call__")), [fn, *args], kwargs)
+    if slot[0] == "python" and type(slot[1][1]) is types.MemberDescriptorType:
+        return call(vm, vm.getattr(fn, "__call__"), args, kwargs)  # a slot: each instance holds its own callable
+    raise Break("unknown call", name=cls.__name__)
+
+
+def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A method of a C type, unbound: `list.append`, `str.join`, `torch.Tensor.add`."""
+    obj = fn.obj
+    owner, name = obj.__objclass__, obj.__name__
+    if not args:
+        raise vm.error(TypeError, f"unbound method {obj.__qualname__}() needs an argument")
+    if vm.watching and policy.is_tensor_method(obj):
+        answer = overrides.handled(vm, obj, args, kwargs)
+        if answer is not None:
+            return answer
+    refuse_others(vm, obj, args[0])
+    slot = model.find_slot(owner, name)
+    if slot[0] == "model":
+        check(vm, obj, args, kwargs, slot[1])
+        return apply(vm, slot[1], obj, args, kwargs)
+    if policy.is_tensor_method(obj):
+        return vm.emit("call_method", name, args, kwargs)
+    pure = policy.PURE_TYPES
+    if owner in pure:
+        args = [seen_by(vm, name, args[0]) or args[0], *args[1:]]
+    if args[0].__class__ is Known and (type(args[0].obj) in pure or (owner in pure and isinstance(args[0].obj, owner))):
+        return run_pure(vm, obj, args, kwargs)
+    plain = vm.concrete(args[0]) if args[0].__class__ is Object and owner in policy.PURE_TYPES else None
+    if plain is not None:
+        return run_pure(vm, obj, args, kwargs)
+    raise Break("unsupported method", name=name, type=owner.__name__)
+
+
+def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function without effects, of constants: run it now."""
+    try:
+        real = [vm.concretely(plainly(vm, arg)) for arg in args]
+        named = {name: vm.concretely(plainly(vm, arg)) for name, arg in kwargs.items()}
+    except Break as unknown:
+        if any(numpy_numbers.held(vm, arg) is not None for arg in (*args, *kwargs.values())):
+            raise  # it says that a number is asked for, which may be a constant
+        raise Break("unknown call", name=called(fn)) from unknown
+    try:
+        result = process_settings.run(vm, fn, tuple(real), named)
+    except Break:
+        raise
+    except Exception as error:  # the user's call raises: so does the symbolic one
+        if type(error) is LookupError:  # a codec or error handler that somebody may register
+            raise Break("unknown call", name=called(fn)) from error
+        raise vm.error(type(error), *error.args) from None
+    return made_anew(vm, result)
+
+
+def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Run a Python function's own code symbolically."""
+    obj, source = fn.obj, fn.source
+    code = obj.__code__
+    if source is not None:
+        vm.guard(source, "FUNCTION_MATCH", obj)
+    closure: dict[str, Value] = {}
+    if code.co_freevars:
+        for index, name in enumerate(code.co_freevars):
+            cell = obj.__closure__[index]
+            if source is None:
+                closure[name] = vm.wrap_cell(cell, None)
+            else:
+                closure[name] = vm.wrap_cell(cell, Source("item", Source("attr", source, "__closure__"), index))
+
+    def default(index: int) -> Value:
+        real = obj.__defaults__[index]
+        if source is None:
+            return constant(vm, real)
+        vm.guard(Source("attr", source, "__defaults__"), "LENGTH", len(obj.__defaults__))  # they count from the end
+        return wrap(vm, real, Source("item", Source("attr", source, "__defaults__"), index))
+
+    def kwdefault(name: str) -> Value:
+        real = obj.__kwdefaults__[name]
+        if source is None:
+            return constant(vm, real)
+        dict_aliases.rest_on(vm, obj.__kwdefaults__, Source("attr", source, "__kwdefaults__"))
+        return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
+
+    def qualname() -> str:
+        """Asked where the arguments do not fit: with other defaults they might."""
+        if source is not None:
+            fits(vm, obj, source)
+            vm.guard(Source("attr", source, "__qualname__"), "EQUALS_MATCH", obj.__qualname__)
+        return str(obj.__qualname__)
+
+    parts = FunctionParts(
+        code,
+        vm.globals_of(obj, source),
+        qualname,
+        len(obj.__defaults__ or ()),
+        default,
+        frozenset(obj.__kwdefaults__ or ()),
+        kwdefault,
+        closure,
+    )
+    return enter_function(vm, parts, args, kwargs)
+
+
+def fits(vm: Machine, fn: types.FunctionType, source: Source) -> None:
+    """How many defaults there are, and for which keywords."""
+    for name, kind, said in (("__defaults__", "LENGTH", len), ("__kwdefaults__", "DICT_KEYS", tuple)):
+        place, defaults = Source("attr", source, name), getattr(fn, name)
+        if defaults is None:
+            vm.guard(place, "EQUALS_MATCH", None)
+        else:
+            vm.guard(place, kind, said(defaults))
+
+
+def rest_on_defaults(vm: Machine, fn: types.FunctionType, source: Source) -> None:
+    """An operator written in Python is not looked into; a backend does, and keeps what it finds."""
+    place = Source("attr", source, "__defaults__")
+    vm.guard(place, *(("EQUALS_MATCH", None) if fn.__defaults__ is None else ("ID_MATCH", fn.__defaults__)))
+
+
+def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Bind the arguments and run the body, or make the generator."""
+    flags = parts.code.co_flags
+    if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+        raise Break("coroutine", name=parts.code.co_name)
+    if len(vm.frames) > MAX_DEPTH:
+        raise Break("inlining too deep", name=parts.code.co_name)
+    direct, vm.direct = vm.direct, False
+    frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
+    if flags & inspect.CO_GENERATOR:
+        return vm.new(types.GeneratorType, items=None, note=frame)
+    frame.direct = direct
+    return vm.run(frame)
+
+
+def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`cls(*args, **kwargs)`: the metaclass, `__new__`, then `__init__`."""
+    meta_call = guarded_lookup(vm, type(cls), "__call__")
+    if type(meta_call) is types.FunctionType:
+        row = model.FUNCTIONS.get(id(meta_call))
+        if row is not None:
+            return row(vm, Known(cls), *args, **kwargs)
+        return call(vm, Known(meta_call, class_attribute(vm, type(cls), "__call__")), [Known(cls), *args], kwargs)
+    if type(meta_call) is not types.WrapperDescriptorType:
+        return call(vm, describe(vm, Known(cls), type(cls), "__call__", meta_call), args, kwargs)
+    return construct(vm, cls, args, kwargs)
+
+
+def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`type.__call__`."""
+    if is_open(cls):
+        guarded_own(vm, cls, "__abstractmethods__")
+    if cls.__flags__ & ABSTRACT and getattr(cls, "__abstractmethods__", None):
+        try:
+            object.__new__(cls)
+        except TypeError as error:
+            raise vm.error(TypeError, *error.args) from None
+    new = guarded_lookup(vm, cls, "__new__")
+    maker = model.find_slot(cls, "__new__")
+    if maker[0] == "model":
+        check(vm, new, [Known(cls), *args], kwargs, maker[1])
+        obj: Value = apply(vm, maker[1], cls, [Known(cls), *args], kwargs)
+    elif maker[1][0] is object:
+        obj = vm.new(cls)
+    else:
+        made_by = maker[1][1]
+        if type(made_by) is not staticmethod:
+            raise Break("unsupported type", type=cls.__name__)
+        source = Source("attr", class_attribute(vm, cls, "__new__"), "__func__")
+        obj = call(vm, Known(made_by.__func__, source), [Known(cls), *args], kwargs)
+    finalizers.note(vm, obj)
+    if (obj.__class__ is Object or vm.watching or derives(cls, type)) and derives(obj.pytype, cls):
+        cls = obj.pytype
+        found = guarded_lookup(vm, cls, "__init__")
+        init = model.find_slot(cls, "__init__")
+        if init[0] == "model":
+            check(vm, found, [obj, *args], kwargs, init[1])
+            apply(vm, init[1], cls, [obj, *args], kwargs)
+        elif init[1][0] is not object:
+            if type(found) is types.WrapperDescriptorType:  # C's own, of which the model of `__new__` knows
+                if maker[0] == "model":
+                    return obj
+                raise Break("unsupported type", type=cls.__name__)
+            if type(found) is types.FunctionType:
+                own = Known(found, class_attribute(vm, cls, "__init__"))
+                result = call(vm, own, [obj, *args], kwargs)
+            else:
+                result = call(vm, describe(vm, obj, cls, "__init__", found), args, kwargs)
+            if result.pytype is not type(None):
+                raise vm.error(TypeError, f"__init__() should return None, not {type_name(result.pytype)!r}")
+        elif (args or kwargs) and maker[1][0] is object:
+            raise vm.error(TypeError, f"{type_name(cls)}() takes no arguments")
+    return obj
+
+
+ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT

@@ -1,0 +1,127 @@
+"""What a class attribute becomes where it is read: functions bind, properties are asked, the rest is what it is."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import INSTANCE_METHOD, PLAIN_METHODS, getter_of, guarded_lookup
+from torchdynamo.capture.vm.receiver_checks import refused_access
+from torchdynamo.capture.vm.wrap import class_attribute, constant, wrap
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import ABSENT, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) -> Value | None:
+    """Properties, slots, C attributes, and the user's own descriptors."""
+    kind = type(found)
+    if is_property(vm, found):
+        reader = getter_of(vm, cls, name, found)
+        if reader.obj is None:
+            raise refused_access(vm, found, cls, "__get__")
+        return vm.call(reader, [obj], {})
+    if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
+        entity = vm.entity(obj)
+        if name == "__dict__":
+            return vm.instance_dict(obj)
+        if name == "__class__":
+            return constant(vm, cls)
+        value = entity.attrs.get(name)
+        if value is not None:
+            return None if value is ABSENT else value
+        if entity.real is MISSING or entity.source is None:
+            return None if kind is types.MemberDescriptorType else missing_c_attr(name, cls)
+        try:
+            real = found.__get__(entity.real, cls)
+        except AttributeError:
+            if kind is not types.MemberDescriptorType:
+                raise Break("unsupported attribute", name=name, type=cls.__name__) from None
+            vm.guard(Source("attr", entity.source, name), "UNBOUND")
+            return None
+        except Exception:  # what a getter in C raises, Python raises again
+            raise Break("unsupported attribute", name=name, type=cls.__name__) from None
+        return wrap(vm, real, Source("attr", entity.source, name))
+    getter = class_attribute(vm, kind, "__get__")
+    method = guarded_lookup(vm, kind, "__get__")
+    if type(method) is types.FunctionType:
+        descriptor = wrap(vm, found, class_attribute(vm, cls, name))
+        return vm.call(Known(method, getter), [descriptor, obj, Known(cls)], {})
+    raise Break("unsupported attribute", name=name, type=cls.__name__)
+
+
+def is_property(vm: Machine, found: Any) -> bool:
+    """A property, or an instance of a subclass that is read as one."""
+    kind = type(found)
+    return kind is property or (isinstance(found, property) and guarded_lookup(vm, kind, "__get__") is PROPERTY_GET)
+
+
+PROPERTY_GET = property.__dict__["__get__"]
+
+
+def missing_c_attr(name: str, cls: type) -> Value:
+    raise Break("unsupported attribute", name=name, type=cls.__name__)
+
+
+def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: type | None = None) -> Value:
+    """An attribute of `cls` as seen through an instance of `owner`: functions bind, descriptors are asked."""
+    owner = owner or cls
+    kind = type(found)
+    source = class_attribute(vm, cls, name)
+    if kind in PLAIN_METHODS:
+        return vm.bound_method(obj, Known(found, source), name)
+    if kind is INSTANCE_METHOD:
+        return vm.bound_method(obj, Known(found.__func__), name)
+    if kind is staticmethod:
+        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
+    if kind is classmethod:
+        return vm.bound_method(Known(owner), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
+    if kind is types.BuiltinFunctionType:
+        return Known(found, source)
+    if kind is types.ClassMethodDescriptorType:
+        return Known(found.__get__(None, owner))
+    if is_property(vm, found):
+        reader = getter_of(vm, cls, name, found)
+        if reader.obj is None:
+            raise refused_access(vm, found, cls, "__get__")
+        return vm.call(reader, [obj], {})
+    method = guarded_lookup(vm, kind, "__get__")
+    if method is MISSING or kind in (type,) or issubclass(kind, type):
+        return wrap(vm, found, source)
+    row = model.MODELS.get((kind, "__get__"))
+    if row is not None:
+        return row(vm, wrap(vm, found, source), obj, Known(owner))
+    if type(method) is types.FunctionType:
+        get = class_attribute(vm, kind, "__get__")
+        return vm.call(Known(method, get), [wrap(vm, found, source), obj, Known(owner)], {})
+    raise Break("unsupported attribute", name=name, type=cls.__name__)
+
+
+def describe_on_class(vm: Machine, owner: type, cls: type, name: str, found: Any) -> Value:
+    """An attribute of `cls` as seen on the class `owner`, which has it from there."""
+    source = class_attribute(vm, cls, name)
+    kind = type(found)
+    if kind is types.FunctionType:
+        return Known(found, source)
+    if kind is staticmethod:
+        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
+    if kind is classmethod:
+        return vm.bound_method(Known(owner), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
+    if kind in (*PLAIN_METHODS, property, types.MemberDescriptorType, types.GetSetDescriptorType):
+        return Known(found)
+    if kind is types.BuiltinFunctionType:
+        return Known(found)
+    if kind is types.ClassMethodDescriptorType:
+        return Known(found.__get__(None, owner))
+    method = guarded_lookup(vm, kind, "__get__")
+    if method is MISSING or issubclass(kind, type) or is_property(vm, found):
+        return wrap(vm, found, source)
+    if type(method) is types.FunctionType:
+        get = class_attribute(vm, kind, "__get__")
+        return vm.call(Known(method, get), [wrap(vm, found, source), Known(None), Known(owner)], {})
+    raise Break("unsupported attribute", name=name, type=cls.__name__)

@@ -1,0 +1,107 @@
+"""Dictionaries that are read and written as attributes or names: an instance's, a module's, a function's, a class's.
+
+The program may hold such a dictionary as well, as what `vars(obj)` gives. An instance's is then its attributes, under
+another name. Of others both ways are followed as long as nobody writes; what would be written by one way and read by
+the other ends the graph.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import enters
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Graphed, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@dataclass(slots=True)
+class Space:
+    """One such dictionary that was there at entry, and how it was met."""
+
+    real: dict[str, Any]
+    source: Source | None
+    owner: Any  # the instance whose attributes are in it
+    shared: bool = False  # there is another way to it
+    written: bool = False
+
+
+class OfInstance(NamedTuple):
+    """The note of a dict that is some instance's `__dict__`: its contents are that instance's attributes."""
+
+    owner: Object
+
+
+def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any = None) -> Space:
+    """Something is about to be looked up there."""
+    space = vm.spaces.get(id(real))
+    if space is None:
+        space = vm.spaces[id(real)] = Space(real, source, owner)
+        as_dict = vm.heap.by_id.get(id(real))
+        if as_dict is not None and not vm.entity(as_dict).fresh:
+            meet(vm, space, vm.entity(as_dict))
+    elif space.owner is not owner:  # an instance that was given another's
+        another_way(space, space.written)
+    return space
+
+
+def of_tensor(vm: Machine, tensor: Graphed, real: Any, source: Source) -> Space:
+    """What the program has stored on an input is about to be looked at, or changed."""
+    return rest_on(vm, real.__dict__, Source("dict", source), tensor.fake)
+
+
+def write(space: Space) -> None:
+    """Something is about to be written there."""
+    if space.shared:
+        raise refusal()
+    space.written = True
+
+
+def meet(vm: Machine, space: Space, entity: Entity) -> None:
+    """The same dictionary, as attributes and as a dict."""
+    if space.owner.__class__ is Object and not space.shared and not entity.touched:
+        entity.note, entity.items = OfInstance(space.owner), None
+        if entity.source is not space.source and entity.source is not None:
+            vm.guard(entity.source, "SAME_OBJECT", space.source)
+    else:
+        another_way(space, space.written or entity.touched)
+
+
+def another_way(space: Space, written: bool) -> None:
+    if written:
+        raise refusal()
+    space.shared = True
+
+
+def refusal() -> Break:
+    return Break("side effect not replayable", what="a dictionary that is written to and has two names")
+
+
+@enters(dict)
+def enter(vm: Machine, obj: Any, source: Source) -> Value:
+    """A dict that was there at entry may be somebody's attributes."""
+    vm.guard(source, "TYPE_MATCH", type(obj))
+    value = vm.heap.adopt(obj, source)
+    space = vm.spaces.get(id(obj))
+    if space is not None:
+        meet(vm, space, vm.entity(value))
+    return value
+
+
+def writing_items(vm: Machine, entity: Entity) -> None:
+    """A dict that was there at entry is about to be written to as a dict."""
+    if id(entity.real) in vm.spaces:
+        raise refusal()
+
+
+def of_class(cls: type) -> dict[str, Any]:
+    """A class's own dictionary, which it shows through a proxy."""
+    own: dict[str, Any]
+    (own,) = gc.get_referents(cls.__dict__)
+    return own

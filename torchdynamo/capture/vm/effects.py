@@ -1,0 +1,347 @@
+"""The one owner of side effects: each write of the symbolic machine is recorded here, under its kind.
+
+Nothing real is changed while a frame is captured. Whoever has to know what a stretch of code has done marks where it
+begins (`mark`) and asks afterwards (`since`, `net`). What is found there is to be refused: a reader that tolerates some
+kind of effect names it. `pending` lists what has to be done for real once the graph has run.
+
+Writes to what is younger than a mark are nobody's business but the stretch's own. Each store is copied when it is first
+written to after a mark, so that a mark costs nothing, and a loop of writes costs one copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.vm.effect_kinds import AT_ENTRY, UNKNOWN, Change, Deferred, Kind, Mark, Write, copied, is_same
+from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.frame import Globals
+    from torchdynamo.graph.build import GraphBuilder
+
+
+class SideEffects:
+    """The stores of one capture. Hot paths look at the three flags before they ask for more."""
+
+    def __init__(self, heap: Heap, builder: GraphBuilder, assumptions: Sequence[Any]) -> None:
+        self.heap, self.builder = heap, builder
+        self.wrote_names = self.wrote_classes = self.wrote_functions = False
+        self.modes: list[Value] = []  # of `__torch_function__`, opened by the frame
+        self._assumptions = assumptions
+        self._names: dict[tuple[int, str], Value] = {}  # by id of the dictionary
+        self._spaces: dict[int, Globals] = {}
+        self._classes: dict[tuple[type, str], Value] = {}
+        self._tensors: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # by id of the fake tensor
+        self._set_again: dict[int, set[str]] = {}  # attributes set after they were deleted, by reference
+        self._deferred: list[Deferred] = []
+        self._entry: dict[Any, tuple[Any, ...]] = {}  # by switch: what it was given before the frame, and now
+        self._exit: dict[Any, tuple[Any, ...]] = {}
+        self._undo: dict[Any, Callable[[], object]] = {}  # by switch or layer: how to put the process back
+        self._tick = 0  # marks so far
+        self._older = 0  # objects that are older than the newest mark
+        self._changes: list[Change] = []
+        self._written: dict[int, Entity] = {}  # by reference: objects that existed at entry and were written to
+        self._copied: dict[Kind, int] = {}  # the tick in which a store that is one of a kind was copied last
+        self.start = Mark(0, 0, builder.begin(), 0, self._state(), 0)
+
+    # -- objects --------------------------------------------------------------------------------------------------
+    def write(self, entity: Entity, name: str, value: Value) -> None:
+        """Set an attribute, or the contents of a cell; ABSENT where the program deleted what was there at entry."""
+        if entity.attrs_at != self._tick:
+            self._note_attributes(entity)
+        entity.attrs[name] = value
+
+    def look(self, entity: Entity, name: str, value: Value) -> None:
+        """What the frame stored there has been looked at: this is no write."""
+        entity.attrs[name] = value
+
+    def write_all(self, entity: Entity, values: Mapping[str, Value]) -> None:
+        """Set several attributes."""
+        self._note_attributes(entity)
+        entity.attrs.update(values)
+
+    def write_last(self, entity: Entity, name: str, value: Value, was_there: bool) -> None:
+        """Set an attribute that the frame had deleted: it comes last, also in a dict that had it at entry."""
+        self.drop(entity, name)
+        if was_there:
+            self._set_again.setdefault(entity.ref, set()).add(name)
+        entity.attrs[name] = value
+
+    def drop(self, entity: Entity, name: str) -> Value | None:
+        """Take an attribute away that only the frame has set; return what it was."""
+        self._note_attributes(entity)
+        return entity.attrs.pop(name, None)
+
+    def put_back(self, entity: Entity, attrs: Mapping[str, Value]) -> None:
+        """Set all attributes to what they were, as if nothing had been written."""
+        entity.attrs = dict(attrs)
+
+    def set_again(self, entity: Entity) -> Collection[str]:
+        """Return the attributes that were deleted and set again."""
+        return self._set_again.get(entity.ref, ())
+
+    def items(self, entity: Entity) -> None:
+        """The contents are about to change."""
+        if entity.items_at != self._tick:
+            self._note_items(entity)
+        entity.touched = True
+
+    def items_as_at_entry(self, entity: Entity) -> None:
+        """The contents are again what they were when the frame began: nothing is left to do."""
+        entity.touched = False
+
+    def _note_attributes(self, entity: Entity) -> None:
+        if entity.attrs_at != self._tick:
+            entity.attrs_at = self._tick
+            if entity.real is not MISSING or entity.ref < self._older:
+                self._note(Kind.ATTRIBUTE, entity, dict(entity.attrs))
+
+    def _note_items(self, entity: Entity) -> None:
+        entity.items_at = self._tick
+        if entity.real is not MISSING or entity.ref < self._older:
+            unread = copied(entity.items) is UNKNOWN and not (entity.touched or entity.fresh)
+            self._note(Kind.ITEMS, entity, AT_ENTRY if unread else copied(entity.items))
+
+    def _note(self, kind: Kind, entity: Entity, before: Any) -> None:
+        self._changes.append(Change(kind, entity, before))
+        if entity.real is not MISSING:
+            self._written[entity.ref] = entity
+
+    def changed(self) -> list[Entity]:
+        """Objects that existed at entry and were written to, in the order in which they were met."""
+        return [entity for _, entity in sorted(self._written.items()) if entity.changed]
+
+    # -- names, classes, tensors ----------------------------------------------------------------------------------
+    def write_name(self, space: Globals, name: str, value: Value) -> None:
+        """Set a name in the dictionary of a module or a function."""
+        self._note_store(Kind.NAME, self._names)
+        self.wrote_names = True
+        self._names[id(space.real), name] = value
+        self._spaces[id(space.real)] = space
+
+    def name(self, real: Mapping[str, Any], name: str) -> Value | None:
+        """Return what the frame set there; None if it did not."""
+        return self._names.get((id(real), name))
+
+    def renames(self, real: Mapping[str, Any], name: str) -> bool:
+        """Return whether a name has another value than at entry."""
+        value = self.name(real, name)
+        return value is not None and not self._is_entry((id(real), name), value)
+
+    def wrote_in(self, real: Mapping[str, Any]) -> bool:
+        """Return whether the frame set any name there."""
+        return id(real) in self._spaces
+
+    def write_class(self, cls: type, name: str, value: Value) -> None:
+        """Set an attribute of a class."""
+        self._note_store(Kind.CLASS, self._classes)
+        self.wrote_classes = True
+        self._classes[cls, name] = value
+
+    def of_class(self, cls: type, name: str) -> Value | None:
+        """Return what the frame set on this very class; None if it did not."""
+        return self._classes.get((cls, name))
+
+    def all_of_class(self, cls: type) -> dict[str, Value]:
+        """Return all that the frame set on this very class."""
+        return {name: value for (owner, name), value in self._classes.items() if owner is cls}
+
+    def write_tensor(self, tensor: Graphed, name: str, value: Value) -> None:
+        """Set an attribute of a tensor; ABSENT deletes."""
+        self._note_store(Kind.TENSOR, self._tensors)
+        self._tensors[id(tensor.fake)] = tensor, {**self.on_tensor(tensor), name: value}
+
+    def change_tensor(self) -> None:
+        """More than the numbers of an input of the graph is changed."""
+        self._note_store(Kind.TENSOR, self._tensors)
+
+    def on_tensor(self, tensor: Graphed) -> Mapping[str, Value]:
+        """Return the attributes that the frame set; ABSENT where it deleted one."""
+        known = self._tensors.get(id(tensor.fake))
+        return {} if known is None else known[1]
+
+    def _note_store(self, kind: Kind, store: Mapping[Any, Any]) -> None:
+        if self._copied.get(kind) != self._tick:
+            self._copied[kind] = self._tick
+            self._changes.append(Change(kind, None, dict(store)))
+
+    @property
+    def wrote_outside(self) -> bool:
+        """Return whether there are writes to names, classes or tensors, which reads do not note."""
+        return bool(self._names or self._classes or self._tensors)
+
+    # -- deferred calls -------------------------------------------------------------------------------------------
+    def defer(self, text: str, emit: Callable[[Any], None], in_backward: bool = False) -> None:
+        """Have a call made when the graph has run. Of some, a backward sees that they were made."""
+        self._deferred.append(Deferred(text, emit, in_backward))
+
+    def change_backwards(self) -> bool:
+        """Return whether a backward in the graph would miss what is done after it."""
+        return any(each.in_backward for each in self._deferred)
+
+    @property
+    def deferred(self) -> Sequence[Deferred]:
+        """The calls so far, in their order."""
+        return self._deferred
+
+    # -- process state --------------------------------------------------------------------------------------------
+    def switch(
+        self, key: tuple[Any, Any], before: tuple[Any, ...], now: tuple[Any, ...], undo: Callable[[], object] | None
+    ) -> None:
+        """The process is switched, for real: `key` is a function and what tells its switches apart; called with `now`,
+        it sets what is set now. Where that is `before`, all is as it was when the frame began.
+        """
+        if undo is not None:
+            self._undo.setdefault(key, undo)
+        self._entry.setdefault(key, before)
+        self._exit[key] = now
+
+    def switch_back(self, key: tuple[Any, Any]) -> bool:
+        """Forget a switch that has been undone; return whether there was one."""
+        self._undo.pop(key, None)
+        self._entry.pop(key, None)
+        return self._exit.pop(key, None) is not None
+
+    def was_switched(self, fn: Any, *given: Any) -> bool:
+        """Return whether the frame has set what this function sets (`given`: of this key)."""
+        return any(setter is fn and (not given or given[0] == told) for setter, told in self._entry)
+
+    def open_layer(self, key: Any, close: Callable[[], object]) -> None:
+        """A layer is open, for real; a graph cannot be left in it."""
+        self._undo[key] = close
+
+    def layers(self, kind: str) -> list[Any]:
+        """Return the levels of the layers of a kind that the frame has open."""
+        return [key[1] for key in self._undo if key[0] == kind]
+
+    def close_layer(self, key: Any) -> None:
+        """The layer is closed."""
+        del self._undo[key]
+
+    def switched(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yield each function with what to call it with to leave the process as the frame does."""
+        return ((key[0], now) for key, now in self._exit.items() if self._entry[key] != now)
+
+    def is_level(self) -> bool:
+        """Return whether the process is as the frame found it."""
+        return not any(self.switched()) and self._undo.keys() <= self._entry.keys()
+
+    def leave_process(self) -> None:
+        """Put the process back as the frame found it; called on every way out of a capture."""
+        for undo in reversed(list(self._undo.values())):
+            undo()
+        self._undo.clear()
+
+    def let_go(self) -> None:
+        """Drop what leads to the program's objects."""
+        for store in (self._changes, self._written, self._names, self._spaces, self._classes, self._tensors):
+            store.clear()
+        self._deferred.clear()
+
+    def _state(self) -> tuple[Any, ...]:
+        layers = [key for key in self._undo if key not in self._entry]
+        return list(self.switched()), layers, [id(mode) for mode in self.modes]
+
+    @property
+    def is_watched(self) -> bool:
+        """Return whether somebody has marked a place."""
+        return self._tick > 0
+
+    # -- readers --------------------------------------------------------------------------------------------------
+    def mark(self) -> Mark:
+        """Return the place where the capture is now."""
+        self._tick += 1
+        self._older = len(self.heap.entities)
+        return Mark(
+            len(self._changes),
+            self._older,
+            self.builder.begin(),
+            len(self._deferred),
+            self._state(),
+            len(self._assumptions),
+        )
+
+    def since(self, mark: Mark, allowed: Collection[Kind] = ()) -> list[Change]:
+        """Return what was written after the mark to what is older: the program's objects, whether they had been met or
+        not, and the frame's own. Kinds that the caller tolerates are `allowed`; all others are to be refused.
+        """
+        first: dict[tuple[Kind, int], Change] = {}
+        for change in self._changes[mark.changes :]:
+            if change.owner is None or change.owner.real is not MISSING or change.owner.ref < mark.objects:
+                first.setdefault((change.kind, id(change.owner)), change)
+        found = list(first.values())
+        done = self.builder.since(mark.graph)
+        others = {
+            Kind.DEFERRED: len(self._deferred) > mark.deferred,
+            Kind.STATE: self._state() != mark.state,
+            Kind.GRAPH: done.writes > 0,
+            Kind.RANDOM: done.draws > 0,
+            Kind.ASSUMPTION: len(self._assumptions) > mark.assumptions,
+        }
+        found += [Change(kind) for kind, there in others.items() if there]
+        return [change for change in found if change.kind not in allowed]
+
+    def net(self, mark: Mark, allowed: Collection[Kind] = ()) -> list[Change]:
+        """Return what `since` does, less what is again as it was at the mark."""
+        return [change for change in self.since(mark, allowed) if not self._is_back(change)]
+
+    def _is_back(self, change: Change) -> bool:
+        entity, before = change.owner, change.before
+        if change.kind is Kind.ATTRIBUTE:
+            now, entry = entity.attrs, entity.loaded
+            return all(now.get(name, entry.get(name)) is before.get(name, entry.get(name)) for name in {*now, *before})
+        if change.kind is Kind.ITEMS:
+            at_entry = before is AT_ENTRY and self.holds_what_it_held(entity)
+            return at_entry or (before is not UNKNOWN and is_same(copied(entity.items), before))
+        if change.kind is Kind.NAME:
+            return all(self._is_entry(key, value) for key, value in self._names.items() if before.get(key) is not value)
+        return False
+
+    def _is_entry(self, key: tuple[int, str], value: Value) -> bool:
+        """Return whether a name has, again, what it had at entry."""
+        home = self._spaces[key[0]].source
+        return home is not None and self._source_of(value) is Source("key", home, key[1])
+
+    def holds_what_it_held(self, entity: Entity) -> bool:
+        """Return whether a container that existed is known to hold what it held at entry, in the same order."""
+        items = entity.items
+        if entity.entry_items is not None:
+            return is_same(copied(items), copied(entity.entry_items))
+        if items.__class__ is not list or len(items) != len(entity.real):
+            return False
+        return all(self._source_of(item) is Source("item", entity.source, at) for at, item in enumerate(items))
+
+    def _source_of(self, value: Value) -> Source | None:
+        return self.heap[value].source if value.__class__ is Object else getattr(value, "source", None)
+
+    def pending(self) -> Iterator[Write]:
+        """Yield what has to be done when the graph has run, in this order. Objects come as they were met, with what
+        they are at the end. The value of a switch is the list of what the function is called with.
+        """
+        for entity in self.changed():
+            if entity.touched:
+                yield Write(Kind.ITEMS, entity, None, None)
+            for name in self.set_again(entity):
+                if entity.attrs[name] is not ABSENT:
+                    yield Write(Kind.ATTRIBUTE, entity, name, ABSENT)  # else it would keep its place
+            for name, value in entity.attrs.items():
+                yield Write(Kind.ATTRIBUTE, entity, name, value)
+        for tensor, attrs in self._tensors.values():
+            for name, value in attrs.items():
+                yield Write(Kind.TENSOR, tensor, name, value)
+        for key, value in self._names.items():
+            if not self._is_entry(key, value):
+                yield Write(Kind.NAME, self._spaces[key[0]], key[1], value)
+        for (cls, name), value in self._classes.items():
+            yield Write(Kind.CLASS, cls, name, value)
+        for call in self._deferred:
+            yield Write(Kind.DEFERRED, call, None, None)
+        for mode in self.modes:
+            yield Write(Kind.STATE, torch._C._push_on_torch_function_stack, None, [mode])
+        for fn, args in self.switched():
+            yield Write(Kind.STATE, fn, None, [Known(arg) for arg in args])

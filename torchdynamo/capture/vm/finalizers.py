@@ -1,0 +1,130 @@
+"""Objects whose class has a `__del__`: Python runs it when the last reference goes, and capture counts no references.
+
+So it is followed once, when the frame has been, and has to be one that nobody notices whenever it runs: it reads what
+the object itself holds and what the frame leaves as it was, and writes nowhere but to the object.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchdynamo.capture.vm.effect_kinds import Kind
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.wrap import told_apart
+from torchdynamo.core.naming import class_name
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Position
+from torchdynamo.core.value import Object, Opaque, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+# No `__del__`, or that of a file in C, which closes it.
+BY_NOBODY = (type(MISSING), types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+class Mortal(NamedTuple):
+    """An object that the frame made, and where."""
+
+    value: Object
+    where: Position | None
+
+
+def note(vm: Machine, made: Value) -> None:
+    """The frame has made this: remembered if its death may be noticed."""
+    if not is_heard(vm, made.pytype):
+        return
+    if made.__class__ is not Object or not vm.entity(made).fresh:
+        raise Break("unsupported type", type=f"{made.pytype.__name__} (with __del__)")
+    if all(known.value.ref != made.ref for known in vm.mortals):
+        vm.mortals.append(Mortal(made, vm.position()))
+
+
+def let_go(vm: Machine, *values: Value) -> None:
+    """The frame takes these out of where they lay: what was there before may die at once, and be heard."""
+    for value in values:
+        if value.__class__ is Opaque or (value.__class__ is Object and not vm.entity(value).fresh):
+            may_die(vm, value.pytype)
+
+
+def may_die(vm: Machine, cls: type) -> None:
+    """It is Python's to let go of one that is heard."""
+    if is_heard(vm, cls):
+        raise Break("unsupported type", type=f"{class_name(cls)} (with __del__)")
+
+
+def is_heard(vm: Machine, cls: type) -> bool:
+    """Whether somebody hears of the death of its instances, or whoever asks would be."""
+    return not told_apart(cls) or type(guarded_lookup(vm, cls, "__del__")) not in BY_NOBODY
+
+
+def noticed(vm: Machine) -> Mortal | None:
+    """An object whose death somebody may notice."""
+    return next((each for each in vm.mortals if not passes_unseen(vm, each.value)), None)
+
+
+class Watched(list[Entity]):
+    """The contents of all objects, and whose were asked for."""
+
+    def __init__(self, entities: list[Entity]) -> None:
+        super().__init__(entities)
+        self.asked: set[int] = set()
+
+    def __getitem__(self, ref: Any) -> Any:
+        self.asked.add(ref)
+        return super().__getitem__(ref)
+
+
+def passes_unseen(vm: Machine, value: Object) -> bool:
+    """Whether its `__del__` does nothing."""
+    found = guarded_lookup(vm, value.pytype, "__del__")
+    if type(found) is not types.FunctionType or vm.effects.wrote_outside:
+        return False
+    entities, own, mark = vm.heap.entities, vm.entity(value), vm.effects.mark()
+    attrs, nodes = dict(own.attrs), len(vm.builder.graph.nodes)
+    watched = vm.heap.entities = Watched(entities)
+    try:
+        vm.call_method(value, "__del__")
+    except (Break, Raised):
+        return False
+    finally:
+        vm.heap.entities = list(watched)
+    others = [vm.heap.entities[ref] for ref in watched.asked if ref != value.ref]
+    if any(other.changed or (other.fresh and other.ref < len(entities)) for other in others):
+        return False
+    done = [change for change in vm.effects.since(mark) if not (change.kind is Kind.ATTRIBUTE and change.owner is own)]
+    vm.effects.put_back(own, attrs)
+    return not done and len(vm.builder.graph.nodes) == nodes
+
+
+class Holding(dict[str, Value]):
+    """The locals of a frame that was given such objects: to let go of one is Python's."""
+
+    def __init__(self, values: dict[str, Value], mortal: dict[str, type]) -> None:
+        super().__init__(values)
+        self.mortal = mortal
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        if name in self.mortal and getattr(self.get(name), "source", None) is not getattr(value, "source", self):
+            self.let_go(name)
+        super().__setitem__(name, value)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self.mortal and name in self:
+            self.let_go(name)
+        return super().pop(name, *default)
+
+    def let_go(self, name: str) -> None:
+        raise Break("unsupported type", type=f"{class_name(self.mortal[name])} (with __del__)")
+
+
+def holding(
+    vm: Machine, real: Mapping[str, Any], values: dict[str, Value], rebound: Collection[str]
+) -> dict[str, Value]:
+    """The locals of the outermost frame; `rebound`: the names that its code stores or deletes."""
+    mortal = {name: type(obj) for name, obj in real.items() if name in rebound and is_heard(vm, type(obj))}
+    return Holding(values, mortal) if mortal else values

@@ -1,0 +1,106 @@
+"""The contents of mutable objects while a frame is executed symbolically.
+
+Nothing real is ever written during capture, so an object's state at entry can be read from the object itself at any
+time. An `Entity` holds what was read (`loaded`, with a guard each) and what the frame made of it (`attrs`, `items`),
+which only effects.py writes to, or is told of.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Object, Value
+
+
+class Missing:
+    """No such thing: the real object of something made inside the frame."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+
+
+class Entity:
+    """One object: its identity (`ref`), exact type, real object and source if it existed at entry, and contents."""
+
+    __slots__ = (
+        "attrs",
+        "attrs_at",
+        "born",
+        "entry_items",
+        "items",
+        "items_at",
+        "loaded",
+        "note",
+        "pytype",
+        "real",
+        "ref",
+        "source",
+        "touched",
+        "version",
+    )
+
+    def __init__(self, ref: int, pytype: type, real: Any, source: Source | None, born: int) -> None:
+        self.ref = ref
+        self.pytype = pytype
+        self.real = real
+        self.source = source
+        self.attrs: dict[str, Value] = {}  # as written by the frame; ABSENT where deleted
+        self.loaded: dict[str, Value] = {}  # as read at entry
+        self.items: Any = None  # the type's own payload; None until loaded
+        self.entry_items: Any = None  # a copy from when it was loaded
+        self.touched = False  # the frame wrote to `items`
+        self.attrs_at = self.items_at = -1  # after how many marks the frame wrote to them last
+        self.version = 0  # how often it changed in a way that ends its iterators
+        self.born = born  # the root step it was made in: where to stop if it cannot be rebuilt
+        self.note: Any = None  # what the type's model needs to remember of how it was made
+
+    @property
+    def fresh(self) -> bool:
+        """Made by the frame itself."""
+        return self.real is MISSING
+
+    @property
+    def changed(self) -> bool:
+        """Existed at entry, and the frame wrote to it."""
+        return self.real is not MISSING and (self.touched or bool(self.attrs))
+
+
+class Heap:
+    """All entities of one capture. The same real object always gets the same reference."""
+
+    def __init__(self) -> None:
+        self.entities: list[Entity] = []
+        self.by_id: dict[int, Object] = {}
+        self.literals: list[frozenset[Any]] = []  # what sets were filled with at once, in an order of its own
+
+    def new(self, pytype: type, *, items: Any = None, born: int = 0, note: Any = None) -> Object:
+        """An object made by the frame."""
+        entity = Entity(len(self.entities), pytype, MISSING, None, born)
+        entity.items = items
+        entity.note = note
+        self.entities.append(entity)
+        return Object(entity.ref, pytype)
+
+    def adopt(self, real: Any, source: Source) -> Object:
+        """An object that existed at entry. The caller has checked that it is not known yet."""
+        entity = Entity(len(self.entities), type(real), real, source, 0)
+        self.entities.append(entity)
+        self.by_id[id(real)] = value = Object(entity.ref, type(real))
+        return value
+
+    def let_go(self) -> None:
+        """Drop all contents, since nobody needs the capture any more.
+
+        Iterators and functions in it lead back to it, and it to all that the program's frame held, which is not to wait
+        for the garbage collector.
+        """
+        for entity in self.entities:
+            entity.items = None
+        self.entities.clear()
+
+    def __getitem__(self, value: Object) -> Entity:
+        return self.entities[value.ref]

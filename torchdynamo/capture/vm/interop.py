@@ -1,0 +1,369 @@
+"""What user code and libraries already say to torch.compile, honoured: the one file that names `torch._dynamo`.
+
+Marks are read where PyTorch leaves them (attributes on functions, registries), and only if it is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch._compile
+import torch.compiler
+
+from torchdynamo import _native, config
+from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm.wrap import wrap
+from torchdynamo.core import marks, policy
+from torchdynamo.core.naming import called
+from torchdynamo.core.signals import Break, Presumption, Retry
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, TRUE, Graphed, Known, Value
+from torchdynamo.errors import ForbiddenFunction
+from torchdynamo.hook.install import Compiled
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
+
+
+def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """torch._dynamo puts this mark on some of torch's own functions; those we have a model of are followed.
+
+    Its optimizers are, too: they are marked once torch.compile has been used.
+    """
+    meant = inspect.unwrap(fn.obj)
+    row = model.FUNCTIONS.get(id(meant))
+    if row is not None:
+        return row(vm, *args, **kwargs)
+    if meant.__module__.startswith("torch.optim."):
+        if fn.source is not None:
+            vm.guard(fn.source, "ID_MATCH", fn.obj)
+        return vm.inline(Known(meant), args, kwargs)
+    raise Break("disabled function", name=fn.obj.__qualname__)
+
+
+@model.function(marks.graph_break)
+def our_graph_break(vm: Machine) -> Value:
+    raise Break("user graph break", name="graph_break")
+
+
+@model.enters(Compiled)
+def enter_compiled(vm: Machine, obj: Any, source: Source) -> Value:
+    """A function somebody compiled, or disabled, with us."""
+    vm.guard(source, "ID_MATCH", obj)
+    return Known(obj, source)
+
+
+def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Inside a capture a compiled function is the function; a disabled one stays outside."""
+    if fn.obj in marks.DISABLED or not fn.obj.callback:
+        raise Break("disabled function", name=called(fn.obj))
+    inner = vm.constant(fn.obj.fn) if fn.source is None else wrap(vm, fn.obj.fn, Source("attr", fn.source, "fn"))
+    return vm.call(inner, args, kwargs)
+
+
+def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """torch.optim asks for one around each step, for torch.compile's sake."""
+    if policy.in_optimizer(vm.frames):
+        return NONE
+    raise Break("user graph break", name=fn.obj.__qualname__)
+
+
+def scheduled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The next learning rate: followed, it would be a constant of each epoch."""
+    raise Break("learning-rate schedule", name=fn.obj.__qualname__)
+
+
+def what_was_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Inside a capture, what torch.compile was given stands for what it gave back."""
+    return vm.call(vm.getattr(fn, "_torchdynamo_orig_callable"), args, kwargs)
+
+
+SCHEDULES = "torch.optim.lr_scheduler"
+# PyTorch marks parts of itself without importing torch._dynamo: all such functions share this code.
+LAZILY_DISABLED = torch._compile._disable_dynamo(lambda: None).__code__
+
+
+def constant_true(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return TRUE
+
+
+def nothing(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return NONE
+
+
+def no_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A context that only concerns torch._dynamo."""
+    return vm.call(Known(contextlib.nullcontext), [], {})
+
+
+def what_it_wraps(free: str) -> Verdict:
+    """torch._dynamo puts a function around one of torch's or the program's, for itself: the own one counts."""
+
+    def row(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        own = fn.obj.__closure__[fn.obj.__code__.co_freevars.index(free)].cell_contents
+        return vm.call(vm.constant(own), args, kwargs)
+
+    return row
+
+
+def in_its_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function that one of torch._dynamo's contexts decorates; with `error_on_graph_break(True)` it is called."""
+    code = fn.obj.__code__
+    context = fn.obj.__closure__[code.co_freevars.index("self")].cell_contents if "self" in code.co_freevars else None
+    if getattr(context, "error_on_graph_break", False):
+        raise Break("disabled function", name="error_on_graph_break")
+    return what_it_wraps("func")(vm, fn, args, kwargs)
+
+
+def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`ModIndex.apply`: an index of tensors, whose backward is told to Inductor in words of its own."""
+    owner, table, indices = args
+    if torch.is_grad_enabled() and (table.__class__ is not Graphed or table.fake.requires_grad):
+        return vm.emit("call_function", vm.known(owner, "class").apply, [table, indices], kwargs)
+    return vm.emit("call_function", torch.ops.aten.index.Tensor, [table, indices], kwargs)
+
+
+def indices_stay_tensors() -> contextlib.AbstractContextManager[Any]:
+    """The mode in which flex_attention's functions are run."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    return TransformGetItemToIndex()
+
+
+INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"  # a mode under which indices stay tensors
+FOLLOWED = frozenset({(INDEXING, "__torch_function__")})
+# Functions of torch._dynamo that programs call, by qualified name.
+BY_NAME: dict[tuple[str, str], Verdict] = {
+    (INDEXING, "apply"): index_by_tensors,
+    ("torch._dynamo.external_utils", "is_compiling"): constant_true,
+    ("torch._dynamo.decorators", "graph_break"): graph_break,
+    ("torch._dynamo.external_utils", "inner"): in_its_context,
+    ("torch._dynamo.compiled_autograd", "_disable"): no_context,
+    ("torch._dynamo.mutation_guard", "patched_init"): what_it_wraps("init"),
+    ("torch._dynamo.mutation_guard", "patched_setstate"): what_it_wraps("setstate"),
+    ("torch._dynamo.decorators", "mark_static"): nothing,
+    ("torch._dynamo.decorators", "mark_dynamic"): nothing,
+    ("torch._dynamo.decorators", "maybe_mark_dynamic"): nothing,
+    ("torch._dynamo.decorators", "mark_static_address"): nothing,
+}
+
+
+def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What our own decorators, or torch.compile's, say of a callable; None if nothing."""
+    obj = fn.obj
+    reason = vm.said_to_torch.get(id(obj))
+    if reason:
+        raise Break(reason, name=called(obj))
+    if reason is not None:
+        return followed_if_whole(vm, fn, args, kwargs)
+    if obj in marks.DISABLED:
+        raise Break("disabled function", name=obj.__qualname__)
+    if obj in marks.DISALLOWED:
+        raise Break("disallowed function", name=called(obj))
+    if obj in marks.CONSTANT:
+        return vm.run_pure(obj, args, kwargs)
+    if obj in marks.ALLOWED:
+        return in_graph(vm, fn, args, kwargs)
+    if getattr(obj, "__code__", None) in marks.SKIPPED:
+        raise Break("skipped function", name=obj.__qualname__)
+    return None
+
+
+def followed_if_whole(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A call of what a program has given to torch.compile's `allow_in_graph`, which promises that no graph ends there.
+
+    Libraries (einops is one) give it functions that can be followed, and a graph of operators is worth more than a
+    graph that calls Python. Only where following breaks, such calls are operations of the graph.
+    """
+    if type(fn.obj) is not types.FunctionType or Presumption.MARKED in vm.builder.numbers.dropped:
+        return in_graph(vm, fn, args, kwargs)
+    del vm.said_to_torch[id(fn.obj)]
+    try:
+        return vm.call(fn, args, kwargs)
+    except Break:
+        raise Retry(Presumption.MARKED) from None
+    finally:
+        vm.said_to_torch[id(fn.obj)] = ""
+
+
+def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A call that is an operation of the graph, and is not looked into."""
+    if fn.source is not None:
+        vm.guard(fn.source, "ID_MATCH", fn.obj)
+    return vm.emit("call_function", fn.obj, args, kwargs)
+
+
+MARKS = (marks.DISABLED, marks.DISALLOWED, marks.CONSTANT, marks.ALLOWED, marks.SKIPPED)
+HELD = tuple(each.held for each in MARKS)
+
+
+def anything_said(to_torch: Mapping[int, str]) -> bool:
+    """Whether any mark exists at all; mostly none does."""
+    return any(HELD) or bool(to_torch)
+
+
+def constant_result(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.compiler.assume_constant_result`."""
+    return vm.run_pure(fn.obj, args, kwargs)
+
+
+def forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch._dynamo.forbid_in_graph`: torch.compile stops with an error, whole graph or not.
+
+    What sets torch.compile's stance is marked, too. It is no error here: it is called, and so are those in it.
+    """
+    if fn.obj.__code__ is UNDER_A_STANCE or (fn.obj.__module__ or "").startswith("torch."):
+        raise Break("disabled function", name=called(fn.obj))
+    raise ForbiddenFunction(f"{called(fn.obj)} is marked by forbid_in_graph, and a compiled function calls it")
+
+
+def skipped(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.compiler.disable(recursive=False)`: what it calls may be compiled, its own frame is not."""
+    meant = fn.obj.__dict__.get("_torchdynamo_orig_callable", fn.obj)
+    if type(meant) is types.FunctionType:
+        marks.SKIPPED.add(meant.__code__)
+    raise Break("skipped function", name=fn.obj.__qualname__)
+
+
+BY_ATTRIBUTE: dict[str, Verdict] = {"_dynamo_marked_constant": constant_result, "_dynamo_forbidden": forbidden}
+UNDER_A_STANCE = torch.no_grad()(lambda: None).__code__
+
+
+def verdict(fn: types.FunctionType) -> Verdict | None:
+    """What has been said about this function to torch.compile; None if nothing."""
+    own = fn.__dict__
+    if own:
+        if own.get("_torchdynamo_disable"):
+            return disabled if disables_its_calls(fn) else skipped
+        for mark, row in BY_ATTRIBUTE.items():
+            if own.get(mark):
+                return row
+        if "__marked_compile_region_fn__" in own:
+            return what_it_wraps("func")  # to be compiled once for all calls: each is followed, which gives the same
+    if own and own.get("_torchdynamo_wrapper_id") == id(fn) and "_torchdynamo_orig_callable" in own:
+        return what_was_compiled
+    if fn.__code__ is LAZILY_DISABLED:
+        return disabled
+    module = fn.__module__ or ""
+    if module == SCHEDULES and fn.__name__ == "step":
+        return scheduled
+    if module.startswith("torch._dynamo") and (module, fn.__name__) not in FOLLOWED:
+        return BY_NAME.get((module, fn.__name__), disabled)
+    return None
+
+
+def disables_its_calls(fn: Any) -> bool:
+    """Whether the function is what `torch.compiler.disable` made of another: nothing it calls is compiled."""
+    own = fn.__dict__
+    recursive = own.get("_torchdynamo_disable_recursive") is not False and "_torchdynamo_orig_callable" in own
+    return bool(own.get("_torchdynamo_disable")) and recursive
+
+
+def skips_itself(fn: Any) -> bool:
+    """Whether the function's own frame is left to Python by `torch._dynamo.skip` or `disable(recursive=False)`."""
+    return bool(fn.__dict__.get("_torchdynamo_disable")) and not disables_its_calls(fn)
+
+
+# Sets of torch._dynamo.trace_rules, by the ids of functions: what is done with a call of one.
+SETS = {
+    "_disallowed_callable_ids": "disallowed function",
+    "_leaf_function_ids": "disabled function",
+    "_nonstrict_trace_callable_ids": "",  # followed, or an operation of the graph
+    "_allowed_callable_ids": "",
+}
+
+
+def said_to_torch() -> dict[int, str]:
+    """By id, functions that programs have given to torch.compile's `allow_in_graph` and its kin: the reason to break at
+    a call, or "" where no graph ends at one."""
+    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    said: dict[int, str] = {}
+    for name, reason in SETS.items() if rules is not None else ():
+        ids = getattr(getattr(rules, name, None), "function_ids", None)
+        for each in ids or ():
+            said.setdefault(each, reason)
+    for name in ("graph_break", "skip_frame", "step_unsupported"):  # its own, which have rows here
+        said.pop(id(getattr(sys.modules.get("torch._dynamo.decorators"), name, None)), None)
+    return said
+
+
+def substitute(obj: Any) -> types.FunctionType | None:
+    """What a program has given to `torch.compiler.substitute_in_graph` for a function; torch's own are not asked."""
+    functions: Any = sys.modules.get("torch._dynamo.variables.functions")
+    if functions is None or not callable(obj) or type(obj).__hash__ is None:
+        return None
+    handlers = functions.PolyfilledFunctionVariable._get_polyfill_handlers()
+    body = getattr(handlers.get(obj), "__torch_dynamo_polyfill__", None)
+    own = type(body) is types.FunctionType and not (body.__module__ or "").startswith("torch.")
+    return body if own else None
+
+
+class Stance(NamedTuple):
+    """What `torch.compiler.set_stance` says."""
+
+    name: str
+    backend: Any
+
+
+def stance() -> Stance:
+    """The stance as it is now. From then on the hook sees when it changes."""
+    module: Any = sys.modules.get(STANCES)
+    if module is None:
+        return Stance("default", None)
+    _native.follow_stance(vars(module))
+    return Stance(module._stance.stance, module._stance.backend)
+
+
+STANCES = "torch._dynamo.eval_frame"
+
+
+def breaks_are_errors() -> bool:
+    """Whether `torch._dynamo.error_on_graph_break(True)` is on."""
+    asked: Any = getattr(sys.modules.get(STANCES), "_get_error_on_graph_break", None)
+    return asked is not None and bool(asked())
+
+
+# Settings of torch.compile that have another name, or another place, here.
+OURS = {
+    "cache_size_limit": "torchdynamo.config.cache_size_limit",
+    "recompile_limit": "torchdynamo.config.cache_size_limit",
+    "fail_on_cache_limit_hit": "torchdynamo.config.fail_on_recompile_limit_hit",
+    "assume_static_by_default": "torchdynamo.compile(dynamic=True)",
+    "automatic_dynamic_shapes": "torchdynamo.compile(dynamic=False)",
+}
+AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is done here
+
+
+def settings_of_torch() -> dict[str, str]:
+    """Settings of torch.compile that have been changed, and what each is called here; "" for no meaning."""
+    theirs: Any = sys.modules.get("torch._dynamo.config")
+    if theirs is None:
+        return {}
+    rows = theirs._config.items()  # what a block has set back has been changed as well, and is as it was
+    changed = [name for name, row in rows if not theirs._is_default(name) and getattr(theirs, name) != row.default]
+    own = config.knobs()
+    known = {name: OURS.get(name, f"torchdynamo.config.{name}" if name in own else "") for name in changed}
+    return {
+        f"torch._dynamo.config.{name}": here
+        for name, here in known.items()
+        if not says_what_is_done(name, getattr(theirs, name), own)
+    }
+
+
+def says_what_is_done(name: str, value: Any, own: Mapping[str, Any]) -> bool:
+    """Whether a value of such a setting asks for what is done here anyway."""
+    return any(name in known and known[name] == value for known in (AS_HERE, own))
+
+
+def is_switched_off() -> bool:
+    """Whether `torch._dynamo.config.disable` is set, or its environment variable."""
+    theirs: Any = sys.modules.get("torch._dynamo.config")
+    return theirs is not None and bool(theirs.disable)

@@ -1,0 +1,250 @@
+"""Iteration: a host-level iterator over values stands for each Python iterator."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo._native import type_name
+from torchdynamo.capture.torch import tensor_methods
+from torchdynamo.capture.vm import enums, lookup, model
+from torchdynamo.capture.vm.wrap import constant, refuse_unseen
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.value import Graphed, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.effects import SideEffects
+    from torchdynamo.capture.vm.heap import Entity
+    from torchdynamo.capture.vm.machine import Machine
+
+
+TEE: type = type(itertools.tee(())[0])
+
+
+class Steps:
+    """The state of an iterator made in the frame: how far it is, and over what."""
+
+    __slots__ = ("count", "effects", "ended", "entity", "inner", "over", "version")
+
+    def __init__(
+        self, effects: SideEffects, entity: Entity, inner: Iterator[Value], over: Value | None, version: int = 0
+    ) -> None:
+        self.effects, self.entity = effects, entity  # to whom each step is an effect
+        self.inner = inner
+        self.count = 0
+        self.over = over
+        self.version = version  # of what it is over, when it was made
+        self.ended: Raised | None = None  # by a StopIteration of a function that it calls
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Value:
+        self.effects.items(self.entity)
+        try:
+            value = next(self.inner)
+        except Raised as raised:
+            if not issubclass(raised.value.pytype, StopIteration):
+                raise
+            self.inner, self.ended = past_the_end(self.inner), raised
+            raise StopIteration from None
+        except (ValueError, RuntimeError):
+            if getattr(self.inner, "gi_running", False) or isinstance(self.inner, TEE):  # it asks itself for its next
+                raise Break("unknown iterator", type="generator") from None
+            raise
+        self.count += 1
+        return value
+
+
+def past_the_end(inner: Iterator[Value]) -> Iterator[Value]:
+    """Python's iterators would go on with the next item."""
+    raise Break("unknown iterator", type=type(inner).__name__)
+    yield
+
+
+def iterate(vm: Machine, value: Value) -> Iterator[Value]:
+    """The values `for item in value` would give, as the program goes on mutating what it iterates."""
+    if value.__class__ is Known:
+        return known_items(vm, value)
+    if value.__class__ is Graphed:
+        return tensor_items(vm, value)
+    if value.__class__ is not Object:
+        refuse_unseen(value)
+        raise Break("unknown iterator", type=value.pytype.__name__)
+    cls = value.pytype
+    entity = vm.entity(value)
+    if entity.items.__class__ is Steps:
+        return entity.items
+    if cls is types.GeneratorType and entity.note is not None:
+        return vm.generator(value)
+    lookup.guarded_lookup(vm, cls, "__iter__")
+    for base in cls.__mro__:
+        row = model.ITERATE.get(base)
+        if row is not None:
+            return row(vm, value)
+        found = base.__dict__.get("__iter__")
+        if found is not None:
+            if type(found) is types.FunctionType:
+                return steps_of(vm, vm.special(value, "__iter__"))
+            if model.is_open(base):
+                break
+    if any("__iter__" in base.__dict__ for base in cls.__mro__):
+        raise Break("unknown iterator", type=cls.__name__)
+    if any("__getitem__" in base.__dict__ for base in cls.__mro__):
+        return from_getitem(vm, value)
+    raise vm.error(TypeError, f"{type_name(cls)!r} object is not iterable")
+
+
+def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
+    """What an iterator still gives; what `__iter__` gave has to be one."""
+    if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
+        raise vm.error(TypeError, f"iter() returned non-iterator of type {type_name(value.pytype)!r}")
+    found = lookup.guarded_lookup(vm, value.pytype, "__next__")
+    return from_next(vm, value) if type(found) is types.FunctionType else iterate(vm, value)
+
+
+def known_items(vm: Machine, value: Known) -> Iterator[Value]:
+    """A constant's items."""
+    if value.pytype is frozenset:
+        items: Iterator[Value] = model.MODELS[frozenset, "<items>"](vm, value)
+        return items
+    if lookup.speaks(value):
+        found = lookup.guarded_lookup(vm, value.pytype, "__iter__")
+        if type(found) is types.FunctionType and found.__module__ not in lookup.LIBRARIES:
+            return steps_of(vm, vm.special(value, "__iter__"))
+        enums.rest_on_members(vm, value.obj)
+    try:
+        real = iter(value.obj)
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+    return (constant(vm, item) for item in real)
+
+
+def tensor_items(vm: Machine, value: Graphed) -> Iterator[Value]:
+    """Iterating a tensor is unbinding its first dimension."""
+    written = tensor_methods.answered(vm, value, "__iter__")
+    if written is not None:
+        return steps_of(vm, written)
+    if value.fake.dim() == 0:
+        raise vm.error(TypeError, "iteration over a 0-d tensor")
+    return iterate(vm, vm.emit("call_method", "unbind", [value, Known(0)], {}))
+
+
+def from_next(vm: Machine, value: Value) -> Iterator[Value]:
+    """An object of the user's with `__next__`."""
+    while True:
+        try:
+            yield vm.special(value, "__next__")
+        except Raised as raised:
+            if issubclass(raised.value.pytype, StopIteration):
+                return
+            raise
+
+
+def from_getitem(vm: Machine, value: Value) -> Iterator[Value]:
+    """The old protocol: `value[0]`, `value[1]`, ... until IndexError."""
+    index = 0
+    while True:
+        try:
+            item = vm.getitem(value, Known(index))
+        except Raised as raised:
+            if issubclass(raised.value.pytype, (IndexError, StopIteration)):
+                return
+            raise
+        yield item
+        index += 1
+
+
+def iterator(vm: Machine, value: Value) -> Value:
+    """`iter(value)` as a value: an iterator already is its own."""
+    if value.__class__ is Object:
+        entity = vm.entity(value)
+        if entity.items.__class__ is Steps or value.pytype is types.GeneratorType:
+            return value
+        found = lookup.guarded_slot(vm, value.pytype, "__iter__")
+        if found[0] == "python" and type(found[1][1]) is types.FunctionType:
+            return vm.special(value, "__iter__")
+        if found[0] == "missing":
+            return make_iterator(vm, iterate(vm, value), value, OF_SEQUENCES)
+    return make_iterator(vm, iterate(vm, value), value)
+
+
+class Indexed:
+    """What is iterated by the old protocol."""
+
+    def __getitem__(self, index: int) -> int:
+        raise IndexError
+
+
+OF_SEQUENCES = type(iter(Indexed()))
+
+
+EMPTY: dict[int, int] = {}
+VIEWS = (EMPTY.keys(), EMPTY.values(), EMPTY.items())
+ORDERED: collections.OrderedDict[int, int] = collections.OrderedDict()
+OF_DICTS = {type(view) for view in (*VIEWS, ORDERED.keys(), ORDERED.values(), ORDERED.items())}
+ITERATOR_TYPES: dict[type, type] = {
+    list: type(iter([])),
+    tuple: type(iter(())),
+    dict: type(iter({})),
+    range: type(iter(range(0))),
+    str: type(iter("")),
+    set: type(iter(set())),
+    frozenset: type(iter(set())),
+    bytes: type(iter(b"")),
+    collections.deque: type(iter(collections.deque())),
+    collections.OrderedDict: type(iter(collections.OrderedDict())),
+    **{type(view): type(iter(view)) for view in VIEWS},
+}
+
+
+def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
+    """An iterator object around host-level steps."""
+    if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
+        pytype = type(iter(over.obj))
+    cls = pytype or model.for_type(ITERATOR_TYPES, over.pytype if over is not None else list) or type(iter([]))
+    made = vm.new(cls)
+    entity = vm.entity(made)
+    entity.items = Steps(vm.effects, entity, steps, over, version(vm, over))
+    return made
+
+
+def version(vm: Machine, over: Value | None) -> int:
+    """How often what is iterated has changed in a way that ends its iterators; a view is its dict's."""
+    if over.__class__ is not Object:
+        return 0
+    entity = vm.entity(over)
+    shown = entity.note[1] if over.pytype in OF_DICTS else over
+    return vm.entity(shown).version
+
+
+def advance(vm: Machine, value: Value) -> Value | None:
+    """`next(value)`, or None at the end."""
+    if value.__class__ is not Object:
+        raise Break("unknown iterator", type=value.pytype.__name__)
+    entity = vm.entity(value)
+    if entity.items.__class__ is Steps:
+        return next(entity.items, None)
+    if value.pytype is types.GeneratorType and entity.note is not None:
+        return next(vm.generator(value), None)
+    lookup.guarded_lookup(vm, value.pytype, "__next__")
+    found = model.find_slot(value.pytype, "__next__")
+    if found[0] == "python" and type(found[1][1]) is types.FunctionType:
+        return next(from_next(vm, value), None)
+    raise Break("unknown iterator", type=value.pytype.__name__)
+
+
+def unpack(vm: Machine, value: Value, count: int) -> list[Any]:
+    """`a, b, c = value`."""
+    items: list[Value] = []
+    steps = iterate(vm, value)
+    for item in steps:
+        items.append(item)
+        if len(items) > count:
+            raise vm.error(ValueError, f"too many values to unpack (expected {count})")
+    if len(items) < count:
+        raise vm.error(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
+    return items

@@ -1,0 +1,45 @@
+"""What a function without effects gave, as a value: what can change is another object in each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.wrap import CONSTANTS, constant
+from torchdynamo.core.value import Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+def made_anew(vm: Machine, result: Any) -> Value:
+    """The value of what was made while capturing."""
+    if hasattr(type(result), "__next__"):
+        return make_iterator(vm, known_steps(vm, result), said_to_be_over(result), type(result))
+    if type(result) is set:
+        made: Value = model.MODELS[set, "<build>"](vm, [constant(vm, item) for item in result])
+        return made
+    return constant(vm, result)
+
+
+def said_to_be_over(real: Any) -> Value | None:
+    """What a new iterator is made of, if it says so to those who copy it."""
+    try:
+        maker, made_of, *_ = real.__reduce__()
+    except TypeError:
+        return None
+    return Known(made_of[0]) if maker in (iter, reversed) and type(made_of[0]) in CONSTANTS else None
+
+
+def known_steps(vm: Machine, real: Iterator[Any]) -> Iterator[Value]:
+    """What an iterator over constants gives."""
+    while True:
+        try:
+            item = next(real)
+        except StopIteration:
+            return
+        except Exception as error:  # in the program, too
+            raise vm.error(type(error), *error.args) from None
+        yield constant(vm, item)

@@ -1,0 +1,265 @@
+"""What a name is on a class, along the order of its bases, and the guards that it stays so."""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.model import is_open
+from torchdynamo.capture.vm.wrap import CONSTANTS, class_attribute, class_source
+from torchdynamo.core.naming import is_mortal
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import ABSENT, Known
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+INSTANCE_METHOD = type(torch._C._InferenceMode.__dict__["__enter__"])  # pybind11's methods are of this type
+LIBRARIES = ("enum", "abc", "typing")  # whose special methods look at nothing but the class or member
+PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def class_lookup(cls: type, name: str) -> Any:
+    """What `name` is on the class, along its MRO, undescribed; MISSING if nothing."""
+    if cls.__mro__ is None:
+        raise Break("unsupported type", type="class in the making")
+    for base in cls.__mro__:
+        found = base.__dict__.get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
+    """`class_lookup`, with the guard that the class keeps saying so."""
+    if vm.effects.wrote_classes and finds_written(vm, cls, name):
+        raise Break("unsupported attribute", name=name, type=cls.__name__)
+    key = (cls, name)
+    found = vm.class_attrs.get(key, vm)
+    if found is vm:
+        for base in cls.__mro__ or ():
+            if id(base) not in vm.with_names and is_open(base):
+                rest_on_names(vm, base, base.__dict__)
+        found = vm.class_attrs[key] = class_lookup(cls, name)
+        if id(cls) in vm.made_classes:
+            rest_on_inherited(vm, cls, name)
+        elif cls not in CONSTANTS and is_open(cls):
+            rest_on_attribute(vm, cls, name, found)
+    return found
+
+
+def finds_written(vm: Machine, cls: type, name: str) -> bool:
+    """Whether what the class has under the name, along its MRO, is what the frame wrote."""
+    for base in cls.__mro__:
+        if vm.effects.of_class(base, name) is not None:
+            return True
+        if name in base.__dict__:
+            return False
+    return False
+
+
+def rest_on_inherited(vm: Machine, cls: type, name: str) -> None:
+    """Of a class that the frame made, only what it inherits from others can change."""
+    for base in cls.__mro__:
+        if id(base) not in vm.made_classes:
+            guarded_own(vm, base, name)
+        if name in base.__dict__:
+            return
+
+
+# Descriptors that nobody can refer to weakly, and what of them counts.
+PARTS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    types.MemberDescriptorType: ("__name__", "__objclass__"),
+    types.GetSetDescriptorType: ("__name__", "__objclass__"),
+}
+
+
+def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
+    """What the class has under the name stays so. A guard that held a class's own descriptor would hold the class."""
+    parts = PARTS.get(type(found), ())
+    if parts and any(name in base.__dict__ and is_mortal(base) for base in cls.__mro__):
+        place = class_attribute(vm, cls, name)
+        vm.guard(place, "TYPE_MATCH", type(found))
+        for part in parts:
+            value = getattr(found, part)
+            equal = value is None or type(value) is str
+            vm.guard(Source("attr", place, part), "EQUALS_MATCH" if equal else "ID_MATCH", value)
+    elif (
+        vm.builder.numbers.varying and found is not MISSING and is_replaced(vm, cls, name) and is_placed(vm, cls, name)
+    ):
+        vm.guard(class_attribute(vm, cls, name), "TYPE_MATCH", type(found))
+    else:
+        vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
+
+
+def is_replaced(vm: Machine, cls: type, name: str) -> bool:
+    """Whether it is known that the frame finds another object there each time: see `undoing.counted`."""
+    varying = vm.builder.numbers.varying
+    return bool(varying) and class_attribute(vm, cls, name) in varying
+
+
+def is_placed(vm: Machine, cls: type, name: str) -> bool:
+    """Rest on which class, along the MRO, has the name. False if that cannot be guarded: to ask a class that may go
+    would keep it.
+    """
+    at = next(at for at, base in enumerate(cls.__mro__) if name in base.__dict__)
+    if any(map(is_mortal, cls.__mro__[: at + 1])):
+        return False
+    vm.guard(class_attribute(vm, cls, name), "SAME_OBJECT", own_source(cls.__mro__[at], name))
+    rest_on_absence(vm, cls, at, name)
+    return True
+
+
+def rest_on_absence(vm: Machine, cls: type, count: int, name: str) -> None:
+    """The first so many classes of the MRO have nothing under the name themselves, and go on being the first."""
+    if count:
+        rest_on_bases(vm, cls)
+    for base in cls.__mro__[:count]:
+        if is_open(base) and id(base) not in vm.made_classes:
+            if is_mortal(base):
+                raise Break("unsupported attribute", name=name, type=cls.__name__)
+            vm.guard(own_source(base, name), "ID_MATCH", ABSENT)
+
+
+def own_source(cls: type, name: str) -> Source:
+    """What the class itself has under the name; ABSENT if nothing."""
+    return Source("call", Source("pinned", None, Pinned(cls.__dict__.get)), (name, ABSENT))
+
+
+NAMES = frozenset({str})
+
+
+def rest_on_names(vm: Machine, owner: Any, own: Mapping[Any, Any]) -> None:
+    """Other keys than strings would be asked in Python whether they are the name that is looked for."""
+    if not NAMES.issuperset(map(type, own)):
+        raise Break("unsupported attribute", name="__dict__", type="dict")
+    vm.with_names.add(id(owner))
+
+
+def guarded_slot(vm: Machine, cls: type, name: str) -> model.Slot:
+    """What runs for `name` on instances of the class, with the guard that the class keeps saying so."""
+    slot = vm.slots.get((cls, name))
+    if slot is None:
+        guarded_lookup(vm, cls, name)
+        slot = vm.slots[cls, name] = model.find_slot(cls, name)
+    return slot
+
+
+def modelled_attribute(vm: Machine, cls: type, name: str) -> model.Model | None:
+    """The row of an attribute that C keeps in the object, unless a class before says otherwise."""
+    key = (cls, "." + name)
+    if key not in vm.rows:
+        found = model.MODELS.get(key)
+        for base in cls.__mro__ if found is None else ():
+            found = model.MODELS.get((base, "." + name))
+            if found is not None or name in base.__dict__:
+                break
+        vm.rows[key] = found
+    return vm.rows[key]
+
+
+def rest_on_metaclass(vm: Machine, cls: type) -> None:
+    """A class whose metaclass was written in Python can be given another one."""
+    if is_open(type(cls)):
+        vm.guard(class_source(cls), "TYPE_MATCH", type(cls))
+
+
+def speaks(value: Known) -> bool:
+    """A constant whose class says in Python what operators do: a class with a metaclass, a member of an enumeration."""
+    return isinstance(value.obj, SPEAKING) and is_open(type(value.obj))
+
+
+SPEAKING = (type, enum.Enum)
+
+
+def says_nothing(value: Known) -> bool:
+    """A constant that Python can be asked about at once: neither one that speaks, nor a function."""
+    return type(value.obj) in CONSTANTS or not (type(value.obj) is types.FunctionType or speaks(value))
+
+
+def written_in_python(cls: type) -> bool:
+    """Whether a class statement made it, so that its instances are plain; `object` counts."""
+    if cls is object:
+        return True
+    in_c = type(cls.__dict__.get("__new__")) is types.BuiltinFunctionType or cls.__flags__ & NOT_INSTANTIATED
+    return is_open(cls) and not in_c
+
+
+NOT_INSTANTIATED = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+
+
+def hashed_by_code(cls: type) -> bool:
+    """Whether a user's own code says which keys are the same; what dataclasses get has no effects."""
+    says = class_lookup(cls, "__hash__"), class_lookup(cls, "__eq__")
+    return any(type(fn) is types.FunctionType and fn.__code__.co_filename != "<string>" for fn in says)
+
+
+def derives(cls: type, base: type) -> bool:
+    """`issubclass`, past what a metaclass says of it."""
+    return type.__subclasscheck__(base, cls)
+
+
+def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
+    """Whether what a class has is asked for its value by that method."""
+    return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING
+
+
+def guarded_own(vm: Machine, cls: type, name: str) -> Any:
+    """What the class itself says of the name, its bases aside."""
+    found = cls.__dict__.get(name, MISSING)
+    if found is MISSING:
+        guarded_lookup(vm, cls, name)  # what a base further on has: not one of its own
+    elif is_open(cls):
+        rest_on_attribute(vm, cls, name, found)
+    return found
+
+
+def rest_on_bases(vm: Machine, cls: type) -> None:
+    """`__bases__` can be assigned; the classes that a class inherits from are then another tuple."""
+    order = Source("attr", class_source(cls), "__mro__")
+    if not is_open(cls):
+        return
+    if not any(map(is_mortal, cls.__mro__)):
+        vm.guard(order, "ID_MATCH", cls.__mro__)
+        return
+    vm.guard(order, "LENGTH", len(cls.__mro__))
+    for index, base in enumerate(cls.__mro__):
+        vm.guard(Source("item", order, index), "ID_MATCH", base)
+
+
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """The instance's `__dict__`, never through code the user wrote."""
+    try:
+        own = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return own if type(own) is dict else None
+
+
+def getter_of(vm: Machine, cls: type, name: str, found: property) -> Known:
+    """Return the getter of a property, of a subclass of `property` past what that has as `fget`."""
+    field = property.__dict__["fget"]
+    place = class_attribute(vm, cls, name)
+    if class_lookup(type(found), "fget") is field:
+        return Known(found.fget, Source("attr", place, "fget"))
+    return Known(field.__get__(found), Source("field", place, class_attribute(vm, property, "fget")))
+
+
+def class_lies(vm: Machine, cls: type) -> bool:
+    """Whether `obj.__class__` may be another than the type of an instance."""
+    if type(guarded_lookup(vm, cls, "__getattribute__")) is types.FunctionType:
+        return True
+    return guarded_lookup(vm, cls, "__class__") not in (PLAIN_CLASS, MISSING)
+
+
+PLAIN_CLASS = object.__dict__["__class__"]

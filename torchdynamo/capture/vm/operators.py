@@ -1,0 +1,448 @@
+"""Operators over values: the special methods Python would call, in the order it would call them."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo._native import type_name
+from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides, symbols, tensor_methods, unbacked_index
+from torchdynamo.capture.vm import enums, model, process_settings
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import (
+    LIBRARIES,
+    guarded_lookup,
+    guarded_slot,
+    rest_on_metaclass,
+    says_nothing,
+    speaks,
+)
+from torchdynamo.capture.vm.scalar_subclasses import indexed, seen_by
+from torchdynamo.capture.vm.wrap import (
+    CONSTANTS,
+    cannot_look,
+    class_attribute,
+    constant,
+    holds_nan,
+    itself,
+    refuse_unseen,
+    same_constant,
+    same_function,
+    wrap,
+)
+from torchdynamo.core.policy import PURE_TYPES
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+# operator -> (function, method, reflected method)
+BINARY: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
+    "+": (operator.add, "__add__", "__radd__"),
+    "-": (operator.sub, "__sub__", "__rsub__"),
+    "*": (operator.mul, "__mul__", "__rmul__"),
+    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
+    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
+    "%": (operator.mod, "__mod__", "__rmod__"),
+    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
+    "**": (operator.pow, "__pow__", "__rpow__"),
+    "&": (operator.and_, "__and__", "__rand__"),
+    "|": (operator.or_, "__or__", "__ror__"),
+    "^": (operator.xor, "__xor__", "__rxor__"),
+    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
+    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
+    "<": (operator.lt, "__lt__", "__gt__"),
+    "<=": (operator.le, "__le__", "__ge__"),
+    ">": (operator.gt, "__gt__", "__lt__"),
+    ">=": (operator.ge, "__ge__", "__le__"),
+    "==": (operator.eq, "__eq__", "__eq__"),
+    "!=": (operator.ne, "__ne__", "__ne__"),
+}
+INPLACE: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "+=": (operator.iadd, "__iadd__"),
+    "-=": (operator.isub, "__isub__"),
+    "*=": (operator.imul, "__imul__"),
+    "/=": (operator.itruediv, "__itruediv__"),
+    "//=": (operator.ifloordiv, "__ifloordiv__"),
+    "%=": (operator.imod, "__imod__"),
+    "@=": (operator.imatmul, "__imatmul__"),
+    "**=": (operator.ipow, "__ipow__"),
+    "&=": (operator.iand, "__iand__"),
+    "|=": (operator.ior, "__ior__"),
+    "^=": (operator.ixor, "__ixor__"),
+    "<<=": (operator.ilshift, "__ilshift__"),
+    ">>=": (operator.irshift, "__irshift__"),
+}
+UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "-": (operator.neg, "__neg__"),
+    "+": (operator.pos, "__pos__"),
+    "~": (operator.invert, "__invert__"),
+}
+IN_GRAPH = (Graphed, Symbol)
+# The methods with which a type may leave an operator to the other side; `%` writes any object into a string.
+YIELDING = frozenset(name for _, *names in BINARY.values() for name in names) - {"__mod__"}
+
+
+def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
+    """`type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
+    if obj.__class__ is Symbol:
+        obj = symbols.settled(vm, obj)
+    refuse_unseen(obj, *args)
+    cls = obj.pytype
+    if obj.__class__ is Known and isinstance(obj.obj, type):
+        rest_on_metaclass(vm, obj.obj)
+    slot = guarded_slot(vm, cls, name)
+    if slot[0] == "model":
+        return slot[1](vm, obj, *args)
+    if slot[0] == "missing":
+        return None
+    if slot[1][1] is None:
+        if name in ("__hash__", "__iter__"):
+            return None
+        if name == "__contains__":
+            raise vm.error(TypeError, f"{type_name(cls)!r} object is not a container")
+        raise vm.error(TypeError, "'NoneType' object is not callable")
+    found = slot[1][1]
+    if type(found) is types.FunctionType:
+        if obj.__class__ is Known and found.__module__ in LIBRARIES:
+            enums.rest_on_members(vm, obj.obj)
+            return vm.run_pure(found, [obj, *args], {})
+        return vm.call(Known(found, class_attribute(vm, cls, name)), [obj, *args], {})
+    if slot[1][0] is object and name == "__ne__":
+        return opposite(vm, special(vm, obj, "__eq__", *args))
+    if slot[1][0] is object and (obj.__class__ is not Known or name == "__eq__"):
+        return None
+    if obj.__class__ is Known:
+        if cls in PURE_TYPES and name in YIELDING and any(is_foreign(arg) for arg in args):
+            return Known(NotImplemented)
+        return vm.run_pure(found, [obj, *args], {})
+    known = seen_by(vm, name, obj)
+    if known is not None:
+        yields = name in YIELDING and any(map(is_foreign, args))
+        return Known(NotImplemented) if yields else vm.run_pure(found, [known, *args], {})
+    plain = vm.concrete(obj) if cls in PURE_TYPES else None
+    if plain is not None and all(vm.concrete(arg) is not None for arg in args):
+        return vm.run_pure(found, [obj, *args], {})
+    raise Break("unsupported method", name=name, type=cls.__name__)
+
+
+def opposite(vm: Machine, equal: Value | None) -> Value | None:
+    """What `object.__ne__` makes of what the class says of equality."""
+    return equal if equal is None or is_not_implemented(equal) else unary(vm, "not", equal)
+
+
+def opposite_of(equal: Callable[[Machine, Any, Value], Value]) -> Callable[[Machine, Any, Value], Value | None]:
+    """The row of `__ne__` of a type whose row of `__eq__` this is."""
+    return lambda vm, self, other: opposite(vm, equal(vm, self, other))
+
+
+def is_foreign(value: Value) -> bool:
+    """An object that the operators of Python's own numbers and strings leave to its class."""
+    if numpy_arrays.flowing_type(value):
+        return True
+    return value.__class__ is Object and all(
+        model.is_open(base) or base in (object, list, dict, collections.deque) for base in value.pytype.__mro__
+    )
+
+
+def is_no_operand(vm: Machine, value: Value) -> bool:
+    """An object that torch's operators know nothing of."""
+    return is_foreign(value) and not numpy_arrays.flowing_type(value) and not overrides.is_other(vm, value)
+
+
+def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
+    """`a op b`, in place or not, comparisons included."""
+    inplace, declined = INPLACE.get(op), False  # by torch, which leaves such an operand to its class
+    fn = inplace[0] if inplace else BINARY[op][0]
+    if (a.__class__ is Object or b.__class__ is Object) and numpy_numbers.among(vm, a, b):
+        plainly = op[:-1] if inplace else op
+        answer = numpy_numbers.binary(vm, plainly, BINARY[plainly][0], a, b)
+        if answer is not None:
+            return answer
+    if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
+        if a.__class__ is not Graphed and b.__class__ is not Graphed:
+            op = op[:-1] if inplace else op
+            return symbols.binary(vm, op, BINARY[op][0], a, b)
+        if a.__class__ is not Graphed and inplace:  # a number is not changed in place
+            fn = BINARY[op[:-1]][0]
+        if a.pytype in (str, bytes):
+            raise Break("data-dependent value", name="format")
+        names = (inplace[1], BINARY[op[:-1]][1]) if inplace else (BINARY[op][1],)
+        answer = tensor_methods.of_operator(vm, names, BINARY[op[:-1] if inplace else op][2], a, b)
+        if answer is not None:
+            return answer
+        declined = (a.__class__ is Object and is_no_operand(vm, a)) or (b.__class__ is Object and is_no_operand(vm, b))
+        if not declined and (a.__class__ is not Object or not vm.overrides(a, op)):
+            try:
+                return vm.emit("call_function", fn, [a, b], {})
+            except Raised as raised:  # by a `__torch_function__`: torch leaves the operator to the other side then, too
+                if not issubclass(raised.value.pytype, TypeError):
+                    raise
+                declined = True
+    if a.__class__ is Known and b.__class__ is Known and says_nothing(a) and says_nothing(b):
+        return known_binary(vm, fn, a, b)
+    if inplace:
+        result = None if declined and a.__class__ is Graphed else special(vm, a, inplace[1], b)
+        if result is not None and not is_not_implemented(result):
+            return result
+        op = op[:-1]
+    _, method, reflected = BINARY[op]
+    first = [(a, method, b), (b, reflected, a)]
+    comparing = op in COMPARISONS
+    if b.pytype is a.pytype:
+        first = first if comparing else first[:1]
+    elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(vm, b.pytype, a.pytype, reflected)):
+        first = first[::-1]
+    for left, name, right in first:
+        silent = declined and (left.__class__ is Graphed or (left.__class__ is Known and left.pytype in PURE_TYPES))
+        result = None if silent else special(vm, left, name, right)
+        if result is not None and not is_not_implemented(result):
+            return result
+    if op in ("==", "!="):
+        same = identical(vm, a, b)
+        return boolean(same if op == "==" else not same)
+    names = a.pytype.__name__, b.pytype.__name__
+    if comparing:
+        raise vm.error(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
+    refused = refused_by_sequence(op, a.pytype, b.pytype)
+    if refused is not None:
+        raise vm.error(TypeError, refused)
+    shown = "** or pow()" if op == "**" else f"{op}=" if inplace else op
+    raise vm.error(TypeError, f"unsupported operand type(s) for {shown}: {names[0]!r} and {names[1]!r}")
+
+
+SEQUENCES = (list, tuple, str, collections.deque)
+
+
+def refused_by_sequence(op: str, left: type, right: type) -> str | None:
+    """What a sequence says where nobody knew how to add to it or to multiply it."""
+    kinds = [next((base for base in SEQUENCES if issubclass(side, base)), None) for side in (left, right)]
+    if op == "+" and kinds[0] is not None:
+        name = kinds[0].__name__
+        return f'can only concatenate {name} (not "{right.__name__}") to {name}'
+    if op == "*" and (kinds[0] or kinds[1]):
+        return f"can't multiply sequence by non-int of type {(right if kinds[0] else left).__name__!r}"
+    return None
+
+
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+def says_otherwise(vm: Machine, cls: type, base: type, name: str) -> bool:
+    """Whether a class has a method of its own where its base, whose operators go first, has another or none."""
+    return guarded_lookup(vm, cls, name) not in (guarded_lookup(vm, base, name), MISSING)
+
+
+def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:
+    """Both are constants: ask Python."""
+    plain = type(a.obj) in PLAIN and type(b.obj) in PLAIN
+    try:
+        return constant(vm, fn(a.obj, b.obj) if plain else process_settings.run(vm, fn, (a.obj, b.obj), {}))
+    except Break:
+        raise
+    except Exception as error:  # the user's expression raises
+        raise vm.error(type(error), *error.args) from None
+
+
+PLAIN = (int, float, bool, tuple, type(None))  # whose operators rest on no setting
+
+
+def is_not_implemented(value: Value) -> bool:
+    return value.__class__ is Known and value.obj is NotImplemented
+
+
+def unary(vm: Machine, op: str, a: Value) -> Value:
+    """`-a`, `+a`, `~a`, `not a`."""
+    if op == "not":
+        return symbols.negation(vm, a) if a.__class__ is Symbol else boolean(not truth(vm, a))
+    fn, method = UNARY[op]
+    if a.__class__ is Symbol:
+        return symbols.unary(vm, op, a)
+    if a.__class__ is Graphed:
+        return tensor_methods.answered(vm, a, method) or vm.emit("call_function", fn, [a], {})
+    if a.__class__ is Known and not speaks(a):
+        return vm.run_pure(fn, [a], {})
+    result = special(vm, a, method)
+    if result is None:
+        raise vm.error(TypeError, f"bad operand type for unary {op}: {type_name(a.pytype)!r}")
+    return result
+
+
+REFERENCE = weakref.ReferenceType
+
+
+def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
+    """All of COMPARE: rich comparison, identity, membership."""
+    if op in ("is", "is not"):
+        same = identical if not a.pytype is b.pytype is REFERENCE else model.MODELS[REFERENCE, "<is>"]
+        return boolean(same(vm, a, b) == (op == "is"))
+    if op == "in":
+        return boolean(contains(vm, b, a))
+    if op == "not in":
+        return boolean(not contains(vm, b, a))
+    return binary(vm, op, a, b)
+
+
+def identical(vm: Machine, a: Value, b: Value) -> bool:
+    """`a is b`."""
+    if a is b and a.__class__ is Symbol:
+        return True
+    if symbols.is_number(a) and symbols.is_number(b) and a.pytype is b.pytype:
+        a, b = (symbols.settled(vm, each) if each.__class__ is Symbol else each for each in (a, b))
+    if a.__class__ is Known and b.__class__ is Known:
+        if type(a.obj) is type(b.obj) is types.FunctionType:
+            return same_function(vm, a, b)
+        return same_constant(vm, a, b)
+    if a.__class__ is Object and b.__class__ is Object:
+        if a.ref == b.ref:
+            return True
+        first, second = vm.entity(a).source, vm.entity(b).source
+        if first is not None and second is not None:
+            vm.guard(first, "DISTINCT", (first, second))
+        return False
+    if a.__class__ is Graphed and b.__class__ is Graphed:
+        if a.fake is b.fake:
+            return True
+        if a.source is not None and b.source is not None:
+            vm.guard(a.source, "DISTINCT", (a.source, b.source))
+        return False
+    if Opaque in (a.__class__, b.__class__) and a.pytype is b.pytype:
+        raise cannot_look(a)
+    return False
+
+
+def truth(vm: Machine, value: Value) -> bool:
+    """`bool(value)`."""
+    if value.__class__ is Known and not speaks(value):
+        return bool(value.obj)
+    if value.__class__ is Graphed:
+        return truth(vm, vm.call_method(value, "__bool__"))
+    if value.__class__ is Symbol:
+        return symbols.truth(vm, value)
+    answer = special(vm, value, "__bool__")
+    if answer is None:
+        answer = special(vm, value, "__len__")
+        return answer is None or truth(vm, as_length(vm, answer))
+    if answer.pytype is not bool:
+        raise vm.error(TypeError, f"__bool__ should return bool, returned {type_name(answer.pytype)}")
+    return bool(vm.known(answer, "truth value"))
+
+
+def length(vm: Machine, value: Value) -> Value:
+    """`len(value)`."""
+    if value.__class__ is Known and not speaks(value):
+        return vm.run_pure(len, [value], {})
+    answer = special(vm, value, "__len__")
+    if answer is None:
+        raise vm.error(TypeError, f"object of type {type_name(value.pytype)!r} has no len()")
+    return as_length(vm, answer)
+
+
+def as_length(vm: Machine, answer: Value) -> Value:
+    """What `__len__` gave: an integer, not below zero."""
+    if answer.__class__ is Symbol:
+        return answer
+    if answer.__class__ is not Known or type(answer.obj) is not int or answer.obj > sys.maxsize:
+        raise Break("unknown call", name="__len__")
+    if answer.obj < 0:
+        raise vm.error(ValueError, "__len__() should return >= 0")
+    return answer
+
+
+def contains(vm: Machine, box: Value, item: Value) -> bool:
+    """`item in box`."""
+    if box.__class__ is Known and item.__class__ is Known and says_nothing(item) and not speaks(box):
+        if holds_nan(item.obj):  # found by identity
+            itself(vm, item)
+            itself(vm, box)
+        return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))
+    if box.__class__ is Graphed:
+        answer = tensor_methods.answered(vm, box, "__contains__", item)
+        if answer is None:
+            raise Break("data-dependent branch", type="TensorVariable")
+        return truth(vm, answer)
+    answer = special(vm, box, "__contains__", item)
+    if answer is not None:
+        return truth(vm, answer)
+    return any(same_or_equal(vm, other, item) for other in vm.iterate(box))
+
+
+def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
+    """`a is b or a == b`, the test containers make."""
+    if a.pytype is b.pytype is int and (a.__class__ is Symbol or b.__class__ is Symbol):
+        return truth(vm, binary(vm, "==", a, b))  # the same integers are equal ones
+    if a.__class__ is Known and type(a.obj) in CONSTANTS and a.obj == a.obj:
+        return truth(vm, binary(vm, "==", a, b))  # so are the same constants, but for nan
+    return identical(vm, a, b) or truth(vm, binary(vm, "==", a, b))
+
+
+def getitem(vm: Machine, box: Value, key: Value) -> Value:
+    """`box[key]`."""
+    if key.__class__ is Symbol and box.__class__ is not Graphed:
+        key = symbols.settled(vm, key)
+    if box.__class__ is Graphed:
+        answer = overrides.handled(vm, operator.getitem, [box, key]) if vm.watching else None
+        answer = answer or tensor_methods.answered(vm, box, "__getitem__", key)
+        if answer is not None:
+            return answer
+        view, rest = unbacked_index.picked(vm, box, indexed(vm, key))
+        return view if rest is None else vm.emit("call_function", operator.getitem, [view, rest], {})
+    if key.__class__ is Graphed and box.__class__ is not Object:
+        return vm.emit("call_function", operator.getitem, [box, key], {})
+    if box.__class__ is Known:
+        obj = box.obj
+        if isinstance(obj, type):
+            return class_getitem(vm, obj, key)
+        return vm.run_pure(operator.getitem, [box, indexed(vm, key) if type(obj) in INDEXED else key], {})
+    answer = special(vm, box, "__getitem__", key)
+    if answer is None:
+        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object is not subscriptable")
+    return answer
+
+
+INDEXED = (tuple, str, bytes, range)
+
+
+def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
+    """`Cls[key]`: the metaclass's `__getitem__`, or a generic alias."""
+    above, own = guarded_lookup(vm, type(cls), "__getitem__"), guarded_lookup(vm, cls, "__class_getitem__")
+    if type(above) is types.FunctionType:
+        if above.__module__ not in LIBRARIES:
+            answer: Value = vm.special(Known(cls), "__getitem__", key)
+            return answer
+    elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in LIBRARIES:
+        source = Source("attr", class_attribute(vm, cls, "__class_getitem__"), "__func__")
+        return vm.call(wrap(vm, own.__func__, source), [Known(cls), key], {})
+    enums.rest_on_members(vm, cls)
+    given = vm.concretely(key)
+    try:
+        return constant(vm, cls[given])
+    except Exception as error:  # the user's expression raises
+        raise vm.error(type(error), *error.args) from None
+
+
+def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
+    """`box[key] = value`."""
+    if box.__class__ is Graphed:
+        if tensor_methods.answered(vm, box, "__setitem__", key, value) is not None:
+            return
+        view, rest = unbacked_index.picked(vm, box, key)
+        vm.emit("call_function", operator.setitem, [view, rest or Known(Ellipsis), value], {})
+        return
+    if special(vm, box, "__setitem__", key, value) is None:
+        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object does not support item assignment")
+
+
+def delitem(vm: Machine, box: Value, key: Value) -> None:
+    """`del box[key]`."""
+    if special(vm, box, "__delitem__", key) is None:
+        as_sequence = hasattr(key.pytype, "__index__") and (model.is_open(box.pytype) or hasattr(box.pytype, "__len__"))
+        refuses = "doesn't" if as_sequence else "does not"
+        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object {refuses} support item deletion")

@@ -1,0 +1,76 @@
+"""Settings of the process that decide what C functions and imports give: what is run at capture rests on them.
+
+One function a setting: it is asked before something is run with these arguments, and guards the setting where that may
+make a difference. NumPy's are in `numpy_settings.py`.
+"""
+
+from __future__ import annotations
+
+import _locale
+import locale
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.torch.numpy_settings import SCALARS, computed
+from torchdynamo.capture.vm.wrap import CONSTANTS
+from torchdynamo.core.source import Pinned, Source, instance_attr
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+SYS = Source("module", None, "sys")
+FEW_DIGITS = 640  # any limit allows so many: sys.int_info.str_digits_check_threshold
+FEW_BITS = 2_000  # of an int with fewer digits
+DIGITS = Source("call", Source("pinned", None, Pinned(sys.get_int_max_str_digits)), ())
+NUMERIC = Source("call", Source("pinned", None, Pinned(_locale.setlocale)), (locale.LC_NUMERIC,))
+WITH_SEPARATORS = re.compile(r"^[^{}]*n$|:[^{}]*n\}")  # a format spec, or a text with one, that asks for the locale's
+
+
+def digits_of_ints(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
+    """Guard how many digits an int may have as a text, where one has many."""
+    if any(has_many_digits(arg) for arg in args):
+        vm.guard(DIGITS, "EQUALS_MATCH", sys.get_int_max_str_digits())
+
+
+def has_many_digits(arg: Any) -> bool:
+    """Return whether the argument is an int, or a text that may be one, of more digits than are always allowed."""
+    return arg.bit_length() > FEW_BITS if type(arg) is int else type(arg) in (str, bytes) and len(arg) > FEW_DIGITS
+
+
+def separators(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
+    """Guard the locale of numbers, where a number is written with its separators."""
+    texts = [arg for arg in args if type(arg) is str]
+    if getattr(fn, "__name__", "") in ("format", "format_map") and any(map(WITH_SEPARATORS.search, texts)):
+        vm.guard(NUMERIC, "EQUALS_MATCH", _locale.setlocale(locale.LC_NUMERIC))
+
+
+SETTINGS: tuple[Callable[[Machine, Any, tuple[Any, ...]], None], ...] = (digits_of_ints, separators)
+
+
+def run(vm: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function and return the result; guard the settings that it rests on. Raises what it raises, or Break."""
+    for setting in SETTINGS:
+        setting(vm, fn, args)
+    if any(isinstance(arg, SCALARS) for arg in args):
+        return computed(vm, fn, list(args), kwargs)
+    return fn(*args, **kwargs)
+
+
+def rest_on_finders(vm: Machine, package: str) -> None:
+    """Guard where modules are looked for: one that is missing is looked for again by another finder, or elsewhere."""
+    rest_on_items(vm, instance_attr(SYS, "meta_path"), sys.meta_path)
+    rest_on_items(vm, instance_attr(SYS, "path_hooks"), sys.path_hooks)
+    rest_on_items(vm, instance_attr(SYS, "path"), sys.path)
+    inner = getattr(sys.modules.get(package), "__path__", None)
+    if type(inner) is list:
+        rest_on_items(vm, instance_attr(Source("module", None, package), "__path__"), inner)
+
+
+def rest_on_items(vm: Machine, source: Source, items: list[Any]) -> None:
+    """Guard what a list holds: constants by their value, all else by identity."""
+    vm.guard(source, "TYPE_MATCH", type(items))
+    vm.guard(source, "LENGTH", len(items))
+    for index, item in enumerate(items):
+        vm.guard(Source("item", source, index), "EQUALS_MATCH" if type(item) in CONSTANTS else "ID_MATCH", item)

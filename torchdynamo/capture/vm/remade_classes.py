@@ -1,0 +1,90 @@
+"""Classes of the frame, made again by the replacement code: each call has its own, as in Python."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+    from torchdynamo.capture.vm.model import Emitter
+
+Push = Callable[["Emitter"], None]
+
+
+@dataclass
+class MadeClass:
+    """One class that the frame made: by which root step, what pushes it anew, and what is done to that then."""
+
+    step: int
+    push: Push
+    changes: list[Push] = field(default_factory=list)
+    cls: Any = None
+
+    def known_to(self, vm: Machine, cls: type) -> None:
+        """From now on that class is this one's, for as long as the capture."""
+        self.cls = cls
+        vm.made_classes[id(cls)] = self
+        vm.inside[id(cls)] = self.step
+
+
+class StandIn:
+    """For something that the real class must not hold."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __bool__(self) -> bool:
+        raise Break("unsupported instruction", name="class statement")  # as of a method's `__isabstractmethod__`
+
+
+class Unheard:
+    """In front of the bases while a class is made: their `__init_subclass__` is followed, and not run."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
+def new_class(
+    by: tuple[type, type] | None,
+    name: str,
+    bases: tuple[Any, ...],
+    given: dict[str, Any],
+    names: Mapping[str, Any],
+    heard: bool,
+) -> type:
+    """The class of these names, without what its bases would do to it if they hear of it.
+
+    `by`: whose `__new__` makes it, and of which metaclass; None for what a class statement does.
+    """
+    above = (Unheard, *bases) if heard else bases
+    if by is None:
+        made = types.new_class(name, above, given, lambda space: fill(space, names))
+    else:
+        maker, meta = by
+        made = maker.__new__(meta, name, above, dict(names), **given)
+    if heard:
+        made.__bases__ = bases
+    return made
+
+
+def fill(space: Any, names: Mapping[str, Any]) -> None:
+    for name, obj in names.items():
+        space[name] = obj
+
+
+def called(fn: Any, args: list[Value], kwargs: Mapping[str, Value]) -> Push:
+    """What a function gives."""
+
+    def push(emit: Emitter) -> None:
+        emit.function(fn)
+        for value in (*args, *kwargs.values()):
+            emit.value(value)
+        emit.op("CALL", (len(args) + len(kwargs), tuple(kwargs)))
+
+    return push

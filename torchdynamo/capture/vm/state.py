@@ -1,0 +1,140 @@
+"""Everything one capture accumulates: graph, inputs, guards, heap, process state, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from torchdynamo.capture.torch import sizes
+from torchdynamo.capture.vm.effects import SideEffects
+from torchdynamo.capture.vm.heap import Entity, Heap
+from torchdynamo.core.call_sites import Call, CallSite, Passed, call_site, calling_from
+from torchdynamo.core.signals import Break, Steps
+from torchdynamo.core.source import Guard, Position, Roots, Source
+from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value
+from torchdynamo.graph.build import GraphBuilder
+
+ABOUT_OBJECTS = frozenset({"TYPE_MATCH", "ID_MATCH", "FUNCTION_MATCH", "CLASS_ATTR"})
+
+
+MAX_TURNS = 100_000
+IDLE_TURNS = 20_000  # so many without an operator are no work for a graph
+
+
+class Trace:
+    """One capture in progress."""
+
+    def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
+        self.builder = builder
+        self.roots = roots
+        self.heap = Heap()
+        self.guards: dict[tuple[Any, ...], Guard] = {}
+        self.by_source: dict[Source, Value] = {}
+        self.functions: dict[int, Value] = {}  # by id: those whose identity is guarded
+        self.inputs: list[Graphed] = []
+        self.boxes: list[Graphed] = []  # inputs that bring numbers
+        self.numbers_in: list[Symbol] = []  # inputs that are numbers
+        self.objects_in: list[Any] = []  # inputs that are neither tensors nor numbers
+        self.layouts: dict[Source, Any] = {}  # of tensors whose sizes are numbers
+        self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
+        self.step = 0  # root instructions begun
+        self.stops: Steps = ()
+        self.direct = False  # what is called next returns to the instruction itself
+        self.frames: list[Any] = []  # the frames being executed, innermost last
+        self.passed: Sequence[Passed] = ()  # functions that a model stands for, which call the one called next
+        self.ops = 0
+        self.hooks: list[Any] = []  # on tensors, in the order they were registered
+        self.turns = 0  # calls followed, and turns of loops
+        self.patience, self.ops_by_then = IDLE_TURNS, 0  # how many of them before it is looked whether there was an op
+        self.may_begin_again = False  # whether checks may be noted: after one that fails the frame runs as written
+        self.checks: list[Any] = []  # see assertions.py
+        self.effects = SideEffects(self.heap, builder, self.checks)
+        self.may_raise = False  # an operator may, and the frame would catch it: see may_raise.py
+        self.sizes_fit = False  # or sizes are taken to be the same: see unify_sizes.py
+
+    # -- guards ---------------------------------------------------------------------------------------------------
+    def guard(self, source: Source, kind: str, arg: Any = None) -> None:
+        """Rest on a fact about the state at entry."""
+        if kind in ABOUT_OBJECTS:  # which may say themselves what they equal
+            key: tuple[Any, ...] = (source, kind, id(arg) if kind != "CLASS_ATTR" else arg[0])
+            if key in self.guards:
+                return
+        else:
+            try:
+                key = (source, kind, type(arg), arg)
+                if key in self.guards:
+                    return
+            except TypeError:  # unhashable arguments are rare: keep them all
+                key = (source, kind, id(arg))
+        self.guards[key] = Guard(source, kind, arg, self.position())
+
+    def count_turn(self, name: str) -> None:
+        """One more call or turn of a loop; there is a limit to what is worth following."""
+        self.turns += 1
+        if self.turns > self.patience:
+            if self.turns > MAX_TURNS or self.ops == self.ops_by_then:
+                raise Break("too long to follow", name=name)
+            self.patience, self.ops_by_then = self.turns + IDLE_TURNS, self.ops
+
+    def position(self) -> Position | None:
+        """Where the user's program is: the innermost frame that has a line."""
+        return self.frames[-1].position() if self.frames else None
+
+    def call_site(self) -> CallSite | None:
+        """The calls that the user's program is in."""
+        return call_site(self.frames, self.passed)
+
+    def calling(self) -> Call:
+        """Make what calls operators as if from the line where the user's program is."""
+        return calling_from(self.frames)
+
+    # -- heap -----------------------------------------------------------------------------------------------------
+    def new(self, pytype: type, items: Any = None, note: Any = None, **attrs: Value) -> Object:
+        """A fresh object of exactly this type."""
+        value = self.heap.new(pytype, items=items, born=self.step, note=note)
+        if attrs:
+            self.heap.entities[value.ref].attrs.update(attrs)
+        return value
+
+    def entity(self, value: Object) -> Entity:
+        """The contents of an object."""
+        return self.heap.entities[value.ref]
+
+    def let_go(self) -> None:
+        """Drop what leads to the program's objects: nobody needs the capture any more."""
+        self.heap.let_go()
+        self.effects.let_go()
+        self.builder.forget_inputs()
+
+    # -- graph ----------------------------------------------------------------------------------------------------
+    def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> Graphed:
+        """A tensor that exists at entry becomes an input of the graph, and the sizes that vary become inputs too."""
+        lengths = sizes.varying_sizes(self, tensor, source, static)  # type: ignore[arg-type]
+        strides = sizes.varying_strides(self, tensor, source) if lengths else ()  # type: ignore[arg-type]
+        node, fake = self.builder.input(input_name(source), tensor, source, static, lengths, strides)
+        layout = self.builder.layout(node) if lengths else None
+        if layout is None:
+            self.guard(source, "TENSOR_MATCH")
+        else:
+            sizes.enter_sizes(self, source, layout)  # type: ignore[arg-type]
+        value = Graphed(node, fake, type(tensor), source)
+        self.inputs.append(value)
+        return value
+
+    def known(self, value: Value, what: str) -> Any:
+        """The object of a value that has to be a constant here."""
+        if value.__class__ is Known:
+            return value.obj
+        if value.__class__ is Symbol:
+            return self.builder.numbers.settle(value.fake)
+        raise Break("unsupported argument", what=what, type=value.pytype.__name__)
+
+
+def input_name(source: Source) -> str:
+    """A placeholder's name: the path as words, `self_fc1_weight`."""
+    text = str(source)
+    words = "".join(c if c.isalnum() or c == "_" else " " for c in text).split()
+    return "_".join(words) or "arg"

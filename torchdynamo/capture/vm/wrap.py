@@ -1,0 +1,357 @@
+"""How an object that existed at entry becomes a value: looked at once, guarded on the narrowest fact that is used."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import types
+import typing
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.torch import float_inputs, numpy_arrays, sizes
+from torchdynamo.capture.torch.tensor_subclasses import overrides, watch
+from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm.remade_classes import StandIn
+from torchdynamo.core.naming import class_name, is_mortal
+from torchdynamo.core.signals import Break, NotYet
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import Graphed, Known, Object, Opaque, Value
+from torchdynamo.graph.numpy_nodes import np
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+# Types whose objects are constants: equal means interchangeable.
+CONSTANTS: frozenset[type] = frozenset(
+    {
+        *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
+    }
+)
+# Types whose objects are passed on unseen where they hold something else in each call.
+PASSED_ON: frozenset[type] = frozenset({str, list, dict, set, frozenset, collections.deque, collections.OrderedDict})
+# Types whose objects are what they are: identity is the fact, and they own nothing of the user's.
+IDENTITIES: tuple[type, ...] = (types.ModuleType, types.BuiltinFunctionType, type, enum.Enum)
+
+
+def wrap(vm: Machine, obj: Any, source: Source) -> Value:
+    """The value of an object read from `source`; the same source or object gives the same value."""
+    value = vm.by_source.get(source)
+    if value is None:
+        own = vm.made_classes and made_in_frame(vm, source)
+        value = lying_in_class(vm, obj) if own else enter(vm, obj, source)
+        vm.by_source[source] = value
+    return value
+
+
+def made_in_frame(vm: Machine, source: Source) -> bool:
+    """Whether the path begins at a class that the frame made, or at a member of such an enumeration."""
+    root = source.root()
+    begins = root.arg.object if root.how == "pinned" else None
+    return id(begins) in vm.made_classes or id(type(begins)) in vm.made_classes
+
+
+def lying_in_class(vm: Machine, obj: Any) -> Value:
+    """What a class that the frame made holds: nobody else can change it."""
+    if obj.__class__ is StandIn:
+        value: Value = obj.value
+        return value
+    return vm.heap.by_id.get(id(obj)) or constant(vm, obj)
+
+
+def enter(vm: Machine, obj: Any, source: Source) -> Value:
+    """Make the value, with the guard that earns it."""
+    cls = type(obj)
+    if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
+        raise Break("unsupported type", type=class_name(cls))
+    if cls in PASSED_ON and source in vm.builder.numbers.varying:
+        vm.guard(source, "TYPE_MATCH", cls)
+        return Opaque(cls, source)
+    if cls in CONSTANTS and not (cls is torch.Size and sizes.some_vary(vm, obj, source)):
+        if cls is int and sizes.varies(vm, obj, source):
+            return sizes.enter_int(vm, obj, source)
+        if cls is float and (source in vm.builder.numbers.varying or float_inputs.is_scheduled(vm, source)):
+            return float_inputs.enter_float(vm, obj, source)
+        vm.guard(source, "EQUALS_MATCH", obj)
+        return Known(obj, source)
+    known = vm.heap.by_id.get(id(obj))
+    if known is not None:
+        first = vm.entity(known).source
+        if first is not None and first is not source:
+            vm.guard(source, "SAME_OBJECT", first)
+        return known
+    row = model.for_type(model.ENTER, cls)
+    if row is not None:
+        try:
+            entered: Value = row(vm, obj, source)
+        except Break as why:
+            if why.reason != "unsupported type":
+                raise
+            entered = Opaque(cls, source)  # it may be passed on; whatever looks into it breaks
+            vm.guard(source, "TYPE_MATCH", cls)
+        return entered
+    vm.guard(source, "TYPE_MATCH", cls)
+    return vm.heap.adopt(obj, source)
+
+
+def told_apart(cls: type) -> bool:
+    """Whether classes of this class's kind are told apart by identity, and not by what a metaclass says they equal."""
+    return by_identity(type(cls))
+
+
+def by_identity(meta: Any) -> bool:
+    return meta is type or (meta.__eq__ is type.__eq__ and meta.__hash__ is type.__hash__)
+
+
+@model.enters(types.FunctionType, types.ModuleType, type)
+def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
+    """Functions go by their code; modules and classes by identity."""
+    if type(type(obj).__getattribute__) is types.FunctionType:  # it would see us look
+        raise Break("unsupported type", type=type(obj).__name__)
+    if issubclass(type(obj), type) and (obj.__mro__ is None or not told_apart(obj)):  # one is still being made
+        raise Break("unsupported type", type=class_name(type(obj)))
+    vm.guard(source, "FUNCTION_MATCH", obj)
+    return Known(obj, source)
+
+
+def is_found(value: Known) -> bool:
+    """A function that lies somewhere: what it rests on (defaults, closure, attributes) is read from there."""
+    return type(value.obj) is types.FunctionType and value.source is not None
+
+
+def itself(vm: Machine, value: Known) -> Any:
+    """The object itself, where it matters which it is. Of a function that lies somewhere only its code was seen."""
+    obj = value.obj
+    if type(obj) is types.FunctionType and value.source is not None:
+        vm.guard(value.source, "ID_MATCH", obj)
+        vm.functions.setdefault(id(obj), value)
+    elif value.source is not None and holds_nan(obj):
+        vm.guard(value.source, "ID_MATCH", obj)
+    return obj
+
+
+def holds_nan(obj: Any) -> bool:
+    """Return whether the constant is NaN, or has one in it: what equals it, and its hash, depends on which it is."""
+    if type(obj) in (tuple, frozenset):
+        return any(map(holds_nan, obj))
+    return type(obj) in (float, complex) and obj != obj
+
+
+def same_function(vm: Machine, a: Known, b: Known) -> bool:
+    """Functions are told apart by their code, as far as that goes; two of one code, by where they lie."""
+    same: bool = a.obj is b.obj
+    if a.source is b.source or a.obj.__code__ is not b.obj.__code__:
+        return same
+    if a.source is None or b.source is None:
+        itself(vm, a)
+        itself(vm, b)
+    elif same:
+        vm.guard(a.source, "SAME_OBJECT", b.source)
+    else:
+        vm.guard(a.source, "DISTINCT", (a.source, b.source))
+    return same
+
+
+def is_only_one(obj: Any) -> bool:
+    """Whether what equals a constant is that constant: Python has one of each."""
+    cls = type(obj)
+    if cls is int:
+        return -5 <= obj <= 256
+    if cls is str:
+        return len(obj) == 0 or (len(obj) == 1 and ord(obj) < 256)
+    if cls is bytes:
+        return len(obj) <= 1
+    return cls in (bool, type(None), type(...), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format)
+
+
+def same_constant(vm: Machine, a: Known, b: Known) -> bool:
+    """Of a constant that was there it is guarded what it equals; which object it is, is looked at only here."""
+    one, other, same = a.obj, b.obj, a.obj is b.obj
+    if a.source is b.source or type(one) is not type(other) or type(one) not in CONSTANTS or is_only_one(one):
+        return same
+    if not (same or one == other or (one != one and other != other)):
+        return same
+    first, *others = [each.source for each in (a, b) if each.source is not None]
+    if others:
+        vm.guard(first, *(("SAME_OBJECT", others[0]) if same else ("DISTINCT", (first, others[0]))))
+    elif same:
+        vm.guard(first, "ID_MATCH", one)
+    else:
+        raise Break("unsupported type", type=type(one).__name__)  # next time they may be one
+    return same
+
+
+# What annotations are made of: they never change.
+TYPING = (
+    type(typing.List[int]),  # noqa: UP006
+    type(typing.Union[int, str]),  # noqa: UP007
+    type(typing.Any),
+    typing.TypeVar,
+    typing.ForwardRef,
+    type(typing.Union),
+)
+
+
+@model.enters(enum.Enum, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)
+@model.enters(types.MethodDescriptorType, types.WrapperDescriptorType, torch.finfo, torch.iinfo)
+@model.enters(types.UnionType, types.GenericAlias, *TYPING)
+def enter_singleton(vm: Machine, obj: Any, source: Source) -> Value:
+    """There is one of each."""
+    vm.guard(source, "ID_MATCH", obj)
+    return Known(obj, source)
+
+
+PYBIND_OBJECT = next(base for base in type(torch._C._SDPBackend.MATH).__mro__ if base.__name__ == "pybind11_object")
+
+
+@model.enters(PYBIND_OBJECT)
+def enter_pybind(vm: Machine, obj: Any, source: Source) -> Value:
+    """A member of an enumeration made in C++ is a constant."""
+    if hasattr(type(obj), "__members__"):
+        return enter_singleton(vm, obj, source)
+    vm.guard(source, "TYPE_MATCH", type(obj))
+    return vm.heap.adopt(obj, source)
+
+
+@model.enters(types.BuiltinFunctionType)
+def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
+    """A C function of a module or a class; any other is an object, and goes when nobody has it any more."""
+    owner = obj.__self__
+    lies = isinstance(owner, types.ModuleType) and owner.__dict__.get(obj.__name__) is obj
+    if obj.__module__ is not None or owner is None or lies or isinstance(owner, type):
+        vm.guard(source, "FUNCTION_MATCH", obj)
+        return Known(obj, source)
+    vm.guard(source, "TYPE_MATCH", type(obj))
+    return vm.heap.adopt(obj, source)
+
+
+@model.enters(torch.Tensor)
+def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """A tensor becomes an input of the graph; one placeholder for each distinct tensor."""
+    if overrides(type(obj)):
+        watch(vm, type(obj))
+        with torch._C.DisableTorchFunctionSubclass():
+            return enter_plainly(vm, obj, source)
+    return enter_plainly(vm, obj, source)
+
+
+HAS_NAMES = getattr(torch.Tensor, "has_names", None)  # stand-ins have none, and some day no tensor has
+
+
+def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """The same, where nothing that is asked of the tensor is overridden."""
+    if obj.layout is not torch.strided or obj.device.type == "meta" or torch._is_functional_tensor(obj):
+        raise Break("unsupported type", type=f"{obj.layout} tensor")
+    if HAS_NAMES is not None and HAS_NAMES(obj):
+        raise Break("unsupported type", type="tensor with names")
+    for graphed in vm.inputs:
+        if vm.input_objects[graphed.node] is obj:
+            assert graphed.source is not None
+            vm.guard(source, "SAME_OBJECT", graphed.source)
+            return graphed
+    value = vm.tensor_input(obj, source, static=is_static(vm, source))
+    vm.input_objects[value.node] = obj
+    return value
+
+
+@model.enters(torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)
+def enter_uninitialized(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
+    """A lazy module's parameter gets its shape, and its class, in the first call."""
+    raise NotYet
+
+
+def is_static(vm: Machine, source: Source) -> bool:
+    """Whether the tensor is a module's own: the same storage on every call. A buffer of another size is another."""
+    base = source.base
+    if base is None or base.how != "key" or base.arg not in ("_parameters", "_buffers"):
+        return False
+    return base.arg == "_parameters" or not any(
+        each.how == "size" and each.base is source for each in vm.builder.numbers.varying
+    )
+
+
+def constant(vm: Machine, obj: Any) -> Value:
+    """The value of an object that has no source: made by capture itself, or owned by what is already guarded."""
+    cls = type(obj)
+    if cls in CONSTANTS:
+        return Known(obj)
+    if cls is tuple and all(type(item) in CONSTANTS for item in obj):
+        return Known(obj)
+    if cls in (tuple, list):
+        return vm.new(cls, [constant(vm, item) for item in obj])
+    if cls is dict:
+        items = {
+            vm.hkey(key): [key, constant(vm, item)] for key, item in ((constant(vm, k), v) for k, v in obj.items())
+        }
+        return vm.new(dict, items)
+    if cls is types.FunctionType:
+        return vm.functions.get(id(obj)) or Known(obj)
+    if cls is slice or cls is frozenset or isinstance(obj, IDENTITIES):
+        return Known(obj)
+    if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType):
+        return Known(obj)
+    if np is not None and isinstance(obj, (np.ndarray, np.generic)):
+        return numpy_arrays.lift(vm, obj)
+    return wrap(vm, obj, Source("pinned", None, Pinned(obj)))
+
+
+def as_object(vm: Machine, value: Value) -> Object:
+    """The value as a reference into the heap."""
+    if value.__class__ is Object:
+        return value
+    raise cannot_look(value)
+
+
+def cannot_look(value: Value) -> Break:
+    """Return the break for a value that may only be passed on: one that changes, or what has no model."""
+    changes = value.__class__ is Opaque and value.pytype in PASSED_ON
+    return Break("changing value" if changes else "unsupported type", type=value.pytype.__name__)
+
+
+def refuse_unseen(*values: Value) -> None:
+    """Raise Break if one of them is passed on unseen because it changes: a model would ask what it holds."""
+    for value in values:
+        if value.__class__ is Opaque and value.pytype in PASSED_ON:
+            raise cannot_look(value)
+
+
+def source_of(vm: Machine, value: Value) -> Source | None:
+    """Where the value lived at entry, if it did."""
+    if value.__class__ is Object:
+        return vm.entity(value).source
+    return getattr(value, "source", None)
+
+
+_classes: dict[type, Source] = {}
+
+
+def class_source(cls: type) -> Source:
+    """A class by itself: classes own nothing of the user's instances, so a source may hold one."""
+    source = _classes.get(cls)
+    if source is None:
+        source = Source("pinned", None, Pinned(cls))
+        if not is_mortal(cls):
+            _classes[cls] = source
+    return source
+
+
+def item_source(base: Source, key: Any) -> Source:
+    """Where a dict has an item. A class that may go is found by where it is: as a part of the path it would stay."""
+    if issubclass(type(key), type) and is_mortal(key):
+        return Source("keyed", base, class_source(key))
+    return Source("key", base, key)
+
+
+def class_attribute(vm: Machine, cls: type, name: str) -> Source:
+    """Where a class has an attribute. One that the frame made has what it inherits where it inherits that from."""
+    if id(cls) in vm.made_classes:
+        owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
+        cls = cls if id(owner) in vm.made_classes else owner
+    return Source("class_attr", class_source(cls), name)
+
+
+def is_tensor(value: Value) -> bool:
+    """Whether the value is a tensor in the graph."""
+    return value.__class__ is Graphed

@@ -1,0 +1,106 @@
+"""Making again, in the replacement code, objects that the frame made while it was executed symbolically."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.vm.attribute_writes import is_field, is_writable
+from torchdynamo.capture.vm.c_fields import Hidden
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.iteration import OF_DICTS, Steps
+from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
+from torchdynamo.capture.vm.model import find_slot
+from torchdynamo.core.signals import Restart
+from torchdynamo.core.value import ABSENT, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.codegen.emit import Emitter
+
+INDEXED: dict[type, type] = {type(iter([])): list, type(iter(())): tuple, type(iter(range(0))): range}
+
+
+def is_plain(cls: type) -> bool:
+    """Instances are made by `object.__new__`."""
+    return all(map(written_in_python, cls.__mro__))
+
+
+def instance(emit: Emitter, entity: Entity) -> None:
+    """A bare instance of the user's class, then its attributes: `__init__` has been run symbolically."""
+    emit.function(object.__new__)
+    emit.const(entity.pytype)
+    emit.op("CALL", (1, ()))
+    emit.keep(entity)
+    attributes(emit, entity)
+
+
+def attributes(emit: Emitter, entity: Entity) -> None:
+    """The attributes of the object on top, which stays there."""
+    for name, value in entity.attrs.items():
+        if name.__class__ is Hidden and is_writable(name.descriptor) and value is not ABSENT:
+            hidden_field(emit, entity, name, value)
+        found = class_lookup(entity.pytype, name)
+        if is_field(found) and not is_writable(found):
+            continue  # it was made with it
+        if value is not ABSENT and not name.startswith("<") and value is not entity.loaded.get(name):
+            emit.function(object.__setattr__)
+            emit.local(entity)
+            emit.const(name)
+            emit.value(value)
+            emit.op("CALL", (3, ()))
+            emit.op("POP")
+
+
+def hidden_field(emit: Emitter, entity: Entity, name: Hidden, value: Value) -> None:
+    """Set what C keeps, past what the object's class has by that name."""
+    if value is entity.loaded.get(name):
+        return
+    emit.function(name.descriptor.__set__)
+    emit.local(entity)
+    emit.value(value)
+    emit.op("CALL", (2, ()))
+    emit.op("POP")
+
+
+def iterator(emit: Emitter, entity: Entity) -> None:
+    """An iterator over something that can be made, at the place it has reached."""
+    steps: Steps = entity.items
+    over = steps.over
+    if over is None or is_iterator(emit, over):
+        raise Restart(entity.born - 1)
+    if steps.count and not issubclass(over.pytype, INDEXED.get(entity.pytype, ())):
+        raise Restart(entity.born - 1)
+    if steps.version != version_of(emit, over):
+        raise Restart(entity.born - 1)  # changed since, and what the iterator says to that is an error
+    backwards = entity.pytype is reversed or "reverse" in entity.pytype.__name__
+    asked = find_slot(over.pytype, "__reversed__" if backwards else "__iter__")
+    if asked[0] == "python" and type(asked[1][1]) is types.FunctionType:
+        raise Restart(entity.born - 1)  # a subclass's own, which this iterator has gone past
+    emit.function(reversed if backwards else iter)
+    emit.value(over)
+    emit.op("CALL", (1, ()))
+    if steps.count:
+        emit.op("COPY", 1)
+        emit.op("LOAD_METHOD", "__setstate__")
+        emit.const(steps.count)
+        emit.op("CALL", (1, ()))
+        emit.op("POP")
+
+
+def version_of(emit: Emitter, over: Any) -> int:
+    """The version of what is iterated, now."""
+    if over.__class__ is not Object:
+        return 0
+    entity = emit.heap[over]
+    return emit.heap[entity.note[1]].version if over.pytype in OF_DICTS else entity.version
+
+
+def is_iterator(emit: Emitter, value: Any) -> bool:
+    return value.__class__ is Object and emit.heap[value].items.__class__ is Steps
+
+
+def subclass_instance(cls: type, base: Any, fill: Any, items: Any) -> Any:
+    """An instance of a container subclass, without running its `__init__` again."""
+    made = base.__new__(cls)
+    fill(made, items)
+    return made

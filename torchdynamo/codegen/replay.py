@@ -1,0 +1,155 @@
+"""What the frame did to objects that existed, done for real: contents at entry against contents at exit."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+
+from torchdynamo.bytecode.assemble import argument_names
+from torchdynamo.bytecode.instruction import Instruction, Item
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.vm import lookup, model
+from torchdynamo.capture.vm.effect_kinds import Kind, Write
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.codegen.emit import Emitter
+from torchdynamo.core.signals import Restart
+from torchdynamo.core.source import local
+from torchdynamo.core.value import ABSENT, is_none
+
+
+def begin(emit: Emitter, capture: Capture) -> list[Item]:
+    """What is done before the graph runs: the memory of gradients that are let go of is free while it does."""
+    kept, emit.items = emit.items, []
+    for write in capture.machine.effects.pending():
+        if is_let_go(write):
+            store_on_tensor(emit, write)
+    made, emit.items = emit.items, kept
+    return made
+
+
+def is_let_go(write: Write) -> bool:
+    """Whether it takes the gradient of a tensor that was there."""
+    of_tensor = write.kind is Kind.TENSOR and write.owner.source is not None
+    return of_tensor and write.name == "grad" and is_none(write.value)
+
+
+def replay(emit: Emitter, capture: Capture, begun: bool) -> None:
+    """All effects, in their order; values are what they were at the end."""
+    for write in capture.machine.effects.pending():
+        if not (begun and is_let_go(write)):
+            REPLAYS[write.kind](emit, write)
+
+
+def write_items(emit: Emitter, write: Write) -> None:
+    row = model.for_type(model.REPLAY, write.owner.pytype)
+    if row is None:
+        raise Restart(-1)
+    row(emit, write.owner)
+
+
+def write_name(emit: Emitter, write: Write) -> None:
+    space = write.owner
+    emit.value(write.value)
+    if space.real is emit.capture.machine.roots.globals:
+        emit.op("STORE_GLOBAL", write.name)
+    else:
+        assert space.source is not None
+        emit.source(space.source)
+        emit.const(write.name)
+        emit.op("SETITEM")
+
+
+def write_class(emit: Emitter, write: Write) -> None:
+    """Of classes that were there; others are made with their attributes."""
+    if id(write.owner) not in emit.capture.machine.made_classes:
+        emit.value(write.value)
+        emit.const(write.owner)
+        emit.op("STORE_ATTR", write.name)
+
+
+def call_deferred(emit: Emitter, write: Write) -> None:
+    write.owner.emit(emit)
+
+
+def switch(emit: Emitter, write: Write) -> None:
+    emit.function(write.owner)
+    for arg in write.value:
+        emit.value(arg)
+    emit.op("CALL", (len(write.value), ()))
+    emit.op("POP")
+
+
+def write_attribute(emit: Emitter, write: Write) -> None:
+    """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
+    entity, name, value = write.owner, write.name, write.value
+    plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
+    if value is ABSENT:
+        emit.function(object.__delattr__)
+        emit.local(entity)
+        emit.const(name)
+        emit.op("CALL", (2, ()))
+        emit.op("POP")
+    elif plain:
+        emit.value(value)
+        emit.local(entity)
+        emit.op("STORE_ATTR", name)
+    else:
+        emit.function(object.__setattr__)
+        emit.local(entity)
+        emit.const(name)
+        emit.value(value)
+        emit.op("CALL", (3, ()))
+        emit.op("POP")
+
+
+def store_on_tensor(emit: Emitter, write: Write) -> None:
+    """What the frame stored on a tensor, or took off one that had it at entry."""
+    tensor, name, value = write.owner, write.name, write.value
+    if value is not ABSENT:
+        emit.value(value)
+        emit.value(tensor)
+        emit.op("STORE_ATTR", name)
+    elif name in getattr(emit.capture.machine.input_objects.get(tensor.node), "__dict__", ()):
+        emit.value(tensor)
+        emit.op("DELETE_ATTR", name)
+
+
+REPLAYS: dict[Kind, Callable[[Emitter, Write], None]] = {
+    Kind.ITEMS: write_items,
+    Kind.ATTRIBUTE: write_attribute,
+    Kind.TENSOR: store_on_tensor,
+    Kind.NAME: write_name,
+    Kind.CLASS: write_class,
+    Kind.DEFERRED: call_deferred,
+    Kind.STATE: switch,
+}
+
+
+def root_cells(emit: Emitter, capture: Capture) -> None:
+    """Cells of the frame's own variables get their contents: inner functions and the continuation see them."""
+    for name, cell in capture.cells.items():
+        root_cell(emit, name, capture.machine.heap[cell])  # type: ignore[index]
+
+
+def root_cells_that_stay(emit: Emitter, capture: Capture) -> None:
+    """Where the frame returns: only those of functions that were made again."""
+    done: set[str] = set()
+    while True:
+        loaded = {item.arg for item in emit.items if isinstance(item, Instruction) and item.op == "LOAD_CELL"}
+        left = [name for name in capture.cells if name in loaded and name not in done]
+        if not left:
+            return
+        done.update(left)
+        for name in left:
+            root_cell(emit, name, capture.machine.heap[capture.cells[name]])  # type: ignore[index]
+
+
+def root_cell(emit: Emitter, name: str, entity: Entity) -> None:
+    value = entity.attrs.get("cell_contents")
+    if entity.note != name or value is None or getattr(value, "source", None) is local(name):
+        return
+    if value is not ABSENT:
+        emit.value(value)
+        emit.op("STORE_DEREF", name)
+    elif name in argument_names(emit.capture.code):  # others are empty at entry
+        emit.op("DELETE_DEREF", name)

@@ -1,0 +1,58 @@
+"""Which operators of a graph may raise by what their arguments hold, and which write to what they are given."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch.fx
+
+INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+# Operators and methods, by name, that take any values.
+HARMLESS = frozenset(
+    "add sub mul truediv neg abs lt le gt ge eq ne and_ or_ xor invert logical_and logical_or logical_not "
+    "item tolist to type type_as float double half long int bool clone detach contiguous view reshape flatten "
+    "unsqueeze squeeze expand expand_as transpose permute sum mean max min amax amin any all _is_all_true "
+    "isnan isfinite isinf where masked_fill zeros_like ones_like full_like stack cat broadcast_tensors getattr".split()
+)
+# Operators that do not take all floats.
+PARTICULAR = frozenset(
+    "cholesky inverse pinverse svd logdet slogdet lu lstsq multinomial bernoulli normal poisson "
+    "binary_cross_entropy _assert _assert_async floordiv mod".split()
+)
+# Functions of numbers that take all of them.
+TAKE_ALL_NUMBERS = frozenset(
+    (operator.add, operator.sub, operator.mul, operator.neg, operator.and_, operator.or_, operator.xor, abs)
+    + (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, torch.sym_max, torch.sym_min)
+)
+IN_PLACE = frozenset(
+    "iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift imatmul setitem".split()
+)
+
+
+def name_of(target: Any) -> str:
+    """An operator's name."""
+    return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+
+
+def takes_integers(node: torch.fx.Node) -> bool:
+    """Whether an operator takes integers that may be indices."""
+    if not node.op.startswith("call_") or name_of(node.target) in HARMLESS:
+        return False
+    examples = (each.meta["example_value"] for each in node.all_input_nodes)
+    return any(isinstance(each, torch.Tensor) and each.dtype in INTEGERS for each in examples)
+
+
+def may_raise(node: torch.fx.Node) -> bool:
+    """Whether what the arguments hold decides if the operator raises."""
+    name = name_of(node.target)
+    if name in PARTICULAR or name.startswith("linalg_") or takes_integers(node):
+        return True
+    return getattr(node.target, "__module__", None) == "torch.linalg"
+
+
+def writes(node: torch.fx.Node) -> bool:
+    """Whether an operator writes to what it is given."""
+    name = name_of(node.target)
+    return name.endswith("_") or name in IN_PLACE or "out" in node.kwargs
