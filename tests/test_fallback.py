@@ -18,7 +18,7 @@ import torchdynamo.codegen.codegen
 import torchdynamo.codegen.replay
 import torchdynamo.guards.program
 from torchdynamo import config, pipeline, specialization
-from torchdynamo.core.signals import Presumption, Retry
+from torchdynamo.core.signals import Assumption, Retry
 from torchdynamo.core.source import Roots
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError
 from torchdynamo.graph.build import GraphBuilder
@@ -248,10 +248,10 @@ def test_capture_ends_if_no_try_succeeds(monkeypatch):
 
     def again(*args):
         tries.append(args)
-        raise Retry(Presumption.CACHES)
+        raise Retry(Assumption.CACHES)
 
     monkeypatch.setattr(pipeline, "capture", again)
-    monkeypatch.setattr(specialization.Manner, "drop", lambda self, presumption: None)
+    monkeypatch.setattr(specialization.Specialization, "drop", lambda self, presumption: None)
     with pytest.warns(FallbackWarning, match="64 tries"):
         result = torchdynamo.compile(whole, backend="eager")(torch.ones(3), [])
     assert result.shape == (3,) and len(tries) == pipeline.MOST_TRIES
@@ -259,10 +259,10 @@ def test_capture_ends_if_no_try_succeeds(monkeypatch):
 
 def test_a_presumption_is_dropped_once():
     compiler = pipeline.compiler_for("eager")
-    specialized = specialization.Manner(compiler, Roots({}, {}, {}, {}), frozenset(), frozenset(), False, False)
-    specialized.drop(Presumption.CACHES)
+    specialized = specialization.Specialization(compiler, Roots({}, {}, {}, {}), frozenset(), frozenset(), False, False)
+    specialized.drop(Assumption.CACHES)
     with pytest.raises(AssertionError, match="dropped before"):
-        specialized.drop(Presumption.CACHES)
+        specialized.drop(Assumption.CACHES)
 
 
 # -- backends ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 from torchdynamo import _native
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.speculate.self_invalidation import spends_gradients
-from torchdynamo.codegen.emit import Emitter
+from torchdynamo.codegen.emit import CodeEmitter
 from torchdynamo.core.learned import record
 from torchdynamo.core.source import Roots, Source, local
 
@@ -75,7 +75,7 @@ class FirstRun:
         finally:
             _native.set_eval_frame(callback)
 
-    def emit(self, emit: Emitter) -> None:
+    def emit(self, emit: CodeEmitter) -> None:
         """The call, where all effects are done."""
         emit.function(self)
         emit.source(Source("globals"))

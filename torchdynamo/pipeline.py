@@ -40,7 +40,7 @@ from torchdynamo.codegen import codegen, dynamism_across_breaks, resume
 from torchdynamo.core import learned, marks
 from torchdynamo.core.call_sites import CallSite
 from torchdynamo.core.reasons import message
-from torchdynamo.core.signals import Break, NotYet, Restart, Retry, Steps
+from torchdynamo.core.signals import Break, NotYet, Restart, Retry, StopPath
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import (
     CacheLimitWarning,
@@ -59,22 +59,22 @@ from torchdynamo.errors import (
 from torchdynamo.first_run import FirstRun, may_come_again
 from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.build import GraphBuilder
-from torchdynamo.graph.deopt_safety import can_begin_again, stages
+from torchdynamo.graph.deopt_safety import can_run_again, stages
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
-from torchdynamo.guards.explain import Failure, Guards, first_failure
+from torchdynamo.guards.explain import FailedGuard, Guards, first_failure
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames, interrupts
-from torchdynamo.hook.stock import Kept
+from torchdynamo.hook.stock import StockBuiltins
 from torchdynamo.hook.user_warnings import warn_user
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text, named, unprofitable_text
 from torchdynamo.report.marks import check_marks
 from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
-from torchdynamo.specialization import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_ASKED, Manner
+from torchdynamo.specialization import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_ASKED, Specialization
 from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
 
 _owner_ids = itertools.count(1)
@@ -114,7 +114,7 @@ class Compiler:
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
-        region = interrupts.Region()
+        region = interrupts.DeferredSignals()
         try:
             with interrupts.deferred() as region, collector.resting():
                 return compile_frame(frame, self)
@@ -145,7 +145,7 @@ def reset() -> None:
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
     """An entry for this frame, or None to run it as it is."""
-    with Kept(frame.f_builtins) as seen:
+    with StockBuiltins(frame.f_builtins) as seen:
         return compile_seeing(seen, frame, compiler)
 
 
@@ -161,7 +161,7 @@ ASKED_FOR = (
 )
 
 
-def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[Failure | None]:
+def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[FailedGuard | None]:
     """What of each version does not hold, newest first."""
     return [first_failure(entry.guards, roots) for entry in reversed(entries_of(code, compiler.owner_id))]
 
@@ -281,9 +281,9 @@ NOT_MADE = "side effect not replayable"
 
 def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
     """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
-    stops: Steps = ()
+    stops: StopPath = ()
     why: Why | None = None
-    place: Steps = ()  # of the first break
+    place: StopPath = ()  # of the first break
     checking = compiler.fullgraph or not learned.record(code).not_speculated
     known = entries_of(code, compiler.owner_id)
     most = MOST_WHOLE_IF_ASKED if resume.origin(code).code in marks.ASKED else MOST_WHOLE
@@ -297,38 +297,38 @@ def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
             dynamism_across_breaks.known(code, roots),
         )
         varying |= dynamism_across_breaks.returned_floats(code, roots)
-    manner = Manner(compiler, roots, varying, drawn, settling, bool(known) and whole)
+    specialization = Specialization(compiler, roots, varying, drawn, settling, bool(known) and whole)
     for _ in range(MOST_TRIES):
-        builder = manner.builder()
+        builder = specialization.builder()
         try:
-            with contextlib.nullcontext() if manner.by_value else shape_env.treating_sizes_alike():
+            with contextlib.nullcontext() if specialization.by_value else shape_env.treating_sizes_alike():
                 captured = capture(code, roots, builder, stops, checking)
             if not rests_rightly(captured, builder, compiler.fullgraph):
                 captured.machine.let_go()
                 stops, why, checking = (), None, False
                 continue
-            if manner.counts(self_invalidation.counted(captured, resume.own_cells(code))):
+            if specialization.counts(self_invalidation.counted(captured, resume.own_cells(code))):
                 captured.machine.let_go()
                 continue
             dynamism_across_breaks.leave(code, self_invalidation.left(captured))
             captured = captured._replace(why=why if stops == place else None)
             if isinstance(captured.exit, Return):
                 dynamism_across_breaks.returns(resume.origin(code).code, captured.exit.value, captured.machine)
-            constant = manner.tried if manner.fixed else None
+            constant = specialization.tried if specialization.fixed else None
             return Followed(captured, drafted(captured, builder), builder, why, constant)
         except Retry as again:
-            manner.drop(again.without)
+            specialization.drop(again.without)
             continue
         except Break as raised:
             raised.__traceback__ = None  # it leads to this frame, which keeps it, and so all the user's objects
-            end = manner.other(raised, builder, beginning=not stops)
+            end = specialization.other(raised, builder, beginning=not stops)
             if end is None:
                 continue
             place = place if why else end.restart
             why = why or why_of(end)
             earlier = end.restart
         except Restart as again:
-            end = manner.back() if manner.fixed else None
+            end = specialization.back() if specialization.fixed else None
             why = why or (why_of(end) if end else Why(NOT_MADE, {"what": again.what}, None))
             # What was made in a call that is followed to its inside may not have been made yet further out.
             inside = again.step < 0 or stops[:1] == (again.step,)
@@ -353,7 +353,7 @@ def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool
     vm = captured.machine
     if not vm.checks and not vm.may_raise:
         return True
-    return vm.effects.is_level() and can_begin_again(builder, vm.checks, vm.input_objects, whole)
+    return vm.effects.is_level() and can_run_again(builder, vm.checks, vm.input_objects, whole)
 
 
 def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
@@ -368,7 +368,7 @@ def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
 def leaves_no_trace(captured: Capture, builder: GraphBuilder) -> bool:
     """Whether a graph that raises can be followed by the frame as it was written. Modes are put back before that: where
     a frame goes on inside of a `with` and leaves it, they are not those in which it raises."""
-    return captured.machine.ops > 0 and not builder.record.random and can_begin_again(builder, ())
+    return captured.machine.ops > 0 and not builder.record.random and can_run_again(builder, ())
 
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
@@ -386,7 +386,7 @@ def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float
 
 def entry_of(
     found: Followed,
-    failed: Failure | None,
+    failed: FailedGuard | None,
     code: CodeType,
     roots: Roots,
     compiler: Compiler,
@@ -467,7 +467,7 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
         return None
 
 
-def what_failed(code: CodeType, compiler: Compiler, roots: Roots) -> Failure | None:
+def what_failed(code: CodeType, compiler: Compiler, roots: Roots) -> FailedGuard | None:
     """What of the newest version does not hold for this call, if anybody wants to know."""
     if not (recompiles.wanted() or explain.watched() or config.debug):
         return None
@@ -476,7 +476,7 @@ def what_failed(code: CodeType, compiler: Compiler, roots: Roots) -> Failure | N
 
 
 def recompile_text(
-    code: CodeType, failed: Failure, varying: list[NumberInput], guards: list[Guard], constant: Break | None
+    code: CodeType, failed: FailedGuard, varying: list[NumberInput], guards: list[Guard], constant: Break | None
 ) -> str:
     """Why a function is compiled once more."""
     hindrance = None

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from torchdynamo import config
 from torchdynamo.cache.dynamic_sources import MANY
 from torchdynamo.capture.speculate import tensor_constants
-from torchdynamo.core.signals import Break, Presumption
+from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Roots, Source
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.guards.kind import read
@@ -36,7 +36,7 @@ class Asked(Protocol):
     buckets: Mapping[str, Any]
 
 
-class Manner:
+class Specialization:
     """How numbers are treated in the next try."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Manner:
         self.varying = varying | drawn
         self.drawn = drawn  # known at a break to be others in each call, and never constants
         self.whole = whole and compiler.dynamic is None  # versions so far were, and there may be more like them
-        self.dropped: frozenset[Presumption] = frozenset()  # not presumed any more
+        self.dropped: frozenset[Assumption] = frozenset()  # not presumed any more
         self.by_value = False  # operators are answered by what sizes are now
         self.passed, self.schedules = False, True  # small tensors of a caller's are constants; learning rates vary
         self.told: Break | None = None  # what a whole graph failed for before they were
@@ -85,11 +85,11 @@ class Manner:
         numbers, tries_operators = builder.numbers, end.reason == "unsupported operator"
         if self.fixed:
             return self.back()
-        if numbers.sliced and Presumption.SLICES not in self.dropped:
-            self.dropped |= {Presumption.SLICES}
+        if numbers.sliced and Assumption.SLICES not in self.dropped:
+            self.dropped |= {Assumption.SLICES}
             return None
         if tries_operators and numbers.presumed():
-            self.dropped |= {Presumption.LAYOUTS}
+            self.dropped |= {Assumption.LAYOUTS}
             return None
         if tries_operators and self.tried is None and numbers.entries:
             self.tried, self.by_value = end, True
@@ -115,7 +115,7 @@ class Manner:
             return None
         return self.told or end
 
-    def drop(self, presumption: Presumption) -> None:
+    def drop(self, presumption: Assumption) -> None:
         """Capture without a presumption from now on."""
         assert presumption not in self.dropped, f"{presumption} was dropped before"
         self.dropped |= {presumption}

@@ -20,7 +20,7 @@ import torch
 
 import torchdynamo
 from torchdynamo.capture.show import LINES
-from torchdynamo.capture.vm.effect_kinds import IN_PLACE, Kind
+from torchdynamo.capture.vm.effect_kinds import IN_PLACE, EffectKind
 from torchdynamo.codegen.replay import REPLAYS
 from torchdynamo.errors import Unsupported
 
@@ -28,40 +28,40 @@ from torchdynamo.errors import Unsupported
 class Way(NamedTuple):
     """A side effect: what the program has, what does it, and what shows it."""
 
-    kind: Kind
+    kind: EffectKind
     act: str
     look: str
     there: str = ""
 
 
 KINDS = {
-    "attribute": Way(Kind.ATTRIBUTE, "OBJ.n += 1", "OBJ.n", "OBJ = Box()"),
-    "attribute met inside": Way(Kind.ATTRIBUTE, "REG['k'].n += 1", "REG['k'].n", "REG = {'k': Box()}"),
-    "slot": Way(Kind.ATTRIBUTE, "OBJ.s += 1", "OBJ.s", "OBJ = Slotted()"),
-    "cell": Way(Kind.ATTRIBUTE, "bump()", "held()", "bump, held = counter()"),
-    "deleted": Way(Kind.ATTRIBUTE, "OBJ.__dict__.pop('n', None)", "vars(OBJ)", "OBJ = Box()"),
-    "list": Way(Kind.ITEMS, "LOG.append(1)", "LOG", "LOG = []"),
-    "list in an object": Way(Kind.ITEMS, "OBJ.log.append(1)", "OBJ.log", "OBJ = Box()"),
-    "list in a dict": Way(Kind.ITEMS, "D.setdefault('k', []).append(1)", "D", "D = {}"),
-    "dict": Way(Kind.ITEMS, "D[len(D)] = 1", "D", "D = {}"),
-    "set": Way(Kind.ITEMS, "S.add(len(S))", "S", "S = {10}"),
-    "deque": Way(Kind.ITEMS, "Q.append(1)", "list(Q)", "Q = collections.deque([0], 4)"),
-    "ordered dict": Way(Kind.ITEMS, "D.move_to_end('a' if list(D)[0] == 'a' else 'b')", "list(D)",
+    "attribute": Way(EffectKind.ATTRIBUTE, "OBJ.n += 1", "OBJ.n", "OBJ = Box()"),
+    "attribute met inside": Way(EffectKind.ATTRIBUTE, "REG['k'].n += 1", "REG['k'].n", "REG = {'k': Box()}"),
+    "slot": Way(EffectKind.ATTRIBUTE, "OBJ.s += 1", "OBJ.s", "OBJ = Slotted()"),
+    "cell": Way(EffectKind.ATTRIBUTE, "bump()", "held()", "bump, held = counter()"),
+    "deleted": Way(EffectKind.ATTRIBUTE, "OBJ.__dict__.pop('n', None)", "vars(OBJ)", "OBJ = Box()"),
+    "list": Way(EffectKind.ITEMS, "LOG.append(1)", "LOG", "LOG = []"),
+    "list in an object": Way(EffectKind.ITEMS, "OBJ.log.append(1)", "OBJ.log", "OBJ = Box()"),
+    "list in a dict": Way(EffectKind.ITEMS, "D.setdefault('k', []).append(1)", "D", "D = {}"),
+    "dict": Way(EffectKind.ITEMS, "D[len(D)] = 1", "D", "D = {}"),
+    "set": Way(EffectKind.ITEMS, "S.add(len(S))", "S", "S = {10}"),
+    "deque": Way(EffectKind.ITEMS, "Q.append(1)", "list(Q)", "Q = collections.deque([0], 4)"),
+    "ordered dict": Way(EffectKind.ITEMS, "D.move_to_end('a' if list(D)[0] == 'a' else 'b')", "list(D)",
                         "D = collections.OrderedDict(a=1, b=2)"),
-    "bytes": Way(Kind.ITEMS, "B[0] += 1", "bytes(B)", "B = bytearray(2)"),
-    "thread-local": Way(Kind.ITEMS, "TL.n = TL.n + 1", "TL.n", "TL = threading.local(); TL.n = 0"),
-    "generator of random numbers": Way(Kind.ITEMS, "R.seed(3)", "R.getstate()", "R = random.Random(1)"),
-    "global": Way(Kind.NAME, "global N; N += 1", "N", "N = 0"),
-    "module": Way(Kind.NAME, "MOD.n += 1", "MOD.n", "MOD = module('made'); MOD.n = 0"),
-    "function": Way(Kind.NAME, "plain.n += 1", "plain.n", "plain.n = 0"),
-    "class": Way(Kind.CLASS, "K.n += 1", "K.n", "class K: n = 0"),
-    "class that inherits": Way(Kind.CLASS, "Sub.n += 1", "(K.n, Sub.n)", "class K: n = 0\nclass Sub(K): pass"),
-    "tensor": Way(Kind.TENSOR, "W.seen += 1", "W.seen", "W = torch.ones(2); W.seen = 0"),
-    "gradient": Way(Kind.TENSOR, "W.grad = None if W.grad is not None else W * 2", "W.grad", "W = torch.ones(2)"),
-    "log message": Way(Kind.DEFERRED, "logging.getLogger('effects').warning('said')", "MESSAGES"),
-    "warning": Way(Kind.DEFERRED, "warnings.warn('said')", "MESSAGES"),
-    "memory": Way(Kind.GRAPH, "W.add_(1)", "W.tolist()", "W = torch.ones(2)"),
-    "random numbers": Way(Kind.RANDOM, "torch.rand(1)", "torch.get_rng_state().tolist()"),
+    "bytes": Way(EffectKind.ITEMS, "B[0] += 1", "bytes(B)", "B = bytearray(2)"),
+    "thread-local": Way(EffectKind.ITEMS, "TL.n = TL.n + 1", "TL.n", "TL = threading.local(); TL.n = 0"),
+    "generator of random numbers": Way(EffectKind.ITEMS, "R.seed(3)", "R.getstate()", "R = random.Random(1)"),
+    "global": Way(EffectKind.NAME, "global N; N += 1", "N", "N = 0"),
+    "module": Way(EffectKind.NAME, "MOD.n += 1", "MOD.n", "MOD = module('made'); MOD.n = 0"),
+    "function": Way(EffectKind.NAME, "plain.n += 1", "plain.n", "plain.n = 0"),
+    "class": Way(EffectKind.CLASS, "K.n += 1", "K.n", "class K: n = 0"),
+    "class that inherits": Way(EffectKind.CLASS, "Sub.n += 1", "(K.n, Sub.n)", "class K: n = 0\nclass Sub(K): pass"),
+    "tensor": Way(EffectKind.TENSOR, "W.seen += 1", "W.seen", "W = torch.ones(2); W.seen = 0"),
+    "gradient": Way(EffectKind.TENSOR, "W.grad = None if W.grad is not None else W * 2", "W.grad", "W = torch.ones(2)"),
+    "log message": Way(EffectKind.DEFERRED, "logging.getLogger('effects').warning('said')", "MESSAGES"),
+    "warning": Way(EffectKind.DEFERRED, "warnings.warn('said')", "MESSAGES"),
+    "memory": Way(EffectKind.GRAPH, "W.add_(1)", "W.tolist()", "W = torch.ones(2)"),
+    "random numbers": Way(EffectKind.RANDOM, "torch.rand(1)", "torch.get_rng_state().tolist()"),
 }  # fmt: skip
 
 HEAD = """
@@ -94,7 +94,7 @@ class Reader(NamedTuple):
     program: str
     calls: str
     settings: dict[str, Any] = {}
-    tolerates: tuple[Kind, ...] = ()
+    tolerates: tuple[EffectKind, ...] = ()
 
 
 READERS = {
@@ -212,7 +212,7 @@ def test_a_side_that_does_something_is_refused(kind: str, side: str) -> None:
     program = f"def one(x): act(); return x + 1\n{SIDES[side]}"
     space = world(way, program, lambda f: torchdynamo.compile(f, backend="eager", fullgraph=True))
     before = outcome(space, "")
-    if way.kind is Kind.RANDOM:
+    if way.kind is EffectKind.RANDOM:
         outcome(space, "g(torch.ones(2))")
         return
     with pytest.raises(Unsupported):
@@ -262,13 +262,15 @@ HOLDERS = {
 def test_a_weak_reference_to_what_was_let_go(holder: str) -> None:
     there, held, drop = HOLDERS[holder]
     program = f"REF = weakref.ref({held})\ndef f(x):\n    {drop}\n    return x + 1 if REF() is None else x"
-    way = Way(Kind.NAME, "pass", "None", there)
+    way = Way(EffectKind.NAME, "pass", "None", there)
     for wrap in (lambda f: f, lambda f: torchdynamo.compile(f, backend="eager")):
         assert world(way, program, wrap)["g"](torch.zeros(1)).item() == 1
 
 
 def test_a_weak_reference_where_a_constant_was_written_over() -> None:
-    way = Way(Kind.CLASS, "K.n = 2; OBJ.n = 3; W.n = 4; plain.n = 5", "None", "W = torch.ones(1); W.n = 1; plain.n = 0")
+    way = Way(
+        EffectKind.CLASS, "K.n = 2; OBJ.n = 3; W.n = 4; plain.n = 5", "None", "W = torch.ones(1); W.n = 1; plain.n = 0"
+    )
     program = "class K: n = 0\nOBJ = Box()\nREF = weakref.ref(OBJ)\ndef f(x): act(); return x + REF().n"
     g = world(way, program, lambda f: torchdynamo.compile(f, backend="eager", fullgraph=True))["g"]
     assert g(torch.zeros(1)).item() == 3
@@ -295,7 +297,7 @@ def compiles(owner: str, program: str, calls: int) -> tuple[list[int], list[Any]
         return gm.forward
 
     torchdynamo.reset()
-    way = Way(Kind.CLASS, "pass", "None", OWNERS[owner][0])
+    way = Way(EffectKind.CLASS, "pass", "None", OWNERS[owner][0])
     space = world(way, program.replace("OWNER", OWNERS[owner][1]), lambda f: torchdynamo.compile(f, backend=backend))
     counts, results = [], []
     for _ in range(calls):
@@ -359,7 +361,7 @@ def test_what_a_checkpoint_does_to_the_frames_own(kind: str) -> None:
         f"def f(x):\n    {made}\n    def part(y):\n        {act}\n        return y.sin()\n"
         f"    y = checkpoint(part, x, use_reentrant=False).sum()\n    y.backward()\n    return y.detach() + {look}\n"
     )
-    way = Way(Kind.ITEMS, "pass", "None")
+    way = Way(EffectKind.ITEMS, "pass", "None")
     results = [
         world(way, program, wrap)["g"](torch.ones(2, requires_grad=True))
         for wrap in (lambda f: f, lambda f: torchdynamo.compile(f, backend="eager"))
@@ -375,7 +377,9 @@ def test_what_sides_do_to_the_frames_own(kind: str) -> None:
         f"    return torch.cond(x.sum() > 0, one, one, (x,)) + {look}\n"
     )
     g = world(
-        Way(Kind.ITEMS, "pass", "None"), program, lambda f: torchdynamo.compile(f, backend="eager", fullgraph=True)
+        Way(EffectKind.ITEMS, "pass", "None"),
+        program,
+        lambda f: torchdynamo.compile(f, backend="eager", fullgraph=True),
     )
     with pytest.raises(Unsupported):
         g["g"](torch.ones(2))
@@ -384,7 +388,7 @@ def test_what_sides_do_to_the_frames_own(kind: str) -> None:
 def test_what_is_put_back_is_no_effect() -> None:
     """In a checkpoint, and in sides: attributes, lists, names and grad mode that are as before when it is done."""
     way = Way(
-        Kind.ATTRIBUTE,
+        EffectKind.ATTRIBUTE,
         "before, OBJ.n = OBJ.n, 5; LOG.append(1); LOG.pop(); D['a'] = 1; del D['a']; OBJ.n = before",
         "(OBJ.n, LOG, D)",
         "OBJ = Box(); LOG = []; D = {}",
@@ -402,8 +406,8 @@ def test_what_is_put_back_is_no_effect() -> None:
 
 # -- the tables -------------------------------------------------------------------------------------------------------
 def test_each_kind_is_replayed_and_shown() -> None:
-    assert LINES.keys() == REPLAYS.keys() == set(Kind) - IN_PLACE
+    assert LINES.keys() == REPLAYS.keys() == set(EffectKind) - IN_PLACE
 
 
 def test_each_kind_has_a_row_here() -> None:
-    assert {way.kind for way in KINDS.values()} == set(Kind) - {Kind.STATE, Kind.ASSUMPTION}
+    assert {way.kind for way in KINDS.values()} == set(EffectKind) - {EffectKind.STATE, EffectKind.ASSUMPTION}

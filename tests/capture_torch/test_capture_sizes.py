@@ -19,7 +19,7 @@ import torchdynamo
 from torchdynamo import _native
 from torchdynamo.core.source import Source
 from torchdynamo.graph.numbers import Numbers
-from torchdynamo.graph.shape_env import Known
+from torchdynamo.graph.shape_env import Snapshot
 
 SIZES = (5, 7, 1, 0, 2, 8, 3, 16)
 EXAMPLES = int(os.environ.get("FUZZ_SIZES", "0"))  # set by `make fuzz`: so many, and other ones each time
@@ -304,7 +304,7 @@ def test_facts_that_are_forgotten_are_found_out_again() -> None:
     numbers = Numbers(False, False)
     number = numbers.at_entry(11, Source("local", None, "n"))
     for condition in (number == torch.sym_min(number, 64), number * 2 > 7):
-        known = Known(numbers.env)
+        known = Snapshot(numbers.env)
         for _ in range(2):
             assert bool(condition)
             assert len(numbers.env.guards) == len(known.held["guards"]) + 1

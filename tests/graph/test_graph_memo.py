@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from torchdynamo.core.source import local
 from torchdynamo.graph import GraphBuilder, GraphError
-from torchdynamo.graph.fake_cache import MISSING, Memo
+from torchdynamo.graph.fake_cache import MISSING, FakeCache
 
 Node = torch.fx.Node
 
@@ -353,7 +353,7 @@ def test_a_transform_is_not_remembered() -> None:
     asked: list[Any] = []
 
     def body(x: torch.Tensor) -> torch.Tensor:
-        asked.append(Memo(tape.builder.record).question("call_function", torch.abs, (tape.x,), {}))
+        asked.append(FakeCache(tape.builder.record).question("call_function", torch.abs, (tape.x,), {}))
         return x
 
     torch.func.vmap(body)(torch.ones(3))

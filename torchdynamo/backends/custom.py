@@ -16,7 +16,7 @@ import torch.fx
 
 from torchdynamo import config
 from torchdynamo.backends.registry import Backend, backend_name, has_mark
-from torchdynamo.backends.stage import Stage, Trial, reads_values
+from torchdynamo.backends.stage import BackendStage, Trial, reads_values
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph.concretize import at_sizes, places, settle_examples, without_numbers
 from torchdynamo.graph.mutation import effects_of
@@ -40,7 +40,7 @@ def with_symbols(gm: torch.fx.GraphModule, examples: Sequence[Any], backend: Bac
     """
     if not has_numbers(gm) or knows_symbols(backend):
         return backend(gm, examples)
-    stage, by_value = Stage(gm, examples), ByValue(gm, backend, compile_one)
+    stage, by_value = BackendStage(gm, examples), ByValue(gm, backend, compile_one)
     try:
         made = stage.call(backend, gm)
     except Exception:

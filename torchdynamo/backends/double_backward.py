@@ -31,7 +31,7 @@ from torchdynamo.hook.install import Compiled
 _PREPARED = "_torchdynamo_twice"  # on a class of such nodes
 
 
-class Twice:
+class DoubleBackward:
     """A compiled graph whose backward may be asked for its own history, or for a part."""
 
     def __init__(self, compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> None:
@@ -150,7 +150,7 @@ def live_inputs(ctx: Any) -> list[Any] | None:
     return inputs
 
 
-class Kept:
+class CopiedContext:
     """The context of a compiled backward, with copies of all that is saved: its kernels may use these up."""
 
     def __init__(self, ctx: Any) -> None:
@@ -171,6 +171,6 @@ def keeping(cls: Any, backward: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(ctx: Any, *grads: Any) -> Any:
         with compiled_nodes.nothing_given_away(cls):
-            return backward(Kept(ctx), *grads)
+            return backward(CopiedContext(ctx), *grads)
 
     return run

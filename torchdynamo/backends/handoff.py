@@ -17,8 +17,8 @@ import torch.fx
 from torch._guards import TracingContext, tracing
 from torch.utils import _pytree as pytree
 
-from torchdynamo.backends.double_backward import Twice
-from torchdynamo.backends.stage import Context
+from torchdynamo.backends.double_backward import DoubleBackward
+from torchdynamo.backends.stage import NotingContext
 from torchdynamo.graph import fake_mode, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.leftovers import texts_go_with
@@ -47,7 +47,7 @@ class Handoff:
         if torch.is_grad_enabled() and any(
             isinstance(each, torch.Tensor) and each.requires_grad for each in self.inputs
         ):
-            compiled = Twice(compiled, self.captured)
+            compiled = DoubleBackward(compiled, self.captured)
         if spec is None:
             return compiled
         return lambda *args: pytree.tree_unflatten(list(compiled(*args)), spec)
@@ -66,7 +66,7 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
     sources = _sources(ready.module, inputs)
     _mark(ready.module, sources, inputs)
     sizes, ambient = sizes_of(gm), TracingContext.try_get()
-    if sizes is None and isinstance(ambient, Context):  # a graph made of one whose sizes vary
+    if sizes is None and isinstance(ambient, NotingContext):  # a graph made of one whose sizes vary
         ready.inputs = [ambient.fake_of(each) for each in inputs]
         ready.known_sizes = ambient.fake_mode.shape_env.hand_over()
         yield ready

@@ -17,7 +17,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo.errors import FallbackWarning
-from torchdynamo.graph.concretize import Place, Values, at_sizes, put_in, value_of
+from torchdynamo.graph.concretize import NumberPlace, Values, at_sizes, put_in, value_of
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.sizes import Sizes
 from torchdynamo.hook.user_warnings import warn_user
@@ -59,7 +59,7 @@ def opposite(tensor: torch.Tensor) -> torch.Tensor:
     return ~tensor
 
 
-class Plan(NamedTuple):
+class PaddingPlan(NamedTuple):
     """What is padded at some sizes, and what is cut off the results again."""
 
     padded: tuple[int, ...]  # sizes
@@ -137,17 +137,19 @@ def rounded_up(size: int, buckets: Sequence[int]) -> int:
 class Padding:
     """Decides, for one graph, what is padded."""
 
-    def __init__(self, gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, Place], buckets: Any) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, NumberPlace], buckets: Any) -> None:
         self.gm = gm
         self.sizes = sizes
         self.places = places
         self.buckets: dict[Any, tuple[int, ...]] = buckets  # by symbol
         self.layouts = [sizes.layouts.get(node.name) for node in gm.graph.find_nodes(op="placeholder")]
         self.tried: dict[Any, bool] = {}  # by padded sizes, and what is padded: whether it changes nothing
-        self.plans: dict[tuple[int, ...], Plan | None] = {}
+        self.plans: dict[tuple[int, ...], PaddingPlan | None] = {}
 
     @staticmethod
-    def of(gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, Place], buckets: Buckets) -> Padding | None:
+    def of(
+        gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, NumberPlace], buckets: Buckets
+    ) -> Padding | None:
         """None where nothing may be padded."""
         found: dict[Any, tuple[int, ...]] = {}
         for symbol, (source, _) in sizes.numbers.entries.items():
@@ -160,7 +162,7 @@ class Padding:
             return None
         return Padding(gm, sizes, places, found)
 
-    def plan(self, key: tuple[int, ...], args: Sequence[Any]) -> Plan | None:
+    def plan(self, key: tuple[int, ...], args: Sequence[Any]) -> PaddingPlan | None:
         """What to do with inputs of these sizes; None: run them as they are."""
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
             return None
@@ -173,7 +175,7 @@ class Padding:
             return None
         return plan
 
-    def planned(self, key: tuple[int, ...]) -> Plan | None:
+    def planned(self, key: tuple[int, ...]) -> PaddingPlan | None:
         values = dict(zip(self.places, key, strict=True))
         rounded = {symbol: rounded_up(value, self.buckets.get(symbol, ())) for symbol, value in values.items()}
         replaced = {symbol: self.sizes.numbers.env.replace(symbol) for symbol in values}
@@ -193,9 +195,9 @@ class Padding:
         results = [expected(leaf, values) for leaf in leaves]
         if any(each is UNKNOWN for each in results):
             return None
-        return Plan(tuple(padded.values()), tuple(wider), tuple(results))
+        return PaddingPlan(tuple(padded.values()), tuple(wider), tuple(results))
 
-    def changes_nothing(self, plan: Plan, args: Sequence[Any]) -> bool:
+    def changes_nothing(self, plan: PaddingPlan, args: Sequence[Any]) -> bool:
         """Whether the results are the same with padding, whatever it is, as without. Tried once a padded size."""
         question = plan.padded, plan.wider
         known = self.tried.get(question)
@@ -210,7 +212,7 @@ class Padding:
                 warn_user(f"{text}; it is compiled at its own sizes", FallbackWarning)
         return known
 
-    def tried_out(self, plan: Plan, args: Sequence[Any]) -> bool:
+    def tried_out(self, plan: PaddingPlan, args: Sequence[Any]) -> bool:
         wide = at_sizes(self.gm, dict(zip(self.places, plan.padded, strict=True)))
         plainly = self.results(self.gm, args)
         if plainly is None or shares_memory(plainly, args):
@@ -225,7 +227,9 @@ class Padding:
                 return False
         return True
 
-    def results(self, gm: torch.fx.GraphModule, args: Sequence[Any], plan: Plan | None = None) -> list[Any] | None:
+    def results(
+        self, gm: torch.fx.GraphModule, args: Sequence[Any], plan: PaddingPlan | None = None
+    ) -> list[Any] | None:
         """What a graph gives, one after the other; None if an operator does not take these inputs."""
         try:
             result = gm.forward(*args)

@@ -77,7 +77,7 @@ def _needs_care(gm: torch.fx.GraphModule) -> bool:
     return bool(effects.mutated) or effects.random
 
 
-class Failure(Exception):
+class GraphFailure(Exception):
     """A compiled graph that writes to inputs or draws random numbers raised `original`.
 
     `spoiled`: inputs have changed, so it cannot be run again.
@@ -113,7 +113,7 @@ class Careful:
         try:
             return self.fn(*args)
         except Exception as raised:
-            raise Failure(raised, spoiled=before != versions(tensors)) from raised
+            raise GraphFailure(raised, spoiled=before != versions(tensors)) from raised
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         contents, random = Contents(tensors_at(self.positions, args)), RandomState()
@@ -123,7 +123,7 @@ class Careful:
             if not raised_inside(raised, self.code):  # else it is the user's own error, and so is what it left behind
                 contents.restore()
                 random.restore()
-            raise Failure(raised, spoiled=False) from raised
+            raise GraphFailure(raised, spoiled=False) from raised
         self.proven = True
         return result
 
@@ -157,7 +157,7 @@ def on_error(
         if switches:
             modes.restore()
         spoiled, given_up = bool(mutates), error
-        if isinstance(error, Failure):
+        if isinstance(error, GraphFailure):
             spoiled = error.spoiled
             error = error.original
         if isinstance(error, InternalError):

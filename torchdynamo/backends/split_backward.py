@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo.backends.preserve import is_for_eager
 from torchdynamo.graph.history import strands
-from torchdynamo.graph.passes.stages import GETTERS, Stage, can_be_cut, cut
+from torchdynamo.graph.passes.stages import GETTERS, GraphStage, can_be_cut, cut
 from torchdynamo.graph.recurrent import draws_from_a_generator, drops, runs_as_it_is
 from torchdynamo.graph.torch_compat import CLOSERS, MODE_CHANGES, OPENERS
 
@@ -39,7 +39,7 @@ def in_pieces(backend: B) -> B:
         if not after:
             whole: Run | None = None if dropping else backend(gm, example_inputs, **options)
             return whole
-        return Pieces(gm, cut(gm, after), functools.partial(backend, **options))
+        return SplitGraph(gm, cut(gm, after), functools.partial(backend, **options))
 
     return whole_or_pieces  # type: ignore[return-value]
 
@@ -91,10 +91,10 @@ class Result(NamedTuple):
     name: str
 
 
-class Pieces:
+class SplitGraph:
     """One piece after the other. Each is compiled when a call first gets to it, and its inputs are there."""
 
-    def __init__(self, gm: torch.fx.GraphModule, stages: list[Stage], backend: Callable[..., Run | None]) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, stages: list[GraphStage], backend: Callable[..., Run | None]) -> None:
         self.stages, self.backend = stages, backend
         self.compiled: list[Run | None] = [None] * len(stages)
         self.inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]

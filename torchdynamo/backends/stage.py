@@ -80,7 +80,7 @@ class SizesAsSymbols(TorchFunctionMode):
         return func(*args, **kwargs or {})
 
 
-class Context(TracingContext):
+class NotingContext(TracingContext):
     """A tracing context that notes whether a tracer has looked for the mode in which to make fake tensors."""
 
     def __init__(self, mode: Any) -> None:
@@ -101,7 +101,7 @@ class Context(TracingContext):
         return torch_compat.static_fake(self.fake_mode, value) if isinstance(value, torch.Tensor) else value
 
 
-class Stage:
+class BackendStage:
     """One graph, set up for a backend.
 
     computed: the backend has computed with tensors whose sizes or contents vary.
@@ -133,7 +133,7 @@ class Stage:
 
     def call(self, backend: Callable[..., Any], gm: torch.fx.GraphModule) -> Any:
         """Return what the backend makes of the graph."""
-        context = Context(self.mode)
+        context = NotingContext(self.mode)
         try:
             with tracing(context), SizesAsSymbols(self.fakes), Watch(self.varying) as watch:
                 made = backend(gm, self.inputs)
@@ -164,7 +164,7 @@ class Trial:
 
     def call(self, run: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Return what the function returns, and raise what it raises."""
-        context = Context(None)
+        context = NotingContext(None)
         try:
             with tracing(context), Watch() as watch:
                 try:

@@ -17,7 +17,7 @@ from bytecode.instr import CellVar, Instr, InstrLocation
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw, stack_size
-from torchdynamo.bytecode.emit import Emitter
+from torchdynamo.bytecode.emit import StreamWriter
 from torchdynamo.bytecode.instruction import Item
 from torchdynamo.bytecode.lines import NOWHERE, fill_gaps
 from torchdynamo.bytecode.qualnames import qualname_of, remember_qualname
@@ -82,7 +82,7 @@ def assemble(
     if both:  # a class body may; which of the two an instruction means is not in its name
         raise ValueError(f"{like.co_name}: {', '.join(sorted(both))} is both a cell and free")
     suspends = bool(final_flags & _SUSPENDS)
-    emitter = Emitter(items, constants, made.cellvars, made.freevars, local, arguments, WRITERS)
+    emitter = StreamWriter(items, constants, made.cellvars, made.freevars, local, arguments, WRITERS)
     stream = [*_prologue(made, suspends), *emitter.run()]
     if not versions.LINE_CAN_BE_NONE:
         fill_gaps(stream, made.first_lineno)

@@ -24,10 +24,10 @@ from torchdynamo.bytecode.depth import Raw
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.lines import location
 
-Writer = Callable[["Emitter", Any], None]
+Writer = Callable[["StreamWriter", Any], None]
 
 
-class Emitter:
+class StreamWriter:
     """Writes one stream. `at` is the item being spelled; its neighbours decide how some are."""
 
     def __init__(
@@ -187,11 +187,11 @@ class Emitter:
             self.stream.append(TryEnd(begun))
 
 
-_WRITE: dict[type, Callable[[Emitter, Any], None]] = {
-    Instruction: Emitter.instruction,
-    Label: Emitter.label,
-    RegionStart: Emitter.region_start,
-    RegionEnd: Emitter.region_end,
+_WRITE: dict[type, Callable[[StreamWriter, Any], None]] = {
+    Instruction: StreamWriter.instruction,
+    Label: StreamWriter.label,
+    RegionStart: StreamWriter.region_start,
+    RegionEnd: StreamWriter.region_end,
 }
 _NOTHING = Instruction("")
 _RENAMED = {op: name for name, op in rows.RENAMED.items() if name in versions.OPCODES and name != "LOAD_FAST_CHECK"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bytecode as package
 
 from torchdynamo.bytecode import rows, versions
-from torchdynamo.bytecode.emit import Emitter, Writer
+from torchdynamo.bytecode.emit import StreamWriter, Writer
 from torchdynamo.bytecode.instruction import Instruction, Label
 
 _HAS = versions.OPCODES.__contains__
@@ -16,12 +16,12 @@ def _gives_bool(item: Instruction) -> bool:
     return item.op in ("COMPARE", "EXC_MATCH") or (item.op == "UNARY" and item.arg == "not")
 
 
-def to_bool(e: Emitter) -> None:
+def to_bool(e: StreamWriter) -> None:
     if versions.BRANCH_WANTS_BOOL and not _gives_bool(e.neighbour(-1)):
         e.raw("TO_BOOL")
 
 
-def _copy(e: Emitter, depth: int) -> None:
+def _copy(e: StreamWriter, depth: int) -> None:
     if _HAS("COPY"):
         e.raw("COPY", depth)
     elif depth == 1:
@@ -41,11 +41,11 @@ def _copies_two(item: Instruction) -> bool:
     return item.op == "COPY" and item.arg == 2
 
 
-def _copies_before(e: Emitter) -> int:
+def _copies_before(e: StreamWriter) -> int:
     return next(count for count in range(e.at + 1) if not _copies_two(e.neighbour(-1 - count)))
 
 
-def _swap(e: Emitter, depth: int) -> None:
+def _swap(e: StreamWriter, depth: int) -> None:
     if _HAS("SWAP"):
         e.raw("SWAP", depth)
         return
@@ -54,7 +54,7 @@ def _swap(e: Emitter, depth: int) -> None:
         _rotate(e, depth - 1)
 
 
-def _rotate(e: Emitter, depth: int) -> None:
+def _rotate(e: StreamWriter, depth: int) -> None:
     if _HAS("SWAP"):
         for distance in range(depth, 1, -1):
             e.raw("SWAP", distance)
@@ -63,7 +63,7 @@ def _rotate(e: Emitter, depth: int) -> None:
         e.raw(*(short,) if short else ("ROT_N", depth))
 
 
-def _jump(e: Emitter, label: Label) -> None:
+def _jump(e: StreamWriter, label: Label) -> None:
     if _HAS("JUMP_ABSOLUTE"):
         name = "JUMP_ABSOLUTE"
     elif e.forward(label):
@@ -75,7 +75,7 @@ def _jump(e: Emitter, label: Label) -> None:
     e.raw(name, e.labels[label])
 
 
-def _branch(e: Emitter, arg: tuple[str, Label]) -> None:
+def _branch(e: StreamWriter, arg: tuple[str, Label]) -> None:
     cond, label = arg
     if cond in ("true", "false"):
         to_bool(e)
@@ -99,7 +99,7 @@ def _branch_name(cond: str, forward: bool) -> str:
     return directed if _HAS(directed) else f"POP_JUMP_{ending}"
 
 
-def _branch_keep(e: Emitter, arg: tuple[str, Label]) -> None:
+def _branch_keep(e: StreamWriter, arg: tuple[str, Label]) -> None:
     cond, label = arg
     name = f"JUMP_IF_{cond.upper()}_OR_POP"
     if _HAS(name) and (e.forward(label) or _HAS("JUMP_ABSOLUTE")):
@@ -110,11 +110,11 @@ def _branch_keep(e: Emitter, arg: tuple[str, Label]) -> None:
         e.raw("POP_TOP")
 
 
-def _for_iter(e: Emitter, label: Label) -> None:
+def _for_iter(e: StreamWriter, label: Label) -> None:
     e.raw("FOR_ITER", e.loop_ends[label][0] if label in e.loop_ends else e.labels[label])
 
 
-def _yield(e: Emitter, kind: str | None) -> None:
+def _yield(e: StreamWriter, kind: str | None) -> None:
     number = rows.YIELD_NUMBERS[kind]
     alone = e.in_outermost_region()
     if versions.YIELD_ARG == "none":

@@ -13,7 +13,7 @@ import bytecode as package
 from bytecode.instr import FormatValue, Intrinsic1Op, Intrinsic2Op
 
 from torchdynamo.bytecode import rows, versions
-from torchdynamo.bytecode.emit import Emitter, Writer
+from torchdynamo.bytecode.emit import StreamWriter, Writer
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.bytecode.moves import MOVES, to_bool
 from torchdynamo.bytecode.qualnames import qualname_of
@@ -21,7 +21,7 @@ from torchdynamo.bytecode.qualnames import qualname_of
 _HAS = versions.OPCODES.__contains__
 
 
-def _load_const(e: Emitter, value: Any) -> None:
+def _load_const(e: StreamWriter, value: Any) -> None:
     if value is AssertionError:
         e.raw("LOAD_ASSERTION_ERROR")
     elif _is_return_const(e.neighbour(0), e.neighbour(1)):
@@ -30,7 +30,7 @@ def _load_const(e: Emitter, value: Any) -> None:
         e.const(value)
 
 
-def _return(e: Emitter, _: None) -> None:
+def _return(e: StreamWriter, _: None) -> None:
     if not _is_return_const(e.neighbour(-1), e.neighbour(0)):
         e.raw("RETURN_VALUE")
 
@@ -44,42 +44,42 @@ def _is_return_const(first: Instruction, second: Instruction) -> bool:
     )
 
 
-def _load_fast(e: Emitter, name: str) -> None:
+def _load_fast(e: StreamWriter, name: str) -> None:
     e.raw("LOAD_FAST_CHECK" if e.at in e.unbound else "LOAD_FAST", e.slot(name))
 
 
-def _load_cell(e: Emitter, name: str) -> None:
+def _load_cell(e: StreamWriter, name: str) -> None:
     e.raw("LOAD_FAST" if versions.CLOSURE_IS_FAST else "LOAD_CLOSURE", e.cells[name])
 
 
-def _null(e: Emitter, _: None) -> None:
+def _null(e: StreamWriter, _: None) -> None:
     other = e.neighbour(1 if versions.NULL_FIRST else -1)
     if other.op != "LOAD_GLOBAL":  # which says it itself
         e.raw("PUSH_NULL")
 
 
-def _load_global(e: Emitter, name: str) -> None:
+def _load_global(e: StreamWriter, name: str) -> None:
     other = e.neighbour(-1 if versions.NULL_FIRST else 1)
     e.raw("LOAD_GLOBAL", (other.op == "NULL", name) if versions.GLOBAL_HAS_FLAG else name)
 
 
-def _load_attr(e: Emitter, name: str) -> None:
+def _load_attr(e: StreamWriter, name: str) -> None:
     e.raw("LOAD_ATTR", (False, name) if versions.ATTR_HAS_FLAG else name)
 
 
-def _load_method(e: Emitter, name: str) -> None:
+def _load_method(e: StreamWriter, name: str) -> None:
     if versions.ATTR_HAS_FLAG:
         e.raw("LOAD_ATTR", (True, name))
     else:
         e.raw("LOAD_METHOD", name)
 
 
-def _load_super(e: Emitter, arg: tuple[str, bool, bool]) -> None:
+def _load_super(e: StreamWriter, arg: tuple[str, bool, bool]) -> None:
     name, is_method, has_two_args = arg
     e.raw("LOAD_SUPER_ATTR", (is_method, has_two_args, name))
 
 
-def _binary(e: Emitter, symbol: str) -> None:
+def _binary(e: StreamWriter, symbol: str) -> None:
     if versions.BINARY_SYMBOLS:
         e.raw("BINARY_OP", package.BinaryOp(versions.BINARY_SYMBOLS.index(symbol)))
     else:
@@ -90,7 +90,7 @@ def _wants_bool(item: Instruction) -> bool:
     return (item.op == "UNARY" and item.arg == "not") or (item.op == "BRANCH" and item.arg[0] in ("true", "false"))
 
 
-def _unary(e: Emitter, symbol: str) -> None:
+def _unary(e: StreamWriter, symbol: str) -> None:
     if symbol == "+" and not _HAS("UNARY_POSITIVE"):
         _intrinsic(e, "UNARY_POSITIVE")
         return
@@ -99,7 +99,7 @@ def _unary(e: Emitter, symbol: str) -> None:
     e.row("UNARY", symbol)
 
 
-def _compare(e: Emitter, symbol: str) -> None:
+def _compare(e: StreamWriter, symbol: str) -> None:
     if symbol in ("is", "is not"):
         e.raw("IS_OP", int(symbol != "is"))
     elif symbol in ("in", "not in"):
@@ -109,7 +109,7 @@ def _compare(e: Emitter, symbol: str) -> None:
         e.raw("COMPARE_OP", package.Compare(dis.cmp_op.index(symbol) + flag))
 
 
-def _slice(e: Emitter, count: int) -> None:
+def _slice(e: StreamWriter, count: int) -> None:
     short = {"GETITEM": "BINARY_SLICE", "SETITEM": "STORE_SLICE"}.get(e.neighbour(1).op, "")
     if count == 2 and _HAS(short):
         e.raw(short)
@@ -118,7 +118,7 @@ def _slice(e: Emitter, count: int) -> None:
 
 
 def _item(op: str, short: str) -> Writer:
-    def write(e: Emitter, _: None) -> None:
+    def write(e: StreamWriter, _: None) -> None:
         before = e.neighbour(-1)
         if not (_HAS(short) and before.op == "SLICE" and before.arg == 2):
             e.row(op)
@@ -126,14 +126,14 @@ def _item(op: str, short: str) -> Writer:
     return write
 
 
-def _list_to_tuple(e: Emitter, _: None) -> None:
+def _list_to_tuple(e: StreamWriter, _: None) -> None:
     if _HAS("LIST_TO_TUPLE"):
         e.raw("LIST_TO_TUPLE")
     else:
         _intrinsic(e, "LIST_TO_TUPLE")
 
 
-def _intrinsic(e: Emitter, name: str) -> None:
+def _intrinsic(e: StreamWriter, name: str) -> None:
     full = "INTRINSIC_" + name
     if not _HAS("CALL_INTRINSIC_1"):
         e.row("INTRINSIC", name)
@@ -143,7 +143,7 @@ def _intrinsic(e: Emitter, name: str) -> None:
         e.raw("CALL_INTRINSIC_2", Intrinsic2Op[full])
 
 
-def _call(e: Emitter, arg: tuple[int, tuple[str, ...]]) -> None:
+def _call(e: StreamWriter, arg: tuple[int, tuple[str, ...]]) -> None:
     count, names = arg
     if names and _HAS("CALL_METHOD"):
         raise ValueError("a method call takes no keywords in this Python version")
@@ -156,18 +156,18 @@ def _call(e: Emitter, arg: tuple[int, tuple[str, ...]]) -> None:
     e.raw("CALL_METHOD" if _HAS("CALL_METHOD") else "CALL_KW" if names and _HAS("CALL_KW") else "CALL", count)
 
 
-def _call_function(e: Emitter, arg: tuple[int, tuple[str, ...]]) -> None:
+def _call_function(e: StreamWriter, arg: tuple[int, tuple[str, ...]]) -> None:
     count, names = arg
     if names:
         e.const(names)
     e.raw("CALL_FUNCTION_KW" if names else "CALL_FUNCTION", count)
 
 
-def _call_ex(e: Emitter, has_kwargs: bool) -> None:
+def _call_ex(e: StreamWriter, has_kwargs: bool) -> None:
     e.raw("CALL_FUNCTION_EX", int(has_kwargs))
 
 
-def _make_function(e: Emitter, parts: tuple[str, ...]) -> None:
+def _make_function(e: StreamWriter, parts: tuple[str, ...]) -> None:
     flags = [1 << rows.FUNCTION_PARTS.index(part) for part in parts]
     if _HAS("SET_FUNCTION_ATTRIBUTE"):
         e.raw("MAKE_FUNCTION")
@@ -179,7 +179,7 @@ def _make_function(e: Emitter, parts: tuple[str, ...]) -> None:
         e.raw("MAKE_FUNCTION", sum(flags))
 
 
-def _format(e: Emitter, arg: tuple[str, bool]) -> None:
+def _format(e: StreamWriter, arg: tuple[str, bool]) -> None:
     conversion, has_spec = arg
     if _HAS("FORMAT_VALUE"):
         e.raw("FORMAT_VALUE", rows.CONVERSIONS.index(conversion) + 4 * has_spec)
@@ -194,11 +194,11 @@ def _format(e: Emitter, arg: tuple[str, bool]) -> None:
     e.raw("FORMAT_WITH_SPEC" if has_spec else "FORMAT_SIMPLE")
 
 
-def _convert(e: Emitter, conversion: str) -> None:
+def _convert(e: StreamWriter, conversion: str) -> None:
     e.raw("CONVERT_VALUE", FormatValue(rows.CONVERSIONS.index(conversion)))
 
 
-def _unpack_ex(e: Emitter, arg: tuple[int, int]) -> None:
+def _unpack_ex(e: StreamWriter, arg: tuple[int, int]) -> None:
     e.raw("UNPACK_EX", arg[0] + (arg[1] << 8))
 
 

@@ -16,9 +16,9 @@ from torchdynamo.capture.vm.finalizers import holding, noticed
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.wrap import made_in_frame
-from torchdynamo.core.signals import Break, Raised, Restart, Steps, Stop
+from torchdynamo.core.signals import Break, Raised, Restart, Stop, StopPath
 from torchdynamo.core.source import Guard, Roots, Source, local
-from torchdynamo.core.value import Opaque, Value
+from torchdynamo.core.value import Lazy, Value
 from torchdynamo.graph.build import GraphBuilder
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Capture(NamedTuple):
 
 
 def capture(
-    code: CodeType, roots: Roots, builder: GraphBuilder, stops: Steps = (), may_begin_again: bool = False
+    code: CodeType, roots: Roots, builder: GraphBuilder, stops: StopPath = (), may_begin_again: bool = False
 ) -> Capture:
     """Execute a frame of `code` up to the steps to stop at, or to its end; perhaps past checks (assertions.py).
 
@@ -106,7 +106,7 @@ def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
 
 def root_frame(vm: Machine, code: CodeType) -> Frame:
     """The frame as the hook got it: arguments nobody has looked at, and the function's cells."""
-    arguments: dict[str, Value] = {name: Opaque(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
+    arguments: dict[str, Value] = {name: Lazy(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
     space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
     dict_aliases.rest_on(vm, space.real, space.source)
     closure = {name: vm.wrap_cell(cell, Source("closure", None, name)) for name, cell in vm.roots.closure.items()}
@@ -125,7 +125,7 @@ def check_deaths(vm: Machine, frame: Frame) -> None:
         raise end
 
 
-def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity | None = None) -> Steps:
+def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity | None = None) -> StopPath:
     """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in. In the same
     way of the frames that it called, as long as each can be left in the middle of its call.
 

@@ -12,7 +12,7 @@ from torchdynamo.core.source import Position, Source
 from torchdynamo.core.value import Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.speculate.unrolling import Loop
+    from torchdynamo.capture.speculate.unrolling import UnrolledLoop
 
 
 class Globals(NamedTuple):
@@ -78,7 +78,7 @@ class Frame:
         self.level = -1  # which frame it is of those that are left where the capture is to stop
         self.ops = 0  # how many operators there were when it was entered
         self.path: list[int] = []  # the instructions it has come by
-        self.loops: dict[int, Loop] = {}  # by instruction: those it is in, or was
+        self.loops: dict[int, UnrolledLoop] = {}  # by instruction: those it is in, or was
         self.namespace: dict[str, Value] | None = None  # of the body of a class
         self.again = False  # some name of it was bound twice, or deleted
         self.result: Any = None

@@ -10,8 +10,8 @@ import torch.fx
 
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.types.pending_appends import Tail
-from torchdynamo.capture.vm.effect_kinds import Kind, Write
-from torchdynamo.core.value import ABSENT, Absent, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
+from torchdynamo.core.value import ABSENT, Absent, Known, Lazy, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.capture import Capture
@@ -90,14 +90,14 @@ def state_line(capture: Capture, write: Write) -> str:
     return f"then {write.owner.__name__}({', '.join(value_text(capture, arg) for arg in write.value)})"
 
 
-LINES: dict[Kind, Callable[[Capture, Write], str]] = {
-    Kind.ITEMS: items_line,
-    Kind.ATTRIBUTE: attribute_line,
-    Kind.TENSOR: tensor_line,
-    Kind.NAME: name_line,
-    Kind.CLASS: class_line,
-    Kind.DEFERRED: deferred_line,
-    Kind.STATE: state_line,
+LINES: dict[EffectKind, Callable[[Capture, Write], str]] = {
+    EffectKind.ITEMS: items_line,
+    EffectKind.ATTRIBUTE: attribute_line,
+    EffectKind.TENSOR: tensor_line,
+    EffectKind.NAME: name_line,
+    EffectKind.CLASS: class_line,
+    EffectKind.DEFERRED: deferred_line,
+    EffectKind.STATE: state_line,
 }
 
 
@@ -139,9 +139,9 @@ def value_text(capture: Capture, value: Value) -> str:
     if value.__class__ is Known:
         obj = value.obj
         return str(getattr(obj, "__qualname__", None) or repr(obj))
-    if value.__class__ is Graphed or value.__class__ is Symbol:
+    if value.__class__ is TensorNode or value.__class__ is Symbol:
         return str(value.node)
-    if value.__class__ is Opaque:
+    if value.__class__ is Lazy:
         return str(value.source)
     if value.__class__ is Object:
         entity = capture.machine.entity(value)

@@ -15,10 +15,10 @@ from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.speculate.cached_calls import were_changed
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.codegen import replay
-from torchdynamo.codegen.deopt import Attempt, Rerun
-from torchdynamo.codegen.emit import BOUND, GRAPH, BoundIndex, Emitter
+from torchdynamo.codegen.deopt import Bailout, CheckedRun
+from torchdynamo.codegen.emit import BOUND, GRAPH, BoundIndex, CodeEmitter
 from torchdynamo.codegen.graph_break import Exit
-from torchdynamo.core.signals import Presumption, Restart, Retry
+from torchdynamo.core.signals import Assumption, Restart, Retry
 from torchdynamo.core.source import Source
 
 
@@ -33,19 +33,19 @@ class Draft(NamedTuple):
     continuations: list[CodeType]
     skipped: list[CodeType]  # those that stay Python
     position: Any
-    rerun: Rerun | None  # where the frame may have to run as it was written
+    rerun: Bailout | None  # where the frame may have to run as it was written
     does_nothing_else: bool  # but to run its graph, which leaves no trace where it raises
 
 
-def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emitter], None] | None = None) -> Draft:
+def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[CodeEmitter], None] | None = None) -> Draft:
     """Write the part after the graph's call. Raises Restart where something cannot be made again.
 
     `repeatable`: whether nobody can tell that the graph ran, up to where it raised. `then` writes what comes after the
     effects.
     """
     if were_changed(capture.machine):
-        raise Retry(Presumption.CACHES)
-    emit = Emitter(capture)
+        raise Retry(Assumption.CACHES)
+    emit = CodeEmitter(capture)
     decoded = decode(capture.code)
     continuations: list[CodeType] = []
     skipped: list[CodeType] = []
@@ -53,13 +53,13 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Emit
         emit.position = decoded.instructions[capture.exit.at].position
     else:
         emit.position = None
-    attempt = Attempt(emit, capture) if capture.machine.checks or capture.machine.may_raise else None
+    attempt = CheckedRun(emit, capture) if capture.machine.checks or capture.machine.may_raise else None
     if capture.exit.__class__ is BreakExit:
         replay.root_cells(emit, capture)
     before = replay.begin(emit, capture) if attempt is None else []  # an attempt may have to begin again
     replay.replay(emit, capture, begun=attempt is None)
     rests = attempt is None and not before and repeatable()
-    rerun = attempt or (Rerun(emit, capture) if emit.items and rests else None)
+    rerun = attempt or (Bailout(emit, capture) if emit.items and rests else None)
     pure = rests and not emit.items and isinstance(capture.exit, Return)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)

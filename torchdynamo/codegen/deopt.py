@@ -15,27 +15,27 @@ import torch.fx
 
 from torchdynamo import _native
 from torchdynamo.backends.preserve import Contents, RandomState, mutated_positions, tensors_at
-from torchdynamo.backends.run import Failure
+from torchdynamo.backends.run import GraphFailure
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
 from torchdynamo.capture.capture import Capture
 from torchdynamo.core.learned import record
 from torchdynamo.errors import FallbackWarning, TorchDynamoError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
-from torchdynamo.graph.passes.stages import Stage, cut
+from torchdynamo.graph.passes.stages import GraphStage, cut
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
 from torchdynamo.hook.user_warnings import warn_user
 
 if TYPE_CHECKING:
-    from torchdynamo.codegen.emit import Emitter
+    from torchdynamo.codegen.emit import CodeEmitter
 
 Run = Callable[..., Any]
 
 
-class Rerun:
+class Bailout:
     """Of one entry: the frame as it was written, which runs where the graph gives None."""
 
-    def __init__(self, emit: Emitter, capture: Capture) -> None:
+    def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
         self.code = weakref.ref(capture.code)  # which owns us
         self.error = ""
         self.told = capture.machine.may_raise  # that the graph itself raised; where that may be, nobody need know
@@ -48,7 +48,7 @@ class Rerun:
         self.error = f"{type(error).__name__}: {error}"
 
     # -- the code that is run instead -----------------------------------------------------------------------------
-    def as_written(self, emit: Emitter) -> list[Item]:
+    def as_written(self, emit: CodeEmitter) -> list[Item]:
         """Run the frame's own code with its own arguments, for what that returns. Nothing is compiled."""
         kept, emit.items = emit.items, []
         emit.function(_native.AsWritten(emit.capture.code))
@@ -103,10 +103,10 @@ class Rerun:
         return compile_part(gm, examples)
 
 
-class Attempt(Rerun):
+class CheckedRun(Bailout):
     """Which results of its graph have to be what, too."""
 
-    def __init__(self, emit: Emitter, capture: Capture) -> None:
+    def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
         self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]
         for node, _ in self.checks:
             emit.outputs.setdefault(node, len(emit.outputs))
@@ -159,7 +159,7 @@ class Attempt(Rerun):
 
         return run
 
-    def checks_of(self, stage: Stage) -> list[tuple[Any, bool]]:
+    def checks_of(self, stage: GraphStage) -> list[tuple[Any, bool]]:
         """Those that the stage computes."""
         return [(node, truth) for node, truth in self.checks if node.name in stage.results]
 
@@ -176,7 +176,7 @@ class Attempt(Rerun):
             except (TorchDynamoError, STOP_RECOMPUTING):
                 raise
             except Exception as error:  # the program's own, or the backend's: the program will tell
-                self.raised(error.original if isinstance(error, Failure) else error)
+                self.raised(error.original if isinstance(error, GraphFailure) else error)
                 results = None
             if results is None:
                 if state is not None:

@@ -16,7 +16,7 @@ import torch
 
 from torchdynamo.core.learned import record
 from torchdynamo.core.source import Roots, Source, instance_attr, local
-from torchdynamo.core.value import Graphed, Object, Symbol, Value
+from torchdynamo.core.value import Object, Symbol, TensorNode, Value
 from torchdynamo.graph.numbers import SYMBOLIC
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = Non
         yield from (moved(part, source, origin) for part in vm.builder.numbers.varying if is_under(part, origin))
     if isinstance(value, Symbol):
         yield source
-    elif isinstance(value, Graphed):
+    elif isinstance(value, TensorNode):
         sizes = value.fake.shape if isinstance(value.fake, torch.Tensor) else ()
         yield from (Source("size", source, dim) for dim, size in enumerate(sizes) if isinstance(size, SYMBOLIC))
     elif entity is not None:

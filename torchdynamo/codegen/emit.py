@@ -21,14 +21,14 @@ from torchdynamo.capture.torch.tensor_subclasses import overrides
 from torchdynamo.capture.types.set_orders import stays_in_order
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.capture.vm.iteration import Steps
+from torchdynamo.capture.vm.iteration import IteratorState
 from torchdynamo.capture.vm.wrap import class_source, made_in_frame
 from torchdynamo.codegen import made_classes, materialize
 from torchdynamo.core.naming import is_mortal
 from torchdynamo.core.policy import PURE_TYPES
-from torchdynamo.core.signals import Presumption, Restart, Retry
+from torchdynamo.core.signals import Assumption, Restart, Retry
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.core.value import ABSENT, Known, Lazy, Object, Symbol, TensorNode, Value
 
 BOUND = "__bound"
 GRAPH = "<graph>"  # stands for the name of the graph's variable until there is one
@@ -41,7 +41,7 @@ OWN_WORLDS = (
 )  # what they lead to was there before the frame
 
 
-class Emitter:
+class CodeEmitter:
     """The instructions of one replacement, and what they need: outputs of the graph, and bound sources."""
 
     def __init__(self, capture: Capture) -> None:
@@ -114,9 +114,9 @@ class Emitter:
             self.object(value)
         elif value.__class__ is Known:
             self.known(value)
-        elif value.__class__ is Graphed or value.__class__ is Symbol:
+        elif value.__class__ is TensorNode or value.__class__ is Symbol:
             self.computed(value)
-        elif value.__class__ is Opaque:
+        elif value.__class__ is Lazy:
             self.source(value.source)
         else:
             raise Restart(-1)
@@ -158,7 +158,7 @@ class Emitter:
         self.op("BUILD", ("string", 2))
         self.keep_as(("text", id(text)), f"__text{len(self.made)}")
 
-    def computed(self, value: Graphed | Symbol) -> None:
+    def computed(self, value: TensorNode | Symbol) -> None:
         """An input is fetched from where it lives; the rest is an output of the graph."""
         if value.source is not None:
             self.source(value.source)
@@ -218,7 +218,7 @@ class Emitter:
             self.op("LOAD_CELL", entity.note)
             return
         if entity.ref in self.capture.machine.kept:
-            raise Retry(Presumption.CACHES)  # whoever gets it would have to get the one in the cache
+            raise Retry(Assumption.CACHES)  # whoever gets it would have to get the one in the cache
         if entity.ref in self.making:
             raise Restart(entity.born - 1)  # it contains itself
         self.making.add(entity.ref)
@@ -234,7 +234,7 @@ class Emitter:
             self.keep(entity)
             if entity.pytype not in model.REBUILD:  # a type's own row has used what the type keeps
                 materialize.attributes(self, entity)
-        elif entity.items.__class__ is Steps:
+        elif entity.items.__class__ is IteratorState:
             materialize.iterator(self, entity)
             self.keep(entity)
         elif materialize.is_plain(entity.pytype):

@@ -19,7 +19,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.codegen import dynamism_across_breaks, resume
-from torchdynamo.codegen.emit import BOUND, GRAPH, Emitter
+from torchdynamo.codegen.emit import BOUND, GRAPH, CodeEmitter
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import ABSENT, Known, Object, Value
 from torchdynamo.graph.tracebacks import Above
@@ -54,7 +54,7 @@ class Exit:
 
     def __init__(
         self,
-        emit: Emitter,
+        emit: CodeEmitter,
         code: CodeType,
         exit: BreakExit,
         made: list[CodeType],
@@ -263,7 +263,7 @@ class Inner:
         names: dict[str, Any],
     ) -> None:
         """names: the globals of the code that calls this."""
-        emit = Emitter(capture)
+        emit = CodeEmitter(capture)
         self.elsewhere = callee.globals.real is not names
         code, exit = callee.code, callee.exit
         emit.position = decode(code).instructions[exit.at].position
@@ -285,7 +285,7 @@ class Inner:
         count = self.elsewhere + bool(self.free) + len(self.values) + len(within)
         return [f"__given{index}" for index in range(count)]
 
-    def push(self, emit: Emitter) -> None:
+    def push(self, emit: CodeEmitter) -> None:
         """Push all that, in that order."""
         if self.elsewhere:
             emit.namespace(self.callee.globals)
@@ -298,7 +298,7 @@ class Inner:
         if self.within is not None:
             self.within.push(emit)
 
-    def call(self, emit: Emitter) -> None:
+    def call(self, emit: CodeEmitter) -> None:
         """Make the function, and call it with the rest."""
         names = iter(self.given())
         emit.callee(lambda: self.function(emit, names))
@@ -307,7 +307,7 @@ class Inner:
             self.take(emit, name)
         emit.op("CALL", (len(rest), ()))
 
-    def function(self, emit: Emitter, names: Iterator[str]) -> None:
+    def function(self, emit: CodeEmitter, names: Iterator[str]) -> None:
         """Push the function, whose parts are the first of these temporaries."""
         space = next(names) if self.elsewhere else ""
         if space:
@@ -320,7 +320,7 @@ class Inner:
             self.take(emit, space)
             emit.op("CALL", (2, ()))
 
-    def take(self, emit: Emitter, name: str) -> None:
+    def take(self, emit: CodeEmitter, name: str) -> None:
         """Push what a temporary holds, and nothing else holds any more."""
         emit.op("LOAD_FAST", name)
         emit.op("DELETE_FAST", name)
@@ -333,7 +333,7 @@ def operands(instruction: Instruction) -> int:
     return count + (PEEKS[instruction.op](instruction.arg) if instruction.op in PEEKS else 0)
 
 
-def held(emit: Emitter, exit: BreakExit) -> Iterator[str]:
+def held(emit: CodeEmitter, exit: BreakExit) -> Iterator[str]:
     """Variables that keep an object alive, which there may be weak references to, until the function returns.
 
     Where it is there already: it came with the frame, or the instruction is given it. Tensors need not live on.

@@ -9,10 +9,10 @@ from torchdynamo.core.signals import Restart
 from torchdynamo.core.source import Source
 
 if TYPE_CHECKING:
-    from torchdynamo.codegen.emit import Emitter
+    from torchdynamo.codegen.emit import CodeEmitter
 
 
-def push(emit: Emitter, cls: type) -> None:
+def push(emit: CodeEmitter, cls: type) -> None:
     """Push a class that the frame made: made again, once."""
     vm, key = emit.capture.machine, ("class", id(cls))
     if key in emit.made:
@@ -35,7 +35,7 @@ def push(emit: Emitter, cls: type) -> None:
         emit.op("STORE_ATTR", "cell_contents")
 
 
-def push_part(emit: Emitter, source: Source) -> None:
+def push_part(emit: CodeEmitter, source: Source) -> None:
     """Push what lies in a class that the frame made, out of the one that is made again."""
     base = source.base
     if base is None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.vm.attribute_writes import is_field, is_writable
 from torchdynamo.capture.vm.c_fields import Hidden
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.capture.vm.iteration import OF_DICTS, Steps
+from torchdynamo.capture.vm.iteration import OF_DICTS, IteratorState
 from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
 from torchdynamo.capture.vm.model import find_slot
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import ABSENT, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.codegen.emit import Emitter
+    from torchdynamo.codegen.emit import CodeEmitter
 
 INDEXED: dict[type, type] = {type(iter([])): list, type(iter(())): tuple, type(iter(range(0))): range}
 
@@ -25,7 +25,7 @@ def is_plain(cls: type) -> bool:
     return all(map(written_in_python, cls.__mro__))
 
 
-def instance(emit: Emitter, entity: Entity) -> None:
+def instance(emit: CodeEmitter, entity: Entity) -> None:
     """A bare instance of the user's class, then its attributes: `__init__` has been run symbolically."""
     emit.function(object.__new__)
     emit.const(entity.pytype)
@@ -34,7 +34,7 @@ def instance(emit: Emitter, entity: Entity) -> None:
     attributes(emit, entity)
 
 
-def attributes(emit: Emitter, entity: Entity) -> None:
+def attributes(emit: CodeEmitter, entity: Entity) -> None:
     """The attributes of the object on top, which stays there."""
     for name, value in entity.attrs.items():
         if name.__class__ is Hidden and is_writable(name.descriptor) and value is not ABSENT:
@@ -51,7 +51,7 @@ def attributes(emit: Emitter, entity: Entity) -> None:
             emit.op("POP")
 
 
-def hidden_field(emit: Emitter, entity: Entity, name: Hidden, value: Value) -> None:
+def hidden_field(emit: CodeEmitter, entity: Entity, name: Hidden, value: Value) -> None:
     """Set what C keeps, past what the object's class has by that name."""
     if value is entity.loaded.get(name):
         return
@@ -62,9 +62,9 @@ def hidden_field(emit: Emitter, entity: Entity, name: Hidden, value: Value) -> N
     emit.op("POP")
 
 
-def iterator(emit: Emitter, entity: Entity) -> None:
+def iterator(emit: CodeEmitter, entity: Entity) -> None:
     """An iterator over something that can be made, at the place it has reached."""
-    steps: Steps = entity.items
+    steps: IteratorState = entity.items
     over = steps.over
     if over is None or is_iterator(emit, over):
         raise Restart(entity.born - 1)
@@ -87,7 +87,7 @@ def iterator(emit: Emitter, entity: Entity) -> None:
         emit.op("POP")
 
 
-def version_of(emit: Emitter, over: Any) -> int:
+def version_of(emit: CodeEmitter, over: Any) -> int:
     """The version of what is iterated, now."""
     if over.__class__ is not Object:
         return 0
@@ -95,8 +95,8 @@ def version_of(emit: Emitter, over: Any) -> int:
     return emit.heap[entity.note[1]].version if over.pytype in OF_DICTS else entity.version
 
 
-def is_iterator(emit: Emitter, value: Any) -> bool:
-    return value.__class__ is Object and emit.heap[value].items.__class__ is Steps
+def is_iterator(emit: CodeEmitter, value: Any) -> bool:
+    return value.__class__ is Object and emit.heap[value].items.__class__ is IteratorState
 
 
 def subclass_instance(cls: type, base: Any, fill: Any, items: Any) -> Any:

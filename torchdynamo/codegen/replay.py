@@ -9,15 +9,15 @@ from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.vm import lookup, model
-from torchdynamo.capture.vm.effect_kinds import Kind, Write
+from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.codegen.emit import Emitter
+from torchdynamo.codegen.emit import CodeEmitter
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.source import local
 from torchdynamo.core.value import ABSENT, is_none
 
 
-def begin(emit: Emitter, capture: Capture) -> list[Item]:
+def begin(emit: CodeEmitter, capture: Capture) -> list[Item]:
     """What is done before the graph runs: the memory of gradients that are let go of is free while it does."""
     kept, emit.items = emit.items, []
     for write in capture.machine.effects.pending():
@@ -29,25 +29,25 @@ def begin(emit: Emitter, capture: Capture) -> list[Item]:
 
 def is_let_go(write: Write) -> bool:
     """Whether it takes the gradient of a tensor that was there."""
-    of_tensor = write.kind is Kind.TENSOR and write.owner.source is not None
+    of_tensor = write.kind is EffectKind.TENSOR and write.owner.source is not None
     return of_tensor and write.name == "grad" and is_none(write.value)
 
 
-def replay(emit: Emitter, capture: Capture, begun: bool) -> None:
+def replay(emit: CodeEmitter, capture: Capture, begun: bool) -> None:
     """All effects, in their order; values are what they were at the end."""
     for write in capture.machine.effects.pending():
         if not (begun and is_let_go(write)):
             REPLAYS[write.kind](emit, write)
 
 
-def write_items(emit: Emitter, write: Write) -> None:
+def write_items(emit: CodeEmitter, write: Write) -> None:
     row = model.for_type(model.REPLAY, write.owner.pytype)
     if row is None:
         raise Restart(-1)
     row(emit, write.owner)
 
 
-def write_name(emit: Emitter, write: Write) -> None:
+def write_name(emit: CodeEmitter, write: Write) -> None:
     space = write.owner
     emit.value(write.value)
     if space.real is emit.capture.machine.roots.globals:
@@ -59,7 +59,7 @@ def write_name(emit: Emitter, write: Write) -> None:
         emit.op("SETITEM")
 
 
-def write_class(emit: Emitter, write: Write) -> None:
+def write_class(emit: CodeEmitter, write: Write) -> None:
     """Of classes that were there; others are made with their attributes."""
     if id(write.owner) not in emit.capture.machine.made_classes:
         emit.value(write.value)
@@ -67,11 +67,11 @@ def write_class(emit: Emitter, write: Write) -> None:
         emit.op("STORE_ATTR", write.name)
 
 
-def call_deferred(emit: Emitter, write: Write) -> None:
+def call_deferred(emit: CodeEmitter, write: Write) -> None:
     write.owner.emit(emit)
 
 
-def switch(emit: Emitter, write: Write) -> None:
+def switch(emit: CodeEmitter, write: Write) -> None:
     emit.function(write.owner)
     for arg in write.value:
         emit.value(arg)
@@ -79,7 +79,7 @@ def switch(emit: Emitter, write: Write) -> None:
     emit.op("POP")
 
 
-def write_attribute(emit: Emitter, write: Write) -> None:
+def write_attribute(emit: CodeEmitter, write: Write) -> None:
     """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
     entity, name, value = write.owner, write.name, write.value
     plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
@@ -102,7 +102,7 @@ def write_attribute(emit: Emitter, write: Write) -> None:
         emit.op("POP")
 
 
-def store_on_tensor(emit: Emitter, write: Write) -> None:
+def store_on_tensor(emit: CodeEmitter, write: Write) -> None:
     """What the frame stored on a tensor, or took off one that had it at entry."""
     tensor, name, value = write.owner, write.name, write.value
     if value is not ABSENT:
@@ -114,24 +114,24 @@ def store_on_tensor(emit: Emitter, write: Write) -> None:
         emit.op("DELETE_ATTR", name)
 
 
-REPLAYS: dict[Kind, Callable[[Emitter, Write], None]] = {
-    Kind.ITEMS: write_items,
-    Kind.ATTRIBUTE: write_attribute,
-    Kind.TENSOR: store_on_tensor,
-    Kind.NAME: write_name,
-    Kind.CLASS: write_class,
-    Kind.DEFERRED: call_deferred,
-    Kind.STATE: switch,
+REPLAYS: dict[EffectKind, Callable[[CodeEmitter, Write], None]] = {
+    EffectKind.ITEMS: write_items,
+    EffectKind.ATTRIBUTE: write_attribute,
+    EffectKind.TENSOR: store_on_tensor,
+    EffectKind.NAME: write_name,
+    EffectKind.CLASS: write_class,
+    EffectKind.DEFERRED: call_deferred,
+    EffectKind.STATE: switch,
 }
 
 
-def root_cells(emit: Emitter, capture: Capture) -> None:
+def root_cells(emit: CodeEmitter, capture: Capture) -> None:
     """Cells of the frame's own variables get their contents: inner functions and the continuation see them."""
     for name, cell in capture.cells.items():
         root_cell(emit, name, capture.machine.heap[cell])  # type: ignore[index]
 
 
-def root_cells_that_stay(emit: Emitter, capture: Capture) -> None:
+def root_cells_that_stay(emit: CodeEmitter, capture: Capture) -> None:
     """Where the frame returns: only those of functions that were made again."""
     done: set[str] = set()
     while True:
@@ -144,7 +144,7 @@ def root_cells_that_stay(emit: Emitter, capture: Capture) -> None:
             root_cell(emit, name, capture.machine.heap[capture.cells[name]])  # type: ignore[index]
 
 
-def root_cell(emit: Emitter, name: str, entity: Entity) -> None:
+def root_cell(emit: CodeEmitter, name: str, entity: Entity) -> None:
     value = entity.attrs.get("cell_contents")
     if entity.note != name or value is None or getattr(value, "source", None) is local(name):
         return

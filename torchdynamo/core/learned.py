@@ -45,7 +45,7 @@ class Account:
         self.on_credit = False  # the next capture is
 
 
-class Record:
+class CodeRecord:
     """What is known of a code object that has run."""
 
     __slots__ = (
@@ -79,14 +79,14 @@ class Record:
         self.results = NOWHERE  # in the result
 
 
-_records: PerCode[Record] = PerCode()
+_records: PerCode[CodeRecord] = PerCode()
 
 
-def record(code: CodeType) -> Record:
+def record(code: CodeType) -> CodeRecord:
     """Return the record of a code object, made when it is first asked for."""
     found = _records.get(code)
     if found is None:
-        _records.set(code, found := Record())
+        _records.set(code, found := CodeRecord())
     return found
 
 

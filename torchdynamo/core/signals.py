@@ -8,7 +8,7 @@ from typing import Any
 from torchdynamo.core.value import Object
 
 # Where a capture stops: the step of the root frame, then that of the frame which it calls there, and so on.
-Steps = tuple[int, ...]
+StopPath = tuple[int, ...]
 
 
 class Break(Exception):
@@ -21,7 +21,7 @@ class Break(Exception):
         self.where: Any = None  # Position of the innermost frame, filled in as it passes
         self.callers: tuple[Any, ...] = ()  # Positions of the calls that led there, outermost first
         self.raises = False  # the program itself is going to raise there, as far as can be told
-        self.restart: Steps = ()  # where the next try must stop; nothing if there is no such place
+        self.restart: StopPath = ()  # where the next try must stop; nothing if there is no such place
         self.inner: list[Any] = []  # the frames that return straight to one another, up to where it broke; not the root
 
 
@@ -33,7 +33,7 @@ class Raised(Exception):
         self.value = value
 
 
-class Presumption(Enum):
+class Assumption(Enum):
     """What a capture presumes until it turns out wrong, and a later one of the frame does not."""
 
     LAYOUTS = "tensors lie in memory as those of their sizes do"
@@ -47,7 +47,7 @@ class Presumption(Enum):
 class Retry(Exception):
     """Capture must be done again from the start, without a presumption."""
 
-    def __init__(self, without: Presumption) -> None:
+    def __init__(self, without: Assumption) -> None:
         super().__init__(without)
         self.without = without
 

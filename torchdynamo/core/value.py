@@ -26,7 +26,7 @@ class Known:
         return f"Known({self.obj!r})"
 
 
-class Graphed:
+class TensorNode:
     """A tensor that flows through the graph: its node, its fake, and where it lived at entry (None if computed)."""
 
     __slots__ = ("fake", "node", "pytype", "source")
@@ -38,7 +38,7 @@ class Graphed:
         self.source = source
 
     def __repr__(self) -> str:
-        return f"Graphed({self.node})"
+        return f"TensorNode({self.node})"
 
 
 class Object:
@@ -54,7 +54,7 @@ class Object:
         return f"Object({self.pytype.__name__}#{self.ref})"
 
 
-class Opaque:
+class Lazy:
     """Something nothing has looked at yet: only its source is known. It may be moved, not used."""
 
     __slots__ = ("pytype", "source")
@@ -64,7 +64,7 @@ class Opaque:
         self.source = source
 
     def __repr__(self) -> str:
-        return f"Opaque({self.source})"
+        return f"Lazy({self.source})"
 
 
 class Symbol:
@@ -89,7 +89,7 @@ class Absent:
         return "ABSENT"
 
 
-Value: TypeAlias = Known | Graphed | Object | Opaque | Symbol | Absent
+Value: TypeAlias = Known | TensorNode | Object | Lazy | Symbol | Absent
 ABSENT = Absent()
 NONE = Known(None)
 TRUE = Known(True)

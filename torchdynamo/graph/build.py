@@ -19,16 +19,16 @@ import torch
 import torch.fx
 
 from torchdynamo.core.call_sites import Call, CallSite, call
-from torchdynamo.core.signals import Presumption, Retry
+from torchdynamo.core.signals import Assumption, Retry
 from torchdynamo.core.source import Position, Source
 from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
 from torchdynamo.graph.cond import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.custom_backward import gradient_like, layout_of, twin, with_backward
 from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
-from torchdynamo.graph.fake_cache import MISSING, Memo
+from torchdynamo.graph.fake_cache import MISSING, FakeCache
 from torchdynamo.graph.flex_attention import Part, attend
-from torchdynamo.graph.input_fakes import Entrants
+from torchdynamo.graph.input_fakes import InputFakes
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
@@ -36,9 +36,9 @@ from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import Stretch, enclose
 from torchdynamo.graph.quiet import trying
-from torchdynamo.graph.recording import Record, recording_mode, storage_of
+from torchdynamo.graph.recording import WorldRecord, recording_mode, storage_of
 from torchdynamo.graph.recurrent import of_any_length
-from torchdynamo.graph.sizes import Layout, can_vary, layout, note_sizes, stand_in
+from torchdynamo.graph.sizes import SizeLayout, can_vary, layout, note_sizes, stand_in
 from torchdynamo.graph.tracebacks import PROGRAMS, Program
 from torchdynamo.graph.while_loop import repeat
 
@@ -51,7 +51,7 @@ _AS_IS = contextlib.nullcontext()
 _set_args: Any = Node.args.fset  # type: ignore[attr-defined]
 
 
-class Mark(NamedTuple):
+class GraphMark(NamedTuple):
     """A place in the graph, and what had been done by then."""
 
     last: Node | None
@@ -68,7 +68,7 @@ class GraphBuilder:
 
     def __init__(self, scalars: bool = False, shapes: bool = False, varying: Collection[Any] = ()) -> None:
         self.graph = torch.fx.Graph()
-        self.record = Record()
+        self.record = WorldRecord()
         self.numbers = Numbers(scalars, shapes, varying)
         self.call_sites: dict[str, CallSite] = {}  # by node: where the program stood
         self.may_end = True  # before the frame does: it is not asked for a whole graph
@@ -76,7 +76,7 @@ class GraphBuilder:
         self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None
         self._numbers = 0  # inputs that are numbers, so far
-        self._layouts: dict[str, Layout] = {}  # by placeholder: of inputs whose sizes may vary
+        self._layouts: dict[str, SizeLayout] = {}  # by placeholder: of inputs whose sizes may vary
         self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
         self._presumed: set[int] = set()  # memory that operators were told presumptions about
         self._stretches: list[Stretch] = []
@@ -101,14 +101,14 @@ class GraphBuilder:
             self.entrants.forget_tensors()
 
     @cached_property
-    def memo(self) -> Memo:
+    def memo(self) -> FakeCache:
         """What operations gave before."""
-        return Memo(self.record)
+        return FakeCache(self.record)
 
     @cached_property
-    def entrants(self) -> Entrants:
+    def entrants(self) -> InputFakes:
         """Stand-ins for what exists at entry."""
-        return Entrants(self.memo.likenesses)
+        return InputFakes(self.memo.likenesses)
 
     # -- nodes ----------------------------------------------------------------------------------------------------
     def input(
@@ -158,7 +158,7 @@ class GraphBuilder:
         self._last_placeholder = node
         return node
 
-    def layout(self, node: Node) -> Layout | None:
+    def layout(self, node: Node) -> SizeLayout | None:
         """Sizes and strides of an input, if some of them may vary."""
         return self._layouts.get(node.name)
 
@@ -237,28 +237,28 @@ class GraphBuilder:
         self.graph.erase_node(node)
 
     # -- bodies of higher-order operators -------------------------------------------------------------------------
-    def begin(self) -> Mark:
+    def begin(self) -> GraphMark:
         """Here begins what may become the body of an operator."""
-        return Mark(next(iter(reversed(self.graph.nodes)), None), len(self.record.writes), self.record.draws)
+        return GraphMark(next(iter(reversed(self.graph.nodes)), None), len(self.record.writes), self.record.draws)
 
-    def since(self, mark: Mark) -> Mark:
+    def since(self, mark: GraphMark) -> GraphMark:
         """How often memory that was there before was written to, and random numbers were drawn, since then."""
         draws = self.record.draws - mark.draws
         if len(self.record.writes) == mark.writes:
-            return Mark(mark.last, 0, draws)
+            return GraphMark(mark.last, 0, draws)
         own = {id(node) for node in self.added(mark)}
         before = [node.meta["example_value"] for node in self.graph.nodes if id(node) not in own]
         memory = {0, *(storage._cdata for storage in map(storage_of, tensors_in(before)) if storage is not None)}
         written = [where for where in self.record.writes[mark.writes :] if where in memory]
-        return Mark(mark.last, len(written), draws)
+        return GraphMark(mark.last, len(written), draws)
 
-    def added(self, mark: Mark) -> list[Node]:
+    def added(self, mark: GraphMark) -> list[Node]:
         """The operations added since then."""
         known = [*self.graph.nodes]
         since = known[known.index(mark.last) + 1 if mark.last is not None else 0 :]
         return [node for node in since if node.op != "placeholder"]
 
-    def enclose(self, mark: Mark, target: Any, kwargs: dict[str, Any]) -> None:
+    def enclose(self, mark: GraphMark, target: Any, kwargs: dict[str, Any]) -> None:
         """What was added since then is to be run by that operator."""
         nodes = self.added(mark)
         if nodes and not any(node in inner.nodes for node in nodes for inner in self._stretches):
@@ -368,7 +368,7 @@ class GraphBuilder:
         self.record.latest.clear()
         self.record.copies.clear()
         fake_args, fake_kwargs = examples(args), examples(kwargs)
-        asked, known = target, shape_env.Known(self.numbers.env) if self.numbers else None
+        asked, known = target, shape_env.Snapshot(self.numbers.env) if self.numbers else None
         if target is setattr:  # `.data =` puts other memory in the place of this
             self.record.write(fake_args[:1])
         if shape_env.is_symbolic(fake_args):
@@ -403,7 +403,7 @@ class GraphBuilder:
         finally:
             trying.now = False
 
-    def _assume_nothing(self, known: shape_env.Known, target: Target, args: tuple[Any, ...]) -> None:
+    def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
         """What an operator has assumed of numbers that nobody knows is forgotten, and it is refused."""
         assumed = self.numbers.assumed_since(known)
         if assumed and not torch_compat.insists(target, args):
@@ -411,25 +411,25 @@ class GraphBuilder:
             self.memo.likenesses.forget()
             raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
 
-    def _try_with_numbers(self, known: shape_env.Known, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
         """The same where sizes have no value. What cannot be told for all of them is told by what they are now: first
         only where that is not what holds in general, then whatever an operator asks."""
         try:
             result = self._try(op, target, args, kwargs, self._with_numbers())
             slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
             self.numbers.sliced |= slicing
-            if not (slicing and Presumption.SLICES in self.numbers.dropped):
+            if not (slicing and Assumption.SLICES in self.numbers.dropped):
                 return result
         except Exception:
             if not self.numbers.entries:
                 raise
-            if Presumption.LAYOUTS not in self.numbers.dropped:
+            if Assumption.LAYOUTS not in self.numbers.dropped:
                 with contextlib.suppress(Exception):
                     return self._again(known, op, target, args, kwargs, shape_env.HOLDING)
         return self._again(known, op, target, args, kwargs, False)
 
     def _again(
-        self, known: shape_env.Known, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
+        self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
     ) -> Any:
         """What a try has found out is forgotten, and the operator is asked by what sizes are now."""
         known.again()
@@ -442,7 +442,7 @@ class GraphBuilder:
         with (
             shape_env.asking_rules_in_python(),
             shape_env.presuming(
-                self.numbers.env, Presumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
+                self.numbers.env, Assumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
             ),
             _AS_IS if presuming is None else shape_env.treating_sizes_alike(False),
         ):
@@ -458,7 +458,7 @@ class GraphBuilder:
                 if len(alike) > 1 and alike & (self._presumed | inputs):
                     self._presumed |= alike
         if self._presumed & self.record.latest:
-            raise Retry(Presumption.LAYOUTS)
+            raise Retry(Assumption.LAYOUTS)
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """The tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is not."""

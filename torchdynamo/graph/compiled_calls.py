@@ -24,7 +24,7 @@ IN_MEMORY_OF_THEIR_OWN = ("non_alias", "unsafe_view_alias")  # the second views 
 Expected: TypeAlias = tuple[Any, Any, Any]  # of a gradient: memory format, or size and strides
 
 
-class Layout(NamedTuple):
+class CallLayout(NamedTuple):
     """Where what a compiled forward returns is to go, and what its backward expects."""
 
     returned: int
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     expected: tuple[Expected, ...]  # how these are to lie
 
 
-def layout(cls: Any, inputs: int) -> Layout | None:
+def layout(cls: Any, inputs: int) -> CallLayout | None:
     """Return how a graph with so many inputs is called, None if it has anything that takes more than that.
 
     cls: the autograd function that AOTAutograd made for it.
@@ -69,7 +69,7 @@ def layout(cls: Any, inputs: int) -> Layout | None:
     expected = tuple(_expected(each) for each in meta.subclass_tangent_meta)
     if len(wanted) != len(expected) or None in expected or meta.num_forward_returns != len(meta.output_info):
         return None
-    return Layout(
+    return CallLayout(
         meta.num_forward_returns,
         meta.tensors_saved_for_backwards_with_vc_check_slice,
         meta.tensors_saved_for_backwards_no_vc_check_slice,
@@ -110,7 +110,7 @@ def remembered(args: Sequence[Any]) -> list[tuple[Any, int | None]]:
     return [(weakref.ref(arg), arg._version) if isinstance(arg, torch.Tensor) else (arg, None) for arg in args]
 
 
-def shortened(cls: Any, parts: Layout, materialize: bool) -> Any:
+def shortened(cls: Any, parts: CallLayout, materialize: bool) -> Any:
     """Return an autograd function that calls a compiled graph; `apply_short` is its `apply`, outside of torch.func.
 
     cls: as in `layout`; its backward is what is rare. materialize: gradients that are not given are zeros.

@@ -20,7 +20,7 @@ from torchdynamo.graph.torch_compat import is_layered
 Values = Mapping[Any, Any]  # by symbol: an int, or a float that travels in a tensor
 
 
-class Place(NamedTuple):
+class NumberPlace(NamedTuple):
     """Where a number is found among the inputs of a graph: an input itself, what it holds, or its size or stride."""
 
     position: int
@@ -36,21 +36,21 @@ class Place(NamedTuple):
         return int(value.size(self.dim) if self.how == "size" else value.stride(self.dim))
 
 
-def places(gm: torch.fx.GraphModule, sizes: Sizes | None, floats: bool = False) -> dict[Any, Place]:
+def places(gm: torch.fx.GraphModule, sizes: Sizes | None, floats: bool = False) -> dict[Any, NumberPlace]:
     """Return, by symbol, where each size of a graph is found that exists before it runs; with `floats`, those too."""
-    found: dict[Any, Place] = {}
+    found: dict[Any, NumberPlace] = {}
     for position, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         number = node.meta.get("example_value")
         if isinstance(number, torch.SymInt):
-            found.setdefault(symbol_of(number), Place(position, "itself", 0))
+            found.setdefault(symbol_of(number), NumberPlace(position, "itself", 0))
         if floats and is_boxed(node):
             items = [user.meta["example_value"] for user in node.users if user.target is torch.Tensor.item]
-            found.update((symbol_of(each), Place(position, "item", 0)) for each in items)
+            found.update((symbol_of(each), NumberPlace(position, "item", 0)) for each in items)
         layout = None if sizes is None else sizes.layouts.get(node.name)
         for how, numbers in (("size", layout.size), ("stride", layout.stride)) if layout is not None else ():
             for dim, each in enumerate(numbers):
                 if sizes is not None and isinstance(each, torch.SymInt) and symbol_of(each) in sizes.numbers.entries:
-                    found.setdefault(symbol_of(each), Place(position, how, dim))
+                    found.setdefault(symbol_of(each), NumberPlace(position, how, dim))
     return found
 
 

@@ -14,7 +14,7 @@ import torch.fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchdynamo.graph.check import is_operator
-from torchdynamo.graph.recording import Record, storage_of
+from torchdynamo.graph.recording import WorldRecord, storage_of
 
 MOST_NODES = 64
 MOST_ELEMENTS = 4096
@@ -38,7 +38,7 @@ class Deterministic(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def evaluate(node: torch.fx.Node, record: Record, at_entry: AtEntry) -> torch.Tensor | None:
+def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> torch.Tensor | None:
     """The tensor, or None where it is not made of constants alone, and of inputs that `at_entry` knows."""
     if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
@@ -55,7 +55,7 @@ def evaluate(node: torch.fx.Node, record: Record, at_entry: AtEntry) -> torch.Te
     return result if isinstance(result, torch.Tensor) else None
 
 
-def entered(node: torch.fx.Node, record: Record, at_entry: AtEntry) -> Any:
+def entered(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> Any:
     """What an input is. Nothing that existed at entry may have been written to: it may be the same memory."""
     inputs = [each.meta["example_value"] for each in node.graph.find_nodes(op="placeholder")]
     if any(isinstance(fake, torch.Tensor) and written(fake, record) for fake in inputs):
@@ -74,7 +74,7 @@ def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def ancestors(node: torch.fx.Node, record: Record) -> list[torch.fx.Node]:
+def ancestors(node: torch.fx.Node, record: WorldRecord) -> list[torch.fx.Node]:
     """What the node is computed from, in order, itself last."""
     found: dict[torch.fx.Node, None] = {}
     waiting = [node]
@@ -89,7 +89,7 @@ def ancestors(node: torch.fx.Node, record: Record) -> list[torch.fx.Node]:
     return sorted(found)
 
 
-def is_constant(node: torch.fx.Node, record: Record) -> bool:
+def is_constant(node: torch.fx.Node, record: WorldRecord) -> bool:
     """Whether the node gives the same whenever its inputs are."""
     if node.op != "placeholder" and not is_operation(node):
         return False
@@ -108,5 +108,5 @@ def is_small(fake: torch.Tensor) -> bool:
     return fake.device.type == "cpu" and type(fake.numel()) is int and fake.numel() <= MOST_ELEMENTS
 
 
-def written(fake: torch.Tensor, record: Record) -> bool:
+def written(fake: torch.Tensor, record: WorldRecord) -> bool:
     return record.wrote_to(storage_of(fake))

@@ -46,7 +46,7 @@ def twin(tensor: torch.Tensor) -> torch.Tensor:
     return made.requires_grad_(tensor.requires_grad)
 
 
-class Way(NamedTuple):
+class BackwardVariant(NamedTuple):
     """A backward for one choice of gradients that are there."""
 
     there: tuple[bool, ...]  # by result: whether its gradient is there
@@ -55,7 +55,7 @@ class Way(NamedTuple):
     gives: tuple[int, ...]  # by input: which result of the body is its gradient; -1: it has none
 
 
-class Plan(NamedTuple):
+class BackwardPlan(NamedTuple):
     """What is the same in every call. A nest of constants, and of bodies."""
 
     name: str
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
     dirty: tuple[int, ...]  # inputs that the forward has written to
     constant: tuple[int, ...]  # results without gradients
     formats: tuple[torch.memory_format, ...]  # by result: the layout in which the body gets its gradient
-    ways: tuple[Way, ...]
+    ways: tuple[BackwardVariant, ...]
 
 
 def quietly_run(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
@@ -97,7 +97,9 @@ class OwnBackward(torch.autograd.Function):
     """The function that autograd sees."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, results: Sequence[Any], saved: Sequence[Any], kept: Any, *inputs: Any) -> Any:
+    def forward(
+        ctx: Any, plan: BackwardPlan, results: Sequence[Any], saved: Sequence[Any], kept: Any, *inputs: Any
+    ) -> Any:
         ctx.plan, ctx.kept = plan, kept
         ctx.save_for_backward(*saved)
         ctx.set_materialize_grads(plan.zeros)
@@ -143,7 +145,7 @@ class WithBackward(HigherOrderOperator):
         saved: Sequence[Any],
         kept: Sequence[Any],
     ) -> tuple[Any, ...]:
-        whole = Plan._make((*plan[:-1], tuple(Way(*way) for way in plan[-1])))
+        whole = BackwardPlan._make((*plan[:-1], tuple(BackwardVariant(*way) for way in plan[-1])))
         given: tuple[Any, ...] = function_of(whole.name, whole.once).apply(whole, results, saved, kept, *inputs)
         return given
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
-from torchdynamo.core.value import Graphed, Symbol
+from torchdynamo.core.value import Symbol, TensorNode
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.passes.dead_code import picks_a_result
 from torchdynamo.graph.passes.stages import can_be_cut
@@ -24,16 +24,16 @@ RESHAPING = frozenset(
 )
 
 
-class Check(NamedTuple):
+class Assertion(NamedTuple):
     """What has to be so for the capture to hold."""
 
-    value: Graphed | Symbol
+    value: TensorNode | Symbol
     truth: bool
     level: bool  # whether the process's state was what it was at entry
 
 
-def can_begin_again(
-    builder: GraphBuilder, checks: Sequence[Check], inputs: Mapping[Node, Any] | None = None, whole: bool = False
+def can_run_again(
+    builder: GraphBuilder, checks: Sequence[Assertion], inputs: Mapping[Node, Any] | None = None, whole: bool = False
 ) -> bool:
     """Whether a run of the graph leaves no trace: no input is written to, nothing unknown is called.
 
@@ -83,7 +83,7 @@ def opens_layer(node: Node) -> bool:
     return str(getattr(node.target, "__name__", "")).endswith("_increment_nesting")
 
 
-def stages(graph: torch.fx.Graph, checks: Sequence[Check]) -> list[Node]:
+def stages(graph: torch.fx.Graph, checks: Sequence[Assertion]) -> list[Node]:
     """After which nodes the graph has to stop and look.
 
     Values that the program checks may be indices, and out of bounds these do worse than raise: compiled code may end

@@ -22,8 +22,8 @@ import torch.fx
 from torchdynamo import _native
 from torchdynamo.core.policy import is_graph_function
 from torchdynamo.graph import torch_compat
-from torchdynamo.graph.fake_metadata import Likenesses, Pattern, pattern_of
-from torchdynamo.graph.recording import Record
+from torchdynamo.graph.fake_metadata import KnownMetadata, Pattern, pattern_of
+from torchdynamo.graph.recording import WorldRecord
 
 Node = torch.fx.Node
 Target = Callable[..., Any] | str
@@ -49,7 +49,7 @@ class Question(NamedTuple):
     fakes: list[torch.Tensor]  # the stand-ins among the arguments, in order
 
 
-class Item(NamedTuple):
+class ResultPattern(NamedTuple):
     """One result: the argument of this position itself, or one like the pattern, perhaps in an argument's memory."""
 
     argument: int
@@ -61,16 +61,16 @@ class Answer(NamedTuple):
     """What the operation gives: one result or a sequence of this type; and whether it draws random numbers."""
 
     container: Any
-    items: tuple[Item | None, ...]
+    items: tuple[ResultPattern | None, ...]
     random: bool
 
 
-class Memo:
+class FakeCache:
     """Of one graph."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: WorldRecord) -> None:
         self.record = record
-        self.likenesses = Likenesses()
+        self.likenesses = KnownMetadata()
         self._answers: dict[tuple[Any, ...], Answer] = {}
         self._tensor = torch_compat.fake_tensor_type()
 
@@ -132,7 +132,7 @@ class Memo:
             return self._make(items[0], question.fakes)
         return container([self._make(item, question.fakes) for item in items])
 
-    def _make(self, item: Item | None, fakes: list[torch.Tensor]) -> Any:
+    def _make(self, item: ResultPattern | None, fakes: list[torch.Tensor]) -> Any:
         if item is None:
             return None
         argument, pattern, written = item
@@ -167,18 +167,18 @@ class Memo:
             container = None if items is not result else getattr(type(result), "_make", type(result))
             self._answers[question.key] = Answer(container, told, random)
 
-    def _tell(self, items: Sequence[Any], fakes: list[torch.Tensor]) -> tuple[Item | None, ...] | None:
+    def _tell(self, items: Sequence[Any], fakes: list[torch.Tensor]) -> tuple[ResultPattern | None, ...] | None:
         """The results in terms of the arguments; None if they are more than that."""
         places = [fake.untyped_storage()._cdata for fake in fakes]
         own: set[int] = set()
-        told: list[Item | None] = []
+        told: list[ResultPattern | None] = []
         for item in items:
             if item is None:
                 told.append(None)
                 continue
             same = [index for index, fake in enumerate(fakes) if fake is item]
             if same:
-                told.append(Item(same[0], None))
+                told.append(ResultPattern(same[0], None))
                 continue
             if item.requires_grad or item.layout is not torch.strided:
                 return None
@@ -193,7 +193,7 @@ class Memo:
             pattern = pattern_of(item, self.likenesses, bool(shared))
             if pattern is None:
                 return None
-            told.append(Item(shared[0] if shared else -1, pattern, place in self.record.latest))
+            told.append(ResultPattern(shared[0] if shared else -1, pattern, place in self.record.latest))
         return tuple(told)
 
 

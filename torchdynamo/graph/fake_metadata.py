@@ -14,7 +14,7 @@ from torchdynamo import _native
 from torchdynamo.graph import torch_compat
 
 
-class Likeness:
+class FakeMetadata:
     """The metadata of a stand-in. There is one of each, so equal ones are the same object."""
 
     __slots__ = ("device", "dtype", "facts", "offset", "requires_grad", "sizes", "strides")
@@ -24,14 +24,16 @@ class Likeness:
         self.sizes, self.strides, self.offset, _, self.dtype, self.device, self.requires_grad = facts[:7]
 
 
-class Likenesses:
+class KnownMetadata:
     """Those of one world of stand-ins."""
 
     def __init__(self) -> None:
-        self._all: dict[tuple[Any, ...], Likeness] = {}
-        self._of: dict[int, tuple[torch.Tensor, Likeness]] = {}  # by id; the stand-in is kept so that its id is its own
+        self._all: dict[tuple[Any, ...], FakeMetadata] = {}
+        self._of: dict[
+            int, tuple[torch.Tensor, FakeMetadata]
+        ] = {}  # by id; the stand-in is kept so that its id is its own
 
-    def of(self, fake: Any) -> Likeness | None:
+    def of(self, fake: Any) -> FakeMetadata | None:
         """What a stand-in is like; None where there is more to it than metadata."""
         known = self._of.get(id(fake))
         if known is not None:
@@ -41,7 +43,7 @@ class Likenesses:
             self._of[id(fake)] = fake, likeness
         return likeness
 
-    def measure(self, fake: Any) -> Likeness | None:
+    def measure(self, fake: Any) -> FakeMetadata | None:
         """The same, read off the stand-in."""
         if type(fake) is not torch_compat.fake_tensor_type() or fake.layout is not torch.strided:
             return None
@@ -61,10 +63,10 @@ class Likenesses:
         facts = (sizes, strides, offset, bytes_, fake.dtype, fake.device, fake.requires_grad, *more)
         likeness = self._all.get(facts)
         if likeness is None:
-            likeness = self._all[facts] = Likeness(facts)
+            likeness = self._all[facts] = FakeMetadata(facts)
         return likeness
 
-    def note(self, fake: torch.Tensor, likeness: Likeness) -> None:
+    def note(self, fake: torch.Tensor, likeness: FakeMetadata) -> None:
         """A stand-in that was just made."""
         self._of[id(fake)] = fake, likeness
 
@@ -78,7 +80,7 @@ class Pattern:
 
     __slots__ = ("likeness", "state")
 
-    def __init__(self, state: dict[str, Any], likeness: Likeness) -> None:
+    def __init__(self, state: dict[str, Any], likeness: FakeMetadata) -> None:
         self.state = state
         self.likeness = likeness
 
@@ -90,7 +92,7 @@ class Pattern:
         )
 
 
-def pattern_of(fake: torch.Tensor, known: Likenesses, shared: bool) -> Pattern | None:
+def pattern_of(fake: torch.Tensor, known: KnownMetadata, shared: bool) -> Pattern | None:
     """The pattern of a stand-in, if that is all there is to it: proved by making one."""
     likeness = known.of(fake)
     if likeness is None:

@@ -13,17 +13,17 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.graph import torch_compat
-from torchdynamo.graph.fake_metadata import Likenesses, Pattern, pattern_of
+from torchdynamo.graph.fake_metadata import KnownMetadata, Pattern, pattern_of
 from torchdynamo.graph.recording import storage_of
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
 
-class Entrants:
+class InputFakes:
     """Those of one graph."""
 
-    def __init__(self, likenesses: Likenesses) -> None:
+    def __init__(self, likenesses: KnownMetadata) -> None:
         self.likenesses = likenesses
         self._patterns: dict[Any, Pattern | None] = {}
         self._memory: dict[int, torch.UntypedStorage] = {}  # of all so far, by address

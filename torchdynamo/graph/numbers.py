@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.core.signals import Presumption
+from torchdynamo.core.signals import Assumption
 from torchdynamo.core.source import Source
 from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.errors import UnknownBranch, UnknownValue
@@ -38,7 +38,7 @@ class Numbers:
         self.entries: dict[Any, tuple[Source, int]] = {}  # by symbol: where it is found at entry, and what it was
         self.varying = varying  # where numbers and sizes are that are not the same in every call
         self.where: Any = None  # called for the line of the program that is being followed
-        self.dropped: Collection[Presumption] = ()  # what this capture does not presume
+        self.dropped: Collection[Assumption] = ()  # what this capture does not presume
         self.sliced = False  # there is a slice of which nobody knows how much it takes
         self.always = self.never = False  # all sizes may vary; none may
         self.settling = True  # numbers of the program's may become constants, of a version each
@@ -103,7 +103,7 @@ class Numbers:
         known = self.__dict__.get("env")
         return 0 if known is None else known.presumed
 
-    def assumed_since(self, known: shape_env.Known) -> list[Any]:
+    def assumed_since(self, known: shape_env.Snapshot) -> list[Any]:
         """Facts about unknown numbers that have been assumed, as against decided, since so much was known.
 
         What is assumed only of numbers drawn since then is no assumption: it is true of a result.

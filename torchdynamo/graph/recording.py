@@ -24,7 +24,7 @@ class LooseView(Exception):
     """What this does to the views of a tensor is not known here."""
 
 
-class Record:
+class WorldRecord:
     """What ran in one world."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ def _effect(op: Any) -> _Effect | None:
 @cache
 def _mode_class() -> type[FakeTensorMode]:
     class RecordingMode(fake_mode.mode_type()):  # type: ignore[misc]
-        record: Record
+        record: WorldRecord
 
         def __torch_dispatch__(
             self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -179,7 +179,7 @@ def _mode_class() -> type[FakeTensorMode]:
     return RecordingMode
 
 
-def recording_mode(shape_env: ShapeEnv | None, record: Record) -> FakeTensorMode:
+def recording_mode(shape_env: ShapeEnv | None, record: WorldRecord) -> FakeTensorMode:
     """A world of stand-ins that notes what happens in it."""
     mode = _mode_class()(shape_env=shape_env)
     mode.record = record  # type: ignore[attr-defined]

@@ -118,7 +118,7 @@ def shape_env_type() -> Any:
     return Environment
 
 
-class Known:
+class Snapshot:
     """What an environment has found out so far, to go back to."""
 
     HELD = ("guards", "replacements", "var_to_range", "divisible", "axioms")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KEY = "torchdynamo_sizes"
 
 
-class Layout(NamedTuple):
+class SizeLayout(NamedTuple):
     """Sizes and strides of an input as it comes in: ints, and numbers of the graph."""
 
     size: tuple[Any, ...]
@@ -35,7 +35,7 @@ def layout(
     source: Source,
     sizes: Mapping[int, tuple[int, int, bool]],
     strides: Collection[int],
-) -> Layout:
+) -> SizeLayout:
     """A number for each of these sizes, and for each of these strides that no product of sizes explains."""
     size = [
         numbers.at_entry(length, Source("size", source, dim), *sizes[dim]) if dim in sizes else length
@@ -46,7 +46,7 @@ def layout(
         real = tensor.stride(dim)
         return numbers.at_entry(real, Source("stride", source, dim), least=0) if dim in strides else real
 
-    return Layout(tuple(size), tuple(products(size, tensor, gap)))
+    return SizeLayout(tuple(size), tuple(products(size, tensor, gap)))
 
 
 def products(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any]) -> list[Any]:
@@ -94,7 +94,7 @@ def can_vary(tensor: torch.Tensor) -> bool:
     return plain and not (tensor.is_conj() or tensor.is_neg())
 
 
-def stand_in(mode: FakeTensorMode, tensor: torch.Tensor, shape: Layout) -> torch.Tensor:
+def stand_in(mode: FakeTensorMode, tensor: torch.Tensor, shape: SizeLayout) -> torch.Tensor:
     """A tensor of the stand-ins' world like this one, but for its sizes."""
     inference = tensor.is_inference()
     with torch.inference_mode(inference), contextlib.nullcontext() if inference else torch.enable_grad(), mode:
@@ -111,10 +111,10 @@ class Sizes(NamedTuple):
     """What a backend that takes such graphs has to know: in the graph module's `meta`."""
 
     numbers: Numbers
-    layouts: dict[str, Layout]  # by placeholder
+    layouts: dict[str, SizeLayout]  # by placeholder
 
 
-def note_sizes(gm: torch.fx.GraphModule, numbers: Numbers, layouts: dict[str, Layout]) -> None:
+def note_sizes(gm: torch.fx.GraphModule, numbers: Numbers, layouts: dict[str, SizeLayout]) -> None:
     """Keep them with the graph, if any of its inputs may vary."""
     if numbers.entries:
         gm.meta[_KEY] = Sizes(numbers, layouts)

@@ -57,10 +57,10 @@ def space_guards(vm: Machine, new: Source | None) -> list[Guard]:
     Not of what is `new` in each call.
     """
     dicts = [e for e in vm.heap.entities if e.pytype is dict and e.source not in (None, new)]
-    if not any(e.touched for e in dicts) and not any(space.written for space in vm.spaces.values()):
+    if not any(e.touched for e in dicts) and not any(space.written for space in vm.aliased_dicts.values()):
         return []
     found = {id(e.real): e.source for e in dicts}
-    found.update((id(space.real), space.source) for space in vm.spaces.values())
+    found.update((id(space.real), space.source) for space in vm.aliased_dicts.values())
     apart = tuple(source for source in found.values() if source is not None)
     return [Guard(apart[0], "DISTINCT", apart)] if len(apart) > 1 else []
 

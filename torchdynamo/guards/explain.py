@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.core.source import Guard, Roots
-from torchdynamo.guards.kind import MISSING, Change, read
+from torchdynamo.guards.kind import MISSING, GuardDifference, read
 from torchdynamo.guards.kinds import KINDS
 
 # Of these the fact says itself what it is about.
 WITHOUT_PLACE = {"GLOBAL_STATE": "torch's state", "NUMBERS": ""}
 
 
-class Failure(NamedTuple):
+class FailedGuard(NamedTuple):
     """A guard that does not hold for a frame, and how the facts changed."""
 
     guard: Guard
-    change: Change
+    change: GuardDifference
 
     def __str__(self) -> str:
         place, change = self.guard.position, self.change
@@ -28,15 +28,15 @@ class Failure(NamedTuple):
         return f"{what}{change.old} -> {change.new} ({self.guard.kind}{line})"
 
 
-def first_failure(guards: Iterable[Guard], roots: Roots) -> Failure | None:
+def first_failure(guards: Iterable[Guard], roots: Roots) -> FailedGuard | None:
     """The first guard that does not hold for a frame; None if all do."""
     for guard in guards:
         kind = KINDS[guard.kind]
         value = read(guard.source, roots)
         if value is MISSING and guard.kind != "UNBOUND":
-            return Failure(guard, Change("", "there", "not there"))
+            return FailedGuard(guard, GuardDifference("", "there", "not there"))
         if not kind.holds(value, guard.arg, roots):
-            return Failure(guard, kind.why(value, guard.arg, roots))
+            return FailedGuard(guard, kind.why(value, guard.arg, roots))
     return None
 
 

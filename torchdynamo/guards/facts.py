@@ -41,7 +41,7 @@ class Written(NamedTuple):
     hash: str
 
 
-class Made(NamedTuple):
+class DescriptorFact(NamedTuple):
     """A descriptor round functions: a property, a static method."""
 
     kind: str
@@ -54,8 +54,8 @@ class Unnamed(NamedTuple):
     text: str
 
 
-Fact: TypeAlias = Named | Class | Written | Made | Unnamed
-FACTS = (Named, Class, Written, Made, Unnamed)
+Fact: TypeAlias = Named | Class | Written | DescriptorFact | Unnamed
+FACTS = (Named, Class, Written, DescriptorFact, Unnamed)
 
 
 @cache
@@ -110,7 +110,7 @@ def fact_of(obj: Any) -> Fact:
         return Named("descriptor", obj.__objclass__.__module__, f"{obj.__objclass__.__qualname__}.{obj.__name__}")
     if type(obj) in (property, staticmethod, classmethod):
         inner = (obj.fget, obj.fset, obj.fdel) if type(obj) is property else (obj.__func__,)
-        return Made(type(obj).__name__, tuple(None if part is None else fact_of(part) for part in inner))
+        return DescriptorFact(type(obj).__name__, tuple(None if part is None else fact_of(part) for part in inner))
     if isinstance(obj, enum.Enum):
         return Named("member", type(obj).__module__, f"{type(obj).__qualname__}.{obj.name}")
     if type(obj) in (torch.layout, torch.memory_format):

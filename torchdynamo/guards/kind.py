@@ -12,7 +12,7 @@ NodeOf: TypeAlias = Callable[[Source], int]
 Check: TypeAlias = "tuple[int, str, Any]"  # node of the program, native check, its payload
 
 
-class Change(NamedTuple):
+class GuardDifference(NamedTuple):
     """What is not as it was: which part of the object (`.dtype`), and how it was and is."""
 
     part: str
@@ -31,18 +31,18 @@ def as_is(guard: Guard, roots: Roots) -> Guard:
     return guard
 
 
-def plain_change(value: Any, arg: Any, roots: Roots) -> Change:
+def plain_change(value: Any, arg: Any, roots: Roots) -> GuardDifference:
     """The fact is the object."""
-    return Change("", short(arg), short(value))
+    return GuardDifference("", short(arg), short(value))
 
 
-class Kind(NamedTuple):
+class GuardKind(NamedTuple):
     """A row of the table of kinds. `arg` is the guard's own argument, `value` the object at its source."""
 
     name: str
     holds: Callable[[Any, Any, Roots], bool]  # (value, arg, roots): the meaning
     lower: Callable[[Guard, NodeOf], Check]
-    why: Callable[[Any, Any, Roots], Change] = plain_change  # of a guard that does not hold
+    why: Callable[[Any, Any, Roots], GuardDifference] = plain_change  # of a guard that does not hold
     settle: Callable[[Guard, Roots], Guard] = as_is  # reads off what capture left open, lets go of what it may not keep
     told: Callable[[Any], str] = short  # the argument, for people
 
@@ -52,14 +52,14 @@ def by_node(check: str) -> Callable[[Guard, NodeOf], Check]:
     return lambda guard, node_of: (node_of(guard.source), check, guard.arg)
 
 
-class Missing:
+class NoObject:
     """Stands for the object where a source leads nowhere."""
 
     def __repr__(self) -> str:
         return "nothing"
 
 
-MISSING = Missing()
+MISSING = NoObject()
 
 
 def read(source: Source, roots: Roots) -> Any:

@@ -14,7 +14,7 @@ import torch
 from torchdynamo.core.number_programs import LIMIT, Program
 from torchdynamo.core.source import Guard, Position, Source
 from torchdynamo.graph.numbers import Numbers
-from torchdynamo.graph.sizes import Layout
+from torchdynamo.graph.sizes import SizeLayout
 
 # sympy's and torch's classes, by name -> operation; those with several operands are folded from the left
 FOLDED = {"Add": "add", "Mul": "mul", "Max": "max", "Min": "min", "And": "and", "Or": "or"}
@@ -49,7 +49,7 @@ class Unsaid(Exception):
     """An expression that has no program."""
 
 
-def number_guards(numbers: Numbers, layouts: dict[Source, Layout]) -> list[Guard]:
+def number_guards(numbers: Numbers, layouts: dict[Source, SizeLayout]) -> list[Guard]:
     """All that must hold of the numbers at entry: a guard for each line that asks, and one for what no line asks."""
     if not numbers.entries:
         return []
@@ -111,7 +111,7 @@ class Writer:
         """An integer of Python's may be of any length; a graph's has 64 bits, and so has what a program loads."""
         self.programs[self.load(source), self.load(source), ("eq", None)] = None
 
-    def require_stride(self, source: Source, layout: Layout, dim: int, stride: Any) -> None:
+    def require_stride(self, source: Source, layout: SizeLayout, dim: int, stride: Any) -> None:
         """A stride that sizes explain is what they say, unless nothing is apart by it: of one element, or none."""
         if not isinstance(stride, torch.SymInt) or stride.node.expr in self.numbers.entries:
             return

@@ -89,10 +89,10 @@ def loads(data: bytes) -> list[Guard]:
 def resolve(guards: Iterable[Guard], roots: Roots) -> list[Guard]:
     """The guards with this frame's objects for the facts."""
     told = list(guards)
-    return complete(Frame(told, roots).resolved(told), roots)
+    return complete(ResolveScope(told, roots).resolved(told), roots)
 
 
-class Frame:
+class ResolveScope:
     """Where objects are looked for: a frame, and the classes of all that the guards lead to in it."""
 
     def __init__(self, guards: list[Guard], roots: Roots) -> None:

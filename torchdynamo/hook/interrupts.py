@@ -40,19 +40,19 @@ _caller: FrameType | None = None  # the frame that called it
 _looking = threading.Lock()  # held while it is decided whether to look once more
 
 
-class Region:
+class DeferredSignals:
     """A stretch of code in which signals wait. `error`: what a handler raised, and the region raises."""
 
     error: BaseException | None = None
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[Region]:
+def deferred() -> Iterator[DeferredSignals]:
     """Keep signals waiting in here, and call their handlers at the end, if not before.
 
     Raises at the end, too, what a handler has raised before and somebody has caught since.
     """
-    region = Region()
+    region = DeferredSignals()
     if _handlers or threading.current_thread() is not threading.main_thread():
         yield region
         return

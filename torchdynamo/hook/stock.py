@@ -22,7 +22,7 @@ class Seen(dict[str, Any]):
     """A copy of the builtins as the program sees them, made where it has replaced some."""
 
 
-class Kept:
+class StockBuiltins:
     """While entered, Python's own builtins are in their places; gives what the program sees as its builtins."""
 
     __slots__ = ("replaced", "space")
@@ -59,7 +59,7 @@ class Kept:
 
 
 GONE = object()
-OPEN: dict[int, tuple[int, Kept]] = {}  # those that have put something in its place, with their thread
+OPEN: dict[int, tuple[int, StockBuiltins]] = {}  # those that have put something in its place, with their thread
 
 
 def _forked() -> None:

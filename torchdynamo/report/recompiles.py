@@ -13,7 +13,7 @@ import torch
 from torchdynamo.capture.torch.dynamic_marks import said_of
 from torchdynamo.core.reasons import quote
 from torchdynamo.core.source import Guard, Position, Roots, Source
-from torchdynamo.guards.explain import Failure
+from torchdynamo.guards.explain import FailedGuard
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.numbers import tell
 
@@ -81,7 +81,7 @@ def decisions(guards: Iterable[Guard]) -> list[Decision]:
 
 def told(
     where: str,
-    failure: Failure | None,
+    failure: FailedGuard | None,
     numbers: Sequence[NumberInput],
     guards: Iterable[Guard],
     hindrance: Hindrance | None = None,
@@ -107,7 +107,7 @@ def is_any_float(source: Source, guards: Iterable[Guard]) -> bool:
     return any(each.source is source and each.kind == "TYPE_MATCH" and each.arg is float for each in guards)
 
 
-def why_fixed(failure: Failure) -> str:
+def why_fixed(failure: FailedGuard) -> str:
     """Why a fact that changed is a fact again in the next version."""
     if failure.guard.kind == "TENSOR_MATCH":
         return "only sizes and strides can vary, and not those of parameters or under dynamic=False"
@@ -116,7 +116,7 @@ def why_fixed(failure: Failure) -> str:
     return f"{failure.guard.kind} is about what an object is"
 
 
-def remedy(failure: Failure | None, roots: Roots, dynamic: bool | None) -> str:
+def remedy(failure: FailedGuard | None, roots: Roots, dynamic: bool | None) -> str:
     """What to write so that a function is not compiled for each value."""
     if failure is None:
         return "Pass what varies as a tensor, or raise the limit."

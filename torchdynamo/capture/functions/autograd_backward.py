@@ -20,7 +20,7 @@ from torchdynamo.capture.vm.model import Emitter, models, rebuilds
 from torchdynamo.core.policy import is_code
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Guard, Roots, Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, Graphed, Known, Object, Symbol, Value, is_none
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, Symbol, TensorNode, Value, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -29,17 +29,17 @@ ONCE = once_differentiable(lambda ctx: None).__code__
 MAX_OPTIONAL = 2  # results whose gradients may be missing: each doubles the number of backwards
 
 
-class Context(torch.autograd.function.FunctionCtx):
+class BackwardContext(torch.autograd.function.FunctionCtx):
     """What stands for `ctx`."""
 
 
-@rebuilds(Context)
+@rebuilds(BackwardContext)
 def rebuild_context(emit: Emitter, entity: Entity) -> None:
     """A context that outlives the call would have to be the real one."""
     raise Restart(entity.born - 1)
 
 
-@models(Context, ".saved_tensors")
+@models(BackwardContext, ".saved_tensors")
 def saved_tensors(vm: Machine, ctx: Object) -> Value:
     return vm.entity(ctx).attrs.get("to_save", Known(()))
 
@@ -52,8 +52,8 @@ def unfollowed(name: str) -> Any:
 
 
 OURS = {"saved_tensors", "needs_input_grad"}
-for _name in {*dir(torch._C._FunctionBase)} - {*dir(Context)} - OURS:
-    models(Context, "." + _name)(unfollowed(_name))
+for _name in {*dir(torch._C._FunctionBase)} - {*dir(BackwardContext)} - OURS:
+    models(BackwardContext, "." + _name)(unfollowed(_name))
 
 
 class Call(NamedTuple):
@@ -71,7 +71,7 @@ class Call(NamedTuple):
         return Break("autograd function", name=self.name)
 
 
-class Way(NamedTuple):
+class TracedBackward(NamedTuple):
     """A backward that was followed: its graph, which of what is there for it that takes, and which inputs it serves."""
 
     body: Any
@@ -82,29 +82,29 @@ class Way(NamedTuple):
 class Follower:
     """Follows the backward of one call."""
 
-    def __init__(self, vm: Machine, call: Call, saved: Sequence[Graphed], there: Sequence[bool]) -> None:
+    def __init__(self, vm: Machine, call: Call, saved: Sequence[TensorNode], there: Sequence[bool]) -> None:
         self.outer, self.call = vm, call
         self.builder = vm.builder.inner()
         self.vm: Machine = type(vm)(self.builder, vm.roots)
         self.moved: dict[int, Value] = {}  # by stand-in or number of the frame: what it is here
         self.given = count()
         self.places: dict[torch.fx.Node, int] = {}
-        self.kept: list[Graphed | Symbol] = []
+        self.kept: list[TensorNode | Symbol] = []
         own = iter(there)
         self.grads: list[Value] = [
-            self.gradient(each, next(own)) if isinstance(each, Graphed) else NONE for each in call.results
+            self.gradient(each, next(own)) if isinstance(each, TensorNode) else NONE for each in call.results
         ]
         for each in saved:
             self.moved[id(each.fake)] = self.enter(each, "saved")
 
-    def gradient(self, result: Graphed, there: bool) -> Value:
+    def gradient(self, result: TensorNode, there: bool) -> Value:
         """That of one result."""
         if there:
             return self.enter(result, "grad", True)
         next(self.given)
         return NONE
 
-    def enter(self, value: Graphed | Symbol, hint: str, gradient: bool = False) -> Value:
+    def enter(self, value: TensorNode | Symbol, hint: str, gradient: bool = False) -> Value:
         """What the backward is given: an argument of its graph."""
         node = self.builder.argument(hint, value.fake, gradient)
         self.places[node] = next(self.given)
@@ -112,7 +112,7 @@ class Follower:
 
     def bring(self, value: Value) -> Value:
         """What the forward has left on the context. It must be as it is now when the backward runs."""
-        if isinstance(value, (Graphed, Symbol)):
+        if isinstance(value, (TensorNode, Symbol)):
             known = self.moved.get(id(value.fake))
             if known is None:
                 self.kept.append(value)
@@ -126,11 +126,11 @@ class Follower:
                 return self.vm.new(value.pytype, [self.bring(item) for item in self.outer.iterate(value)])
         raise self.call.unfollowed()
 
-    def follow(self, fn: Value, once: bool) -> Way:
+    def follow(self, fn: Value, once: bool) -> TracedBackward:
         """The backward as a graph."""
         vm, call = self.vm, self.call
         vm.grad_mode_unknown = not once
-        context = vm.new(Context)
+        context = vm.new(BackwardContext)
         given = {name: self.bring(value) for name, value in self.outer.entity(call.context).attrs.items()}
         vm.effects.write_all(vm.entity(context), given)
         mark = vm.effects.mark()
@@ -153,26 +153,26 @@ class Follower:
         for key, guard in self.vm.guards.items():
             self.outer.guards.setdefault(key, guard)
 
-    def finish(self, items: list[Value]) -> Way:
+    def finish(self, items: list[Value]) -> TracedBackward:
         """One gradient for each argument of `apply`; more may follow, if they are None."""
         args = self.call.args
         wanted, more = items[: len(args)], items[len(args) :]
         fits = len(wanted) == len(args) and all(map(is_none, more))
         if not fits or not all(map(may_be_gradient, args, wanted)):
             raise self.call.unfollowed()
-        pairs = [grad for arg, grad in zip(args, wanted) if isinstance(arg, Graphed)]
-        outputs = [grad.node for grad in pairs if isinstance(grad, Graphed)]
+        pairs = [grad for arg, grad in zip(args, wanted) if isinstance(arg, TensorNode)]
+        outputs = [grad.node for grad in pairs if isinstance(grad, TensorNode)]
         numbers = count()
-        gives = tuple(next(numbers) if isinstance(grad, Graphed) else -1 for grad in pairs)
+        gives = tuple(next(numbers) if isinstance(grad, TensorNode) else -1 for grad in pairs)
         body = self.builder.as_body(outputs)
         if body is None:
             raise self.call.unfollowed()
         takes = tuple(self.places[node] for node in body.graph.find_nodes(op="placeholder"))
-        return Way(body, takes, gives)
+        return TracedBackward(body, takes, gives)
 
 
 def may_be_gradient(arg: Value, grad: Value) -> bool:
-    return is_none(grad) or (isinstance(grad, Graphed) and isinstance(arg, Graphed))
+    return is_none(grad) or (isinstance(grad, TensorNode) and isinstance(arg, TensorNode))
 
 
 def lasts(guard: Guard, roots: Roots) -> bool:
@@ -219,9 +219,9 @@ def users_backward(vm: Machine, call: Call) -> tuple[Value, bool]:
 def give_backward(vm: Machine, call: Call) -> list[Value]:
     """The results, with a backward of their own from now on."""
     attrs = vm.entity(call.context).attrs
-    inputs = [arg for arg in call.args if isinstance(arg, Graphed)]
-    tensors = [each for each in call.results if isinstance(each, Graphed)]
-    saved = [each for each in listed(vm, attrs, "to_save") if isinstance(each, Graphed)]
+    inputs = [arg for arg in call.args if isinstance(arg, TensorNode)]
+    tensors = [each for each in call.results if isinstance(each, TensorNode)]
+    saved = [each for each in listed(vm, attrs, "to_save") if isinstance(each, TensorNode)]
     dirty = places(call, inputs, listed(vm, attrs, "dirty_tensors"))
     constant = places(call, tensors, listed(vm, attrs, "non_differentiable"))
     check_histories(vm, call, inputs, tensors, dirty)
@@ -230,8 +230,8 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     smooth = [is_smooth(each) and index not in constant for index, each in enumerate(tensors)]
     if not zeros and sum(smooth) > MAX_OPTIONAL:
         raise call.unfollowed()
-    ways: list[tuple[tuple[bool, ...], Way]] = []
-    kept: list[Graphed | Symbol] = []
+    ways: list[tuple[tuple[bool, ...], TracedBackward]] = []
+    kept: list[TensorNode | Symbol] = []
     for there in product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth]):
         follower = Follower(vm, call, saved, there)
         try:
@@ -245,18 +245,18 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     node, examples = vm.builder.with_backward(plan, ways, groups, vm.position())
     vm.ops += 1
     made = iter([hand_on(vm, node, index) for index in range(len(examples))])
-    return [next(made) if isinstance(each, Graphed) else each for each in call.results]
+    return [next(made) if isinstance(each, TensorNode) else each for each in call.results]
 
 
-def hand_on(vm: Machine, node: torch.fx.Node, index: int) -> Graphed:
+def hand_on(vm: Machine, node: torch.fx.Node, index: int) -> TensorNode:
     """One result: mostly the tensor that the forward gave, which has a history now."""
     item, example = vm.builder.getitem(node, index)
-    value = vm.fakes[id(example)] = Graphed(item, example, torch.Tensor)
+    value = vm.fakes[id(example)] = TensorNode(item, example, torch.Tensor)
     return value
 
 
 def check_histories(
-    vm: Machine, call: Call, inputs: list[Graphed], tensors: list[Graphed], dirty: tuple[int, ...]
+    vm: Machine, call: Call, inputs: list[TensorNode], tensors: list[TensorNode], dirty: tuple[int, ...]
 ) -> None:
     """Autograd changes the history of results in place: they must not be what the program held before."""
     for index in dirty:
@@ -267,7 +267,7 @@ def check_histories(
         raise call.unfollowed()
 
 
-def is_smooth(value: Graphed) -> bool:
+def is_smooth(value: TensorNode) -> bool:
     """Whether gradients are defined for this type of numbers."""
     smooth: bool = value.fake.is_floating_point() or value.fake.is_complex()
     return smooth
@@ -278,10 +278,10 @@ def listed(vm: Machine, attrs: dict[str, Value], name: str) -> list[Value]:
     return list(vm.iterate(attrs[name])) if name in attrs else []
 
 
-def places(call: Call, among: list[Graphed], values: list[Value]) -> tuple[int, ...]:
+def places(call: Call, among: list[TensorNode], values: list[Value]) -> tuple[int, ...]:
     """Where these tensors are."""
     found = [
-        next((i for i, each in enumerate(among) if isinstance(value, Graphed) and each.fake is value.fake), None)
+        next((i for i, each in enumerate(among) if isinstance(value, TensorNode) and each.fake is value.fake), None)
         for value in values
     ]
     if None in found:

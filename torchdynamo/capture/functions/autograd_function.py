@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import _SingleLevelFunction
 
-from torchdynamo.capture.functions.autograd_backward import Call, Context, give_backward
+from torchdynamo.capture.functions.autograd_backward import BackwardContext, Call, give_backward
 from torchdynamo.capture.vm.model import function
 from torchdynamo.core.call_sites import Passed
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Known, Object, Value, boolean
+from torchdynamo.core.value import Known, Object, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -49,12 +49,12 @@ def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
 
 
 def wants_grad(value: Value) -> bool:
-    return value.__class__ is Graphed and value.fake.requires_grad
+    return value.__class__ is TensorNode and value.fake.requires_grad
 
 
 def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
     """The result and the context, in either of the two styles a function can be written in."""
-    context = vm.new(Context)
+    context = vm.new(BackwardContext)
     setup = vm.getattr(cls, "setup_context")
     separate = vm.known(setup, "setup_context") is not _SingleLevelFunction.setup_context
     run = vm.getattr(cls, "forward")
@@ -94,11 +94,11 @@ def with_defaults(vm: Machine, run: Value, args: list[Value]) -> None:
 def alias_inputs(vm: Machine, args: tuple[Value, ...], result: Value, context: Object) -> Value:
     """An input that is given back unchanged becomes a view of itself, unless it is marked dirty."""
     dirty = vm.entity(context).attrs.get("dirty_tensors")
-    given = {id(arg.fake) for arg in args if arg.__class__ is Graphed}
-    given -= {id(item.fake) for item in vm.iterate(dirty) if item.__class__ is Graphed} if dirty else set()
+    given = {id(arg.fake) for arg in args if arg.__class__ is TensorNode}
+    given -= {id(item.fake) for item in vm.iterate(dirty) if item.__class__ is TensorNode} if dirty else set()
 
     def fresh(value: Value) -> Value:
-        if value.__class__ is Graphed and id(value.fake) in given:
+        if value.__class__ is TensorNode and id(value.fake) in given:
             return vm.emit("call_method", "view_as", [value, value], {})
         return value
 

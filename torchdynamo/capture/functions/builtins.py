@@ -23,9 +23,9 @@ from torchdynamo.capture.vm.model import MODELS, function, run_for_real
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import plainly
 from torchdynamo.capture.vm.signatures import by_place
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import FALSE, NONE, Graphed, Known, Object, Symbol, Value, boolean
+from torchdynamo.core.value import FALSE, NONE, Known, Object, Symbol, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -35,7 +35,7 @@ ZERO = Known(0)
 
 @function(len)
 def len_(vm: Machine, obj: Value) -> Value:
-    if obj.__class__ is Graphed:
+    if obj.__class__ is TensorNode:
         return vm.call_method(obj, "__len__")
     return vm.length(obj)
 
@@ -49,7 +49,7 @@ def type_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         raise vm.error(TypeError, "type() takes 1 or 3 arguments")
     if kwargs:
         raise Break("unknown call", name="type")
-    return constant(vm, args[0].pytype)
+    return lift(vm, args[0].pytype)
 
 
 def attribute_name(vm: Machine, name: Value) -> str:
@@ -313,7 +313,7 @@ def converter(cls: Callable[..., Any], method: str) -> None:
                 kind: Any = args[0].pytype
                 vm.run_pure(format, [Known(kind(1)), *args[1:]], {})
             return symbols.text(vm)
-        if args and args[0].__class__ is Graphed:
+        if args and args[0].__class__ is TensorNode:
             if method not in ("__int__", "__float__") or len(args) + len(kwargs) > 1:
                 raise Break("data-dependent value", name=getattr(cls, "__name__", method))
             return vm.call_method(args[0], method)
@@ -349,7 +349,7 @@ for _converter, _method in (
 
 @function(bool)
 def bool_(vm: Machine, obj: Value = FALSE) -> Value:
-    if obj.__class__ is Graphed:
+    if obj.__class__ is TensorNode:
         obj = vm.call_method(obj, "__bool__")
     if obj.__class__ is Symbol:
         return symbols.to_bool(vm, obj)
@@ -367,7 +367,7 @@ def slice_(vm: Machine, *parts: Value) -> Value:
 def through_operator(fn: Any, method: str) -> None:
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
         args = by_place(fn, args, kwargs)
-        if any(arg.__class__ is Graphed for arg in args):
+        if any(arg.__class__ is TensorNode for arg in args):
             return vm.emit("call_function", fn, list(args), {})
         if args and is_asked(args[0]):
             return vm.special(args[0], method, *args[1:])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.vm.model import function
-from torchdynamo.core.value import Graphed, Known, Value
+from torchdynamo.core.value import Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -27,7 +27,7 @@ def tensor_split(
 ) -> Value:
     for name in ("tensor_indices_or_sections", "indices", "sections"):
         by = kwargs.pop(name, by)
-    if by.__class__ is Graphed:
+    if by.__class__ is TensorNode:
         by = vm.call_method(by, "tolist")
     given = [input, *(each for each in (by, dim) if each is not None)]
     return emitted(vm, torch.tensor_split, given, **kwargs)

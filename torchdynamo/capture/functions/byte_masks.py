@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchdynamo.capture.vm.model import function, models
-from torchdynamo.core.value import Graphed, Known, Value
+from torchdynamo.core.value import Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -17,7 +17,7 @@ BOOL = Known(torch.bool)
 
 
 def as_mask(vm: Machine, condition: Value) -> Value:
-    if condition.__class__ is Graphed and condition.fake.dtype is torch.uint8:
+    if condition.__class__ is TensorNode and condition.fake.dtype is torch.uint8:
         return vm.emit("call_method", "to", [condition, BOOL], {})
     return condition
 

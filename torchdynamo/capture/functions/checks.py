@@ -10,7 +10,7 @@ import torch
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import NONE, Graphed, Known, Symbol, Value
+from torchdynamo.core.value import NONE, Known, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -79,7 +79,7 @@ def comparison(fn: Any) -> None:
         """One truth value for all elements."""
         if not vm.builder.numbers.scalars:
             raise Break("data-dependent value", name=fn.__name__)
-        if not all(arg.__class__ is Graphed for arg in args[:2]):
+        if not all(arg.__class__ is TensorNode for arg in args[:2]):
             raise Break("unsupported argument", what=fn.__name__, type=args[0].pytype.__name__)
         return symbols.opaque(vm, fn, list(args), bool, kwargs)
 

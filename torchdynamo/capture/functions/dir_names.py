@@ -10,7 +10,7 @@ from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.vm import dict_aliases
 from torchdynamo.capture.vm.lookup import class_lookup, instance_dict
 from torchdynamo.capture.vm.model import function, models
-from torchdynamo.capture.vm.wrap import CONSTANTS, constant
+from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Value
@@ -29,7 +29,7 @@ def dir_(vm: Machine, obj: Value | None = None) -> Value:
 def names_of(vm: Machine, obj: Value) -> Value:
     """What the object's `__dir__` gives."""
     if obj.__class__ is Known and obj.pytype in CONSTANTS:
-        return constant(vm, dir(obj.obj))
+        return lift(vm, dir(obj.obj))
     if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
         return names_in_module(vm, obj)
     if obj.__class__ is Known and isinstance(obj.obj, type) and class_lookup(obj.pytype, "__dir__") is TYPE_DIR:

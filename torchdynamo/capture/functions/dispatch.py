@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchdynamo.capture.functions.instance_checks import REGISTRATIONS
 from torchdynamo.capture.vm.lookup import rest_on_bases
 from torchdynamo.capture.vm.model import function
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
@@ -31,4 +31,4 @@ def compose_mro(vm: Machine, cls: Value, types: Value) -> Value:
     wanted = [vm.known(each, "class") for each in vm.iterate(types)]
     rest_on_bases(vm, real)
     vm.guard(REGISTRATIONS, "EQUALS_MATCH", abc.get_cache_token())
-    return constant(vm, functools._compose_mro(real, wanted))  # type: ignore[attr-defined]
+    return lift(vm, functools._compose_mro(real, wanted))  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from torchdynamo.capture.torch.arguments import to_node
 from torchdynamo.capture.vm import interop
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import Graphed, Known, Value
+from torchdynamo.core.value import Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -49,7 +49,7 @@ def follow(
     *buffers: Value,
 ) -> Value:
     """Attention whose scores go through functions of the program's."""
-    tensors = [each for each in (query, key, value) if isinstance(each, Graphed)]
+    tensors = [each for each in (query, key, value) if isinstance(each, TensorNode)]
     if len(tensors) != 3 or any(map(list, map(vm.iterate, buffers))) or torch._C._are_functorch_transforms_active():
         raise Break("unsupported operator", name="flex_attention", what="with buffers, or inside of torch.func")
     *blocks, mask_mod = vm.iterate(block_mask)
@@ -61,7 +61,7 @@ def follow(
     node, examples = vm.builder.attend(nodes, score, mask, layout, settings, vm.position())
     vm.ops += 1
     items = (vm.builder.getitem(node, index) for index in range(len(examples)))
-    return vm.make_tuple([Graphed(item, example, torch.Tensor) for item, example in items])
+    return vm.make_tuple([TensorNode(item, example, torch.Tensor) for item, example in items])
 
 
 def part(vm: Machine, fn: Value, dtypes: Sequence[torch.dtype], device: torch.device) -> Part:
@@ -69,6 +69,6 @@ def part(vm: Machine, fn: Value, dtypes: Sequence[torch.dtype], device: torch.de
     kwargs = {"device": Known(device)}
     standing = [vm.emit("call_function", torch.empty, [Known(())], {**kwargs, "dtype": Known(each)}) for each in dtypes]
     nodes, result = side(vm, fn, standing, "in a function of scores")
-    if not isinstance(result, Graphed):
+    if not isinstance(result, TensorNode):
         raise Break("unsupported argument", what="a score", type=result.pytype.__name__)
-    return [each.node for each in standing if isinstance(each, Graphed)], nodes, result.node
+    return [each.node for each in standing if isinstance(each, TensorNode)], nodes, result.node

@@ -17,7 +17,7 @@ from torch._functorch import eager_transforms, vmap
 from torchdynamo.capture.torch.symbols import unknown
 from torchdynamo.capture.vm.model import function
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import NONE, Graphed, Known, Symbol, Value, boolean
+from torchdynamo.core.value import NONE, Known, Symbol, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -89,7 +89,7 @@ def predicate(name: str) -> None:
     fn = getattr(C, name)
 
     def row(vm: Machine, value: Value, *args: Value) -> Value:
-        if value.__class__ is not Graphed:
+        if value.__class__ is not TensorNode:
             return boolean(False)
         return Known(fn(value.fake, *(vm.concretely(arg) for arg in args)))
 
@@ -103,7 +103,7 @@ for _name in ("is_batchedtensor", "is_gradtrackingtensor", "is_functorch_wrapped
 
 @function(C.unwrap_if_dead)
 def unwrap_if_dead(vm: Machine, tensor: Value) -> Value:
-    if tensor.__class__ is Graphed and C.is_functorch_wrapped_tensor(tensor.fake):
+    if tensor.__class__ is TensorNode and C.is_functorch_wrapped_tensor(tensor.fake):
         return vm.emit("call_function", C.unwrap_if_dead, [tensor], {})
     return tensor
 

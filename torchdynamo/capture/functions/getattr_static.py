@@ -10,10 +10,10 @@ from torchdynamo.capture.vm.attributes import read_instance
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.model import function, is_open
-from torchdynamo.capture.vm.wrap import class_attribute, constant, wrap
+from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source, instance_attr
-from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.core.value import ABSENT, Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -55,7 +55,7 @@ def on_instance(vm: Machine, obj: Value, name: str) -> Value | None:
 def held(vm: Machine, obj: Value, name: str) -> Value | None:
     if obj.__class__ is Object:
         return read_instance(vm, vm.entity(obj), name)
-    if obj.__class__ is Graphed:
+    if obj.__class__ is TensorNode:
         value = vm.effects.on_tensor(obj).get(name)
         real = vm.input_objects.get(obj.node)
         if value is not None or real is None or obj.source is None:
@@ -74,4 +74,4 @@ def value_of(vm: Machine, cls: type, name: str, found: Any) -> Value:
     """The attribute of a class as it lies there."""
     if is_open(cls):
         return wrap(vm, found, class_attribute(vm, cls, name))
-    return constant(vm, found)
+    return lift(vm, found)

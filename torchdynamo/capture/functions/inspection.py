@@ -12,7 +12,7 @@ from torchdynamo.capture.vm import call as calls
 from torchdynamo.capture.vm.enums import rest_on_members
 from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.model import function, models, polyfill
-from torchdynamo.capture.vm.wrap import constant, wrap
+from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import TRUE, Known, Object, Value
@@ -144,7 +144,7 @@ def mro(vm: Machine, cls: Value) -> Value:
     order = vm.known(cls, "class").__mro__
     if order is None or type(cls.pytype.__dict__.get("mro")) is types.FunctionType:
         raise Break("unsupported method", name="mro", type="type")
-    return constant(vm, list(order))
+    return lift(vm, list(order))
 
 
 @function(enum.EnumMeta.__call__)

@@ -16,7 +16,7 @@ from torchdynamo.capture.vm.lookup import derives
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
-from torchdynamo.core.value import TRUE, Graphed, Known, Object, Value, boolean
+from torchdynamo.core.value import TRUE, Known, Object, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -156,7 +156,7 @@ def check_protocol(vm: Machine, cls: Value, instance: Value) -> Value:
 @models(type(torch.FloatTensor), "__instancecheck__")
 def check_legacy_type(vm: Machine, cls: Value, obj: Value) -> Value:
     """Compare dtype and device, which a tensor's guard holds."""
-    return boolean(obj.__class__ is Graphed and isinstance(obj.fake, vm.known(cls, "class")))
+    return boolean(obj.__class__ is TensorNode and isinstance(obj.fake, vm.known(cls, "class")))
 
 
 def flagged(cls: type, flag: str) -> None:

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm.model import enters, models, polyfill, run_for_real
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import Known, Value
@@ -80,7 +80,7 @@ def scan(vm: Machine, self: Known, text: Value, at: Value) -> Value:
         raise vm.error(StopIteration, end.value) from None
     except ValueError as error:  # it says where, in attributes
         raise Break("unknown call", name="json.loads") from error
-    return constant(vm, found)
+    return lift(vm, found)
 
 
 for _scanner in scanners:

@@ -6,7 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm.model import enters, function, models
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Value
 
@@ -54,7 +54,7 @@ def get_attributes(vm: Machine, self: Known, obj: Value) -> Value:
 
 @models(operator.itemgetter, "__call__")
 def get_items(vm: Machine, self: Known, obj: Value) -> Value:
-    return one_or_tuple(vm, [vm.getitem(obj, constant(vm, key)) for key in self.obj.__reduce__()[1]])
+    return one_or_tuple(vm, [vm.getitem(obj, lift(vm, key)) for key in self.obj.__reduce__()[1]])
 
 
 @models(operator.methodcaller, "__call__")
@@ -68,6 +68,6 @@ def call_method(vm: Machine, self: Known, obj: Value) -> Value:
         (name,), named = maker.args, maker.keywords
     return vm.call(
         vm.getattr(obj, name),
-        [constant(vm, arg) for arg in args],
-        {key: constant(vm, value) for key, value in named.items()},
+        [lift(vm, arg) for arg in args],
+        {key: lift(vm, value) for key, value in named.items()},
     )

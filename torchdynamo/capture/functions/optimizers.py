@@ -10,7 +10,7 @@ from torch.optim.optimizer import Optimizer, _get_value
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.policy import FUSED_UPDATES
-from torchdynamo.core.value import NONE, Graphed, Symbol, Value
+from torchdynamo.core.value import NONE, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @function(_get_value)
 def get_value(vm: Machine, x: Value) -> Value:
     """`x.item()`. Nothing is decided by it, only computed with: it may be a number of the graph, always."""
-    if x.__class__ is not Graphed or not x.fake.is_floating_point():
-        return vm.call_method(x, "item") if x.__class__ is Graphed else x
+    if x.__class__ is not TensorNode or not x.fake.is_floating_point():
+        return vm.call_method(x, "item") if x.__class__ is TensorNode else x
     return symbols.opaque(vm, torch.Tensor.item, [x], float)
 
 
@@ -41,7 +41,7 @@ def fused(fn: Any) -> None:
         rate = kwargs.get("lr", NONE)
         if isinstance(rate, Symbol) and rate.node.target is torch.Tensor.item:
             (box,) = rate.node.all_input_nodes
-            kwargs["lr"] = Graphed(box, box.meta["example_value"], torch.Tensor)
+            kwargs["lr"] = TensorNode(box, box.meta["example_value"], torch.Tensor)
         return vm.emit("call_function", fn, list(args), kwargs)
 
     function(fn)(row)

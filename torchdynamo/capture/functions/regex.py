@@ -10,7 +10,7 @@ from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.model import enters, models, polyfill, run_for_real
 from torchdynamo.capture.vm.scalar_subclasses import plain_value
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Value
 
@@ -81,7 +81,7 @@ def finditer(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Object:
         found = real(*seen, **{name: vm.concretely(arg) for name, arg in kwargs.items()})
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
-    return make_iterator(vm, (constant(vm, match) for match in found), None, type(found))
+    return make_iterator(vm, (lift(vm, match) for match in found), None, type(found))
 
 
 @polyfill(re.finditer)

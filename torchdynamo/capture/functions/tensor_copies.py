@@ -10,7 +10,7 @@ import torch
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, Graphed, Known, Value
+from torchdynamo.core.value import NONE, Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -25,7 +25,7 @@ LEAVES_ONLY = (
 @function(torch.Tensor.__reduce_ex__)
 def reduce_ex(vm: Machine, self: Value, proto: Value) -> Value:
     """What copy.copy makes again: the same memory, without a history."""
-    if self.__class__ is not Graphed or self.pytype is not torch.Tensor or self.fake.requires_grad:
+    if self.__class__ is not TensorNode or self.pytype is not torch.Tensor or self.fake.requires_grad:
         raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
     real = vm.input_objects.get(self.node)
     if vm.effects.on_tensor(self) or getattr(real, "__dict__", None):
@@ -64,7 +64,7 @@ def look_at_memory(tensor, memo):
 @function(look_at_memory)
 def memory(vm: Machine, tensor: Value, memo: Value) -> Value:
     """A clone is the same where the tensor has its memory for itself, and lies in it without gaps."""
-    if tensor.__class__ is not Graphed or tensor.pytype is not torch.Tensor or vm.effects.on_tensor(tensor):
+    if tensor.__class__ is not TensorNode or tensor.pytype is not torch.Tensor or vm.effects.on_tensor(tensor):
         raise Break("unsupported method", name="__deepcopy__", type=tensor.pytype.__name__)
     fake = tensor.fake
     dense = torch.empty_like(fake).stride() == fake.stride() and not fake.is_conj() and not fake.is_neg()

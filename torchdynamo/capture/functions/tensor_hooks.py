@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter, Model, models, rebuilds
 from torchdynamo.core.signals import Break, Restart
-from torchdynamo.core.value import NONE, Graphed, Object, Value
+from torchdynamo.core.value import NONE, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -31,7 +31,7 @@ class Registration:
 
     __slots__ = ("fn", "handle", "method", "removed", "tensor", "version")
 
-    def __init__(self, vm: Machine, tensor: Graphed, method: str, fn: Value) -> None:
+    def __init__(self, vm: Machine, tensor: TensorNode, method: str, fn: Value) -> None:
         self.tensor = tensor
         self.method = method
         self.fn = fn
@@ -50,7 +50,7 @@ def registers(method: str, leaves_only: bool) -> Model:
     """Return the model of a method of Tensor that registers a hook and returns its handle."""
 
     def row(vm: Machine, self: Value, hook: Value) -> Value:
-        if self.__class__ is not Graphed or torch._C._are_functorch_transforms_active():
+        if self.__class__ is not TensorNode or torch._C._are_functorch_transforms_active():
             raise Break("unsupported method", name=method, type="Tensor")
         if not self.fake.requires_grad:
             raise vm.error(RuntimeError, NO_GRADIENT)
@@ -78,7 +78,7 @@ models(BASE, "register_post_accumulate_grad_hook")(registers("register_post_accu
 @models(BASE, "retain_grad")
 def retain_grad(vm: Machine, self: Value) -> Value:
     """Keep the gradient of what is no leaf, from the next backward on."""
-    if self.__class__ is not Graphed or torch._C._are_functorch_transforms_active():
+    if self.__class__ is not TensorNode or torch._C._are_functorch_transforms_active():
         raise Break("unsupported method", name="retain_grad", type="Tensor")
     if not self.fake.requires_grad:
         raise vm.error(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
@@ -96,7 +96,7 @@ def retain_grad(vm: Machine, self: Value) -> Value:
     return NONE
 
 
-def reach(emit: Any, tensor: Graphed, version: int, step: int) -> None:
+def reach(emit: Any, tensor: TensorNode, version: int, step: int) -> None:
     """Push a tensor whose history autograd is to change. `step` is where the graph ends if that is another by now."""
     if tensor.fake._version != version or not tensor.fake.requires_grad:
         raise Restart(step - 1)

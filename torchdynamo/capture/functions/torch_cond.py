@@ -9,10 +9,10 @@ import torch
 import torch.fx
 
 from torchdynamo.capture.torch import symbols
-from torchdynamo.capture.vm.effect_kinds import Kind
+from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.model import function
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -28,7 +28,7 @@ def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Va
         pred = Known(symbols.truth(vm, pred))
     if pred.__class__ is Known:
         return vm.call(true_fn if pred.obj else false_fn, given, {})
-    if not isinstance(pred, (Graphed, Symbol)) or torch._C._are_functorch_transforms_active():
+    if not isinstance(pred, (TensorNode, Symbol)) or torch._C._are_functorch_transforms_active():
         raise Break("unsupported argument", what="a truth value", type=pred.pytype.__name__)
     sides, shapes = [], []
     for fn in (true_fn, false_fn):
@@ -42,7 +42,7 @@ def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Va
     made: list[Value] = []
     for index in range(len(examples)):
         item, example = vm.builder.getitem(node, index)
-        made.append(Graphed(item, example, torch.Tensor))
+        made.append(TensorNode(item, example, torch.Tensor))
     return put_back(vm, shapes[0], iter(made))
 
 
@@ -58,14 +58,14 @@ def side(
     finally:
         vm.may_begin_again = checking
     vm.sizes = sizes
-    if vm.effects.net(mark, (Kind.RANDOM,)) or (len(vm.boxes), len(vm.numbers_in)) != brought:
+    if vm.effects.net(mark, (EffectKind.RANDOM,)) or (len(vm.boxes), len(vm.numbers_in)) != brought:
         raise Break("side effect not replayable", what=where)
     return vm.builder.added(mark.graph), result
 
 
-def leaves(vm: Machine, value: Value) -> Iterator[Graphed]:
+def leaves(vm: Machine, value: Value) -> Iterator[TensorNode]:
     """The tensors of a result, in lists, tuples and dicts too."""
-    if isinstance(value, Graphed):
+    if isinstance(value, TensorNode):
         yield value
     elif isinstance(value, Object) and value.pytype in (list, tuple):
         for item in vm.iterate(value):
@@ -79,7 +79,7 @@ def leaves(vm: Machine, value: Value) -> Iterator[Graphed]:
 
 def put_back(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
     """The same containers with other tensors."""
-    if isinstance(like, Graphed):
+    if isinstance(like, TensorNode):
         return next(made)
     assert isinstance(like, Object)
     if like.pytype is dict:

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torchdynamo.capture.functions.torch_cond import leaves, side
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import Graphed, Known, Value
+from torchdynamo.core.value import Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -25,7 +25,7 @@ NOTHING = Known(())
 @function(while_loop_op)
 def while_loop(vm: Machine, condition: Value, turn: Value, carried: Value, more: Value = NOTHING) -> Value:
     """As long as the condition holds, what the body returns is what it is given next."""
-    given = [each for each in vm.iterate(carried) if isinstance(each, Graphed)]
+    given = [each for each in vm.iterate(carried) if isinstance(each, TensorNode)]
     if len(given) != len(list(vm.iterate(carried))) or list(vm.iterate(more)) or not given:
         raise Break("unsupported argument", what="carried value", type="while_loop")
     if torch._C._are_functorch_transforms_active() or any(map(may_need_gradients, given)):
@@ -37,18 +37,18 @@ def while_loop(vm: Machine, condition: Value, turn: Value, carried: Value, more:
     made = list(leaves(vm, done[1]))
     if len(parts[0][1]) != 1 or len(made) != len(given) or not all(map(alike, made, given, standing)):
         raise Break("unsupported operator", name="while_loop", what="what a turn returns is not like what it is given")
-    nodes = [each.node for each in standing if isinstance(each, Graphed)]
+    nodes = [each.node for each in standing if isinstance(each, TensorNode)]
     node, examples = vm.builder.repeat([each.node for each in given], nodes, parts, vm.position())
     vm.ops += 1
     items = (vm.builder.getitem(node, index) for index in range(len(examples)))
-    return vm.make_tuple([Graphed(item, example, torch.Tensor) for item, example in items])
+    return vm.make_tuple([TensorNode(item, example, torch.Tensor) for item, example in items])
 
 
-def may_need_gradients(value: Graphed) -> bool:
+def may_need_gradients(value: TensorNode) -> bool:
     return bool(value.fake.requires_grad)
 
 
-def alike(made: Graphed, given: Graphed, standing: Value) -> bool:
+def alike(made: TensorNode, given: TensorNode, standing: Value) -> bool:
     """Whether tensors are of the same type, shape and layout."""
     told = {(each.fake.dtype, each.fake.shape, each.fake.stride()) for each in (made, given, standing)}  # type: ignore[union-attr]
     return len(told) == 1 and not made.fake.requires_grad

@@ -12,7 +12,7 @@ from torchdynamo.capture.functions.instance_checks import instance_of, subclass_
 from torchdynamo.capture.torch import overrides
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break, Restart
-from torchdynamo.core.value import FALSE, NONE, Graphed, Known, Object, Value, boolean
+from torchdynamo.core.value import FALSE, NONE, Known, Object, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.heap import Entity
@@ -103,7 +103,7 @@ def converted(vm: Machine, value: Value, cls: type) -> Value:
     """A result, and what is in a result of several."""
     if cls is torch.Tensor:
         return value
-    if isinstance(value, Graphed) and not instance_of(vm, value, cls):
+    if isinstance(value, TensorNode) and not instance_of(vm, value, cls):
         return overrides.of_class(vm, value, cls)
     if isinstance(value, Object) and issubclass(value.pytype, (list, tuple)):
         items = vm.make_tuple([converted(vm, item, cls) for item in vm.iterate(value)])
@@ -132,7 +132,7 @@ function(C._has_torch_function_unary, C._has_torch_function_variadic)(has_overri
 
 # -- classes ----------------------------------------------------------------------------------------------------------
 @models(C.TensorBase, "as_subclass")
-def as_subclass(vm: Machine, self: Graphed, cls: Value) -> Value:
+def as_subclass(vm: Machine, self: TensorNode, cls: Value) -> Value:
     made = vm.known(cls, "class")
     if not issubclass(made, torch.Tensor) or issubclass(made, torch.nn.Parameter):
         raise Break("unsupported type", type=made.__name__)

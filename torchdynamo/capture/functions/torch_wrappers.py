@@ -11,7 +11,7 @@ import torch.profiler
 import torch.utils.checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from torchdynamo.capture.vm.effect_kinds import Kind
+from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.core.policy import CHECKPOINT
@@ -67,7 +67,8 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
 
 
 UNUSUAL = frozenset({"context_fn", "preserve_rng_state", "debug"})
-TOLERATED = frozenset({Kind.RANDOM, Kind.ASSUMPTION})  # drawn again, the same ones; looked at once, by the graph
+# The same random numbers are drawn again; an assumption is checked once, by the graph.
+TOLERATED = frozenset({EffectKind.RANDOM, EffectKind.ASSUMPTION})
 
 
 def label(cls: type) -> None:

@@ -13,7 +13,7 @@ from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_own, rest_on_bases
 from torchdynamo.capture.vm.model import function
-from torchdynamo.capture.vm.wrap import class_attribute, constant, wrap
+from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, Known, Value
@@ -36,7 +36,7 @@ def get_type_hints(vm: Machine, obj: Value, *spaces: Value, include_extras: Valu
             for text in texts_in(vm.known(note, "annotation")):
                 evaluate(vm, text, home)
     hints = typing.get_type_hints(real, include_extras=vm.truth(include_extras))
-    return vm.make_dict((Known(name), constant(vm, hint)) for name, hint in hints.items())
+    return vm.make_dict((Known(name), lift(vm, hint)) for name, hint in hints.items())
 
 
 def written(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, Globals | None]]:

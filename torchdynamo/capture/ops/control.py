@@ -13,7 +13,7 @@ from torchdynamo.capture.speculate import assertions, jump_threading, unrolling
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.value import NONE, Graphed, Known, Symbol, Value
+from torchdynamo.core.value import NONE, Known, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -35,11 +35,11 @@ def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None
     condition, target = inst.arg
     if x.__class__ is Symbol and makes_no_difference(vm, frame, inst, x, frame.stack):
         return frame.code.targets[target]
-    if x.__class__ is Graphed or x.__class__ is Symbol:
+    if x.__class__ is TensorNode or x.__class__ is Symbol:
         truth = assertions.truth_to_go_on(vm, frame, x, condition, frame.code.targets[target])
         if truth is not None:
             return frame.code.targets[target] if truth == (condition == "true") else None
-    if condition == "true" and (x.__class__ is Graphed or x.__class__ is Symbol):
+    if condition == "true" and (x.__class__ is TensorNode or x.__class__ is Symbol):
         x = vm.call(Known(bool), [x], {})
         message = assertion(frame)
         if message is not None and symbols.unknown(vm, x) and not symbols.follows(vm, x):

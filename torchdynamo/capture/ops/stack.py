@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.value import ABSENT, Known, Value
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def null(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 @op("LOAD_CONST", "-- const")
 def load_const(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     arg = inst.arg
-    return Known(arg) if arg.__class__ is not tuple else constant(vm, arg)
+    return Known(arg) if arg.__class__ is not tuple else lift(vm, arg)
 
 
 @op("COPY", "-- x")

@@ -14,7 +14,7 @@ from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.wrap import wrap
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ABSENT, Known, Opaque, Value
+from torchdynamo.core.value import ABSENT, Known, Lazy, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -27,7 +27,7 @@ def load_fast(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     value = frame.locals.get(inst.arg)
     if value is None:
         raise unbound(vm, inst.arg)
-    if value.__class__ is Opaque:
+    if value.__class__ is Lazy:
         value = frame.locals[inst.arg] = vm.look(value)
     return value
 

@@ -17,8 +17,8 @@ from torchdynamo.bytecode.instruction import Code
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.speculate import tensor_constants
 from torchdynamo.capture.torch import symbols
-from torchdynamo.core.value import Graphed, Symbol, Value
-from torchdynamo.graph.deopt_safety import Check
+from torchdynamo.core.value import Symbol, TensorNode, Value
+from torchdynamo.graph.deopt_safety import Assertion
 
 if TYPE_CHECKING:
     from torchdynamo.capture.frame import Frame
@@ -63,10 +63,10 @@ def expect(vm: Machine, value: Value, truth: bool) -> bool:
     """Rest the capture on a truth that only running the graph can tell; whether it is one."""
     if not decides(vm, value):
         return False
-    assert isinstance(value, (Graphed, Symbol))
+    assert isinstance(value, (TensorNode, Symbol))
     if isinstance(value, Symbol):
         vm.builder.numbers.learn(value.fake if truth else torch.sym_not(value.fake))
-    vm.checks.append(Check(value, truth, vm.effects.is_level()))
+    vm.checks.append(Assertion(value, truth, vm.effects.is_level()))
     return True
 
 
@@ -74,7 +74,7 @@ def decides(vm: Machine, value: Value) -> bool:
     """Whether this is one truth value, which only running the graph can tell."""
     if isinstance(value, Symbol):
         return value.pytype is bool and symbols.unknown(vm, value) and not symbols.follows(vm, value)
-    if not isinstance(value, Graphed) or value.source is not None or torch._C._are_functorch_transforms_active():
+    if not isinstance(value, TensorNode) or value.source is not None or torch._C._are_functorch_transforms_active():
         return False
     one = all(type(size) is int and size == 1 for size in value.fake.shape)
     return one and tensor_constants.evaluate(vm, value) is None

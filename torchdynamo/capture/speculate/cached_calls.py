@@ -12,8 +12,8 @@ import torch
 
 from torchdynamo.capture.torch.symbols import unknown
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.core.signals import Break, Presumption, Retry
-from torchdynamo.core.value import Graphed, Object, Symbol, Value
+from torchdynamo.core.signals import Assumption, Break, Retry
+from torchdynamo.core.value import Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -34,9 +34,9 @@ def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Va
     try:
         result = vm.call(function, args, kwargs)
     except Break:
-        raise Retry(Presumption.CACHES) from None
+        raise Retry(Assumption.CACHES) from None
     if vm.effects.since(mark) or not keep(vm, result):
-        raise Retry(Presumption.CACHES)
+        raise Retry(Assumption.CACHES)
     return result
 
 
@@ -53,7 +53,7 @@ def is_plain(items: Any) -> bool:
 
 def keep(vm: Machine, value: Value) -> bool:
     """Note the containers in a result; whether there is nothing else in it that can change."""
-    if value.__class__ is Graphed:
+    if value.__class__ is TensorNode:
         return False
     if value.__class__ is not Object or not vm.entity(value).fresh:
         return True

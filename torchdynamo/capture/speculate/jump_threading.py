@@ -20,9 +20,9 @@ from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.torch.symbols import COMPARISONS
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.wrap import wrap
-from torchdynamo.core.signals import Break, Presumption, Raised, Retry
+from torchdynamo.core.signals import Assumption, Break, Raised, Retry
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Opaque, Symbol, Value, boolean, is_none
+from torchdynamo.core.value import ABSENT, Known, Lazy, Object, Symbol, TensorNode, Value, boolean, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -90,7 +90,7 @@ def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> l
             if answer is None:
                 return None
             stack.append(answer)
-        elif op == "LOAD_ATTR" and arg in SHAPE and stack[-1].__class__ is Graphed:
+        elif op == "LOAD_ATTR" and arg in SHAPE and stack[-1].__class__ is TensorNode:
             stack.append(vm.getattr(stack.pop(), arg))
         elif op in ("COMPARE", "GETITEM"):
             b, a = stack.pop(), stack.pop()
@@ -114,7 +114,7 @@ def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> l
 def local(vm: Machine, frame: Frame, name: str) -> Value | None:
     """A local that can be looked at without an error."""
     value = frame.locals.get(name)
-    if value.__class__ is Opaque:
+    if value.__class__ is Lazy:
         try:
             value = frame.locals[name] = vm.look(value)
         except Break:
@@ -125,7 +125,7 @@ def local(vm: Machine, frame: Frame, name: str) -> Value | None:
 def function(vm: Machine, frame: Frame, name: str) -> Value | None:
     """A global that is a function which can be asked ahead: it takes nothing, and writes nothing by itself."""
     found = frame.globals.real.get(name, MISSING)
-    if Presumption.AHEAD in vm.builder.numbers.dropped or vm.effects.wrote_names or frame.globals.source is None:
+    if Assumption.AHEAD in vm.builder.numbers.dropped or vm.effects.wrote_names or frame.globals.source is None:
         return None
     if type(found) is not types.FunctionType or not answers(found.__code__):
         return None
@@ -148,9 +148,9 @@ def called(vm: Machine, what: list[Value]) -> Value | None:
     try:
         answer = vm.call(what[0], [], {})
     except (Break, Raised):
-        raise Retry(Presumption.AHEAD) from None
+        raise Retry(Assumption.AHEAD) from None
     if vm.ops != ops or vm.effects.since(mark):
-        raise Retry(Presumption.AHEAD)
+        raise Retry(Assumption.AHEAD)
     return answer if answer.__class__ is Known and type(answer.obj) in PLAIN else None
 
 

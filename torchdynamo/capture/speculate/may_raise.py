@@ -24,7 +24,7 @@ from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.vm import lookup
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Object, Opaque, Value
+from torchdynamo.core.value import Lazy, Object, Value
 from torchdynamo.graph.raising_operators import name_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ OTHERS = frozenset(
 )
 
 
-class Way(NamedTuple):
+class UnwindPath(NamedTuple):
     """The way of an exception out of a frame: whether it is stopped or becomes another, and the `with`s on it."""
 
     ends: bool
@@ -95,7 +95,7 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
     region = frame.code.lookup(at)
     if region is None:
         return False
-    ways: dict[int, Way] = frame.code.analyses.setdefault("ways out", {})
+    ways: dict[int, UnwindPath] = frame.code.analyses.setdefault("ways out", {})
     if region.handler not in ways:
         ways[region.handler] = way_out(frame.code, region)
     way = ways[region.handler]
@@ -129,7 +129,7 @@ def waits_for_others(code: Code, at: int) -> tuple[list[str], int] | None:
     return (names, code.targets[way.arg[1]]) if way.op == "BRANCH" and way.arg[0] == "false" else None
 
 
-def way_out(code: Code, region: Region) -> Way:
+def way_out(code: Code, region: Region) -> UnwindPath:
     """Follow what was raised in a region."""
     instructions, onward = code.instructions, successors(code)
     managers, seen, waiting, passed = [], set(), [region], set()
@@ -145,7 +145,7 @@ def way_out(code: Code, region: Region) -> Way:
             seen.add(at)
             inst = instructions[at]
             if inst.op in ("RETURN", "YIELD") or (inst.op == "RAISE" and inst.arg):
-                return Way(True)
+                return UnwindPath(True)
             others = waits_for_others(code, at)
             if others is not None:
                 passed.update(others[0])
@@ -155,7 +155,7 @@ def way_out(code: Code, region: Region) -> Way:
             if further is not None:
                 waiting.append(further)
             todo += [at + 1] if manager and inst.op == "BRANCH" else onward[at]
-    return Way(False, tuple(managers), frozenset(passed))
+    return UnwindPath(False, tuple(managers), frozenset(passed))
 
 
 def is_manager(code: Code, region: Region) -> bool:
@@ -165,11 +165,11 @@ def is_manager(code: Code, region: Region) -> bool:
 
 def swallows(vm: Machine, leave: Value) -> bool:
     """Whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
-    leave = vm.look(leave) if leave.__class__ is Opaque else leave
+    leave = vm.look(leave) if leave.__class__ is Lazy else leave
     if leave.pytype is not types.MethodType:
         return False  # what is written in C, of which nothing does
     manager = vm.getattr(leave, "__self__")
-    manager = vm.look(manager) if manager.__class__ is Opaque else manager
+    manager = vm.look(manager) if manager.__class__ is Lazy else manager
     if manager.pytype in PASSING:
         return False
     method = lookup.guarded_lookup(vm, manager.pytype, "__exit__")

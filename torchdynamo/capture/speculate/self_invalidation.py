@@ -14,14 +14,14 @@ import torch
 
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.types.identity import is_number_of
-from torchdynamo.capture.vm.effect_kinds import Kind
+from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.persistence import lasts
-from torchdynamo.capture.vm.write_places import Place, places
+from torchdynamo.capture.vm.write_places import WritePlace, places
 from torchdynamo.core.learned import record
 from torchdynamo.core.source import Guard, Source
-from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
+from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value, is_none
 
 NUMBERS = (int, float)
 # What guards ask of a container itself: whether it still holds for these keys. What is put in under a number that runs
@@ -71,7 +71,7 @@ def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
     return any(keys_differ(entity, on) for entity in changed)
 
 
-def lasting(vm: Machine, own: Collection[str]) -> list[Place]:
+def lasting(vm: Machine, own: Collection[str]) -> list[WritePlace]:
     """The places that belong to something that outlives the call."""
     return [place for place in places(vm) if place.home is None or lasts(vm.roots, place.home, own)]
 
@@ -84,7 +84,7 @@ def counted(capture: Capture, own: Collection[str]) -> Iterator[Source]:
     for place in lasting(vm, own):
         old = vm.by_source.get(place.source)
         yield from changed_numbers(vm, old, place.value, place.source)
-        if place.kind is Kind.CLASS and is_replaced(old, place.value):
+        if place.kind is EffectKind.CLASS and is_replaced(old, place.value):
             yield place.source
 
 
@@ -92,7 +92,7 @@ def is_replaced(old: Value | None, new: Value) -> bool:
     """Whether an object, or a tensor, has another of its type in its place."""
     if isinstance(old, Object) and isinstance(new, Object):
         return old.pytype is new.pytype and old.ref != new.ref
-    return isinstance(old, Graphed) and isinstance(new, Graphed) and old.node is not new.node
+    return isinstance(old, TensorNode) and isinstance(new, TensorNode) and old.node is not new.node
 
 
 def changed_numbers(vm: Machine, old: Value | None, new: Value, source: Source) -> Iterator[Source]:
@@ -131,7 +131,7 @@ def left(capture: Capture) -> Iterator[Source]:
 def spends_gradients(vm: Machine) -> bool:
     """Whether gradients that the frame has looked at are gone when it is done: the next call brings others."""
     for place in places(vm):
-        if place.kind is Kind.TENSOR and place.name == "grad" and is_none(place.value):
+        if place.kind is EffectKind.TENSOR and place.name == "grad" and is_none(place.value):
             found = vm.by_source.get(Source("attr", place.home, "grad"))
             if found is not None and found.pytype is not type(None):
                 return True
@@ -156,7 +156,7 @@ def alike(vm: Machine, old: Value | None, new: Value, read: set[Source], source:
         return number_type(new) is number_type(old)
     if isinstance(old, Known) and isinstance(new, Known):
         return old.obj is new.obj or (type(old.obj) is type(new.obj) and bool(old.obj == new.obj))
-    if isinstance(old, Graphed) and isinstance(new, Graphed):
+    if isinstance(old, TensorNode) and isinstance(new, TensorNode):
         return meta(old) == meta(new)
     pairs = part_by_part(vm, old, new) if isinstance(old, Object) else []
     if pairs:
@@ -172,7 +172,7 @@ def number_type(value: Value) -> type | None:
     return value.pytype if isinstance(value, (Known, Symbol)) else None
 
 
-def meta(tensor: Graphed) -> tuple[Any, ...]:
+def meta(tensor: TensorNode) -> tuple[Any, ...]:
     """What the guard on a tensor compares. Sizes that vary go by what they are made of: no fact is asked for."""
     fake = tensor.fake
     sizes = tuple(each.node.expr if isinstance(each, torch.SymInt) else each for each in (*fake.shape, *fake.stride()))

@@ -15,7 +15,7 @@ import torch.fx
 
 from torchdynamo.capture.vm.persistence import lasts
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Known, Object, Value
+from torchdynamo.core.value import Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -25,7 +25,7 @@ READ = "tolist"
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
-def evaluate(vm: Machine, tensor: Graphed) -> torch.Tensor | None:
+def evaluate(vm: Machine, tensor: TensorNode) -> torch.Tensor | None:
     """What the tensor is in every run, or None."""
     read: dict[torch.fx.Node, tuple[Source, torch.Tensor]] = {}
     inputs = {value.node: value for value in vm.inputs}
@@ -44,7 +44,7 @@ def evaluate(vm: Machine, tensor: Graphed) -> torch.Tensor | None:
     return real
 
 
-def is_kept(vm: Machine, value: Graphed) -> bool:
+def is_kept(vm: Machine, value: TensorNode) -> bool:
     """Whether it is a small tensor that no caller passes, that the frame did not write to and that has not changed."""
     assert value.source is not None
     real = vm.input_objects[value.node]
@@ -83,7 +83,7 @@ def guard_numbers(vm: Machine, source: Source, numbers: Any) -> None:
 
 def as_numbers(vm: Machine, value: Value) -> Value:
     """An argument with numbers for the tensors without dimensions in it, where they are known."""
-    if value.__class__ is Graphed and value.fake.dim() == 0:
+    if value.__class__ is TensorNode and value.fake.dim() == 0:
         real = evaluate(vm, value)
         return value if real is None else Known(real.item())
     if value.__class__ is Object and value.pytype in (list, tuple):

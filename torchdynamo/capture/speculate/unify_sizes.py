@@ -13,7 +13,7 @@ import torch
 
 from torchdynamo.capture.torch import symbols
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import Graphed, Known, Value
+from torchdynamo.core.value import Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -38,7 +38,7 @@ def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
 def size_of(vm: Machine, args: Sequence[Value], term: Any) -> Value | None:
     """The size of an operand that is this number."""
     for arg in args:
-        for dim, size in enumerate(arg.fake.shape if isinstance(arg, Graphed) else ()):
+        for dim, size in enumerate(arg.fake.shape if isinstance(arg, TensorNode) else ()):
             if vm.builder.numbers.is_term(size, term):
                 return vm.call_method(arg, "size", Known(dim))
     return None

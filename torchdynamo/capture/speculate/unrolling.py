@@ -26,7 +26,7 @@ TURNS = 16
 OWN = 0.5  # inputs of the graph that each turn uses first: below, it repeats what turns before it did
 
 
-class Loop:
+class UnrolledLoop:
     """The turns of one loop so far."""
 
     __slots__ = ("first", "iterator", "operators", "second", "step", "turns")
@@ -44,7 +44,7 @@ def count_turn(vm: Machine, frame: Frame) -> None:
     iterator = frame.stack[-1]
     loop = frame.loops.get(frame.pc)
     if loop is None or loop.iterator is not iterator:
-        loop = frame.loops[frame.pc] = Loop(iterator, len(frame.path) - 1, last_node(vm))
+        loop = frame.loops[frame.pc] = UnrolledLoop(iterator, len(frame.path) - 1, last_node(vm))
     loop.turns += 1
     if loop.turns == 2:
         loop.operators, loop.second = vm.ops, last_node(vm)
@@ -62,7 +62,7 @@ def last_node(vm: Machine) -> torch.fx.Node | None:
     return node if node is not None and node.op != "placeholder" else None
 
 
-def own_inputs(vm: Machine, loop: Loop) -> int:
+def own_inputs(vm: Machine, loop: UnrolledLoop) -> int:
     """Return how many inputs of the graph later turns of a loop use that its first turn did not."""
     in_first = inputs_used(vm, loop.first, loop.second) if loop.second is not None else set()
     return len(inputs_used(vm, loop.second, None) - in_first)

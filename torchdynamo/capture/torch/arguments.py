@@ -13,11 +13,11 @@ from torchdynamo.capture.speculate import may_raise, tensor_constants, unify_siz
 from torchdynamo.capture.torch import numpy_arrays, overrides, symbols
 from torchdynamo.capture.vm.model import MODELS, plain_new
 from torchdynamo.capture.vm.scalar_subclasses import plainly
-from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, constant, itself
+from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, identity_of, lift
 from torchdynamo.core import policy
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import NONE, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.core.value import NONE, Known, Lazy, Object, Symbol, TensorNode, Value
 from torchdynamo.graph import raising_operators
 from torchdynamo.graph.numpy_nodes import np
 
@@ -79,7 +79,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
             return emit(vm, op, target, *known)
     vm.ops += 1
     for arg in (*args, *kwargs.values()):
-        if arg.__class__ is Graphed:
+        if arg.__class__ is TensorNode:
             if arg.fake is example:
                 return arg
             vm.fakes[id(arg.fake)] = arg
@@ -111,7 +111,7 @@ def with_read(vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple
 
 def is_rate(value: Value) -> bool:
     """A float in a tensor without dimensions, which has no gradient."""
-    if not isinstance(value, Graphed) or value.fake.dim():
+    if not isinstance(value, TensorNode) or value.fake.dim():
         return False
     return value.fake.is_floating_point() and not value.fake.requires_grad
 
@@ -126,9 +126,9 @@ def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, V
 
 def to_node(vm: Machine, value: Value) -> Any:
     """A value as an argument of a graph node."""
-    if value.__class__ is Graphed or value.__class__ is Symbol:
+    if value.__class__ is TensorNode or value.__class__ is Symbol:
         return value.node
-    if value.__class__ is Opaque:
+    if value.__class__ is Lazy:
         raise cannot_look(value)
     if value.__class__ is Known:
         obj = numpy_arrays.plain(value.obj)
@@ -139,7 +139,7 @@ def to_node(vm: Machine, value: Value) -> Any:
         if type(obj) is type and obj in NUMBERS:
             return NUMBERS[obj]
         if type(obj) is tuple:
-            return tuple(to_node(vm, constant(vm, item)) for item in obj)
+            return tuple(to_node(vm, lift(vm, item)) for item in obj)
         raise Break("unsupported argument", what=called(obj), type=type(obj).__name__)
     if value.__class__ is Object:
         cls = value.pytype
@@ -163,7 +163,7 @@ def to_node(vm: Machine, value: Value) -> Any:
 
 def bound(vm: Machine, part: Value) -> Value:
     """Where a slice begins or ends, or its step: a tensor there is asked for its number."""
-    return vm.call_method(part, "__index__") if part.__class__ is Graphed else part
+    return vm.call_method(part, "__index__") if part.__class__ is TensorNode else part
 
 
 AS_NODES: dict[type, Callable[[Any, Any], Any]] = {}  # objects that are nodes themselves
@@ -185,7 +185,9 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
         known = vm.fakes.get(id(example))
         if known is not None:
             return known
-        value = Graphed(node, example, torch.nn.Parameter if isinstance(example, torch.nn.Parameter) else torch.Tensor)
+        value = TensorNode(
+            node, example, torch.nn.Parameter if isinstance(example, torch.nn.Parameter) else torch.Tensor
+        )
         vm.fakes[id(example)] = value
         return value
     if example is None:
@@ -198,7 +200,7 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
             raise Break("unsupported type", type="torch.Size")
         items = [from_example(vm, *vm.builder.getitem(node, index)) for index in range(len(example))]
         if not any(item.__class__ is not Known for item in items):
-            return constant(vm, example)
+            return lift(vm, example)
         return vm.new(cls, items)
     if cls in symbols.TYPES:
         return symbols.from_node(vm, node, example)
@@ -208,7 +210,7 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
 def concretely(vm: Machine, value: Value) -> Any:
     """The value as a Python object: a constant, or a container of constants (a copy: for reading only)."""
     if value.__class__ is Known:
-        return itself(vm, value)
+        return identity_of(vm, value)
     if value.__class__ is Symbol:
         return vm.builder.numbers.settle(value.fake)
     if value.__class__ is Object:

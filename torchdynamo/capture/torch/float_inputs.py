@@ -13,7 +13,7 @@ import torch
 
 from torchdynamo.capture.vm.state import input_name
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Symbol
+from torchdynamo.core.value import Symbol, TensorNode
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -42,7 +42,7 @@ def enter_float(vm: Machine, number: float, source: Source) -> Symbol:
     node, fake = vm.builder.input(input_name(source), box, source, False)
     node.meta["source"] = node.meta["source"].boxing()
     vm.input_objects[node] = box
-    vm.boxes.append(Graphed(node, fake, torch.Tensor, source))
+    vm.boxes.append(TensorNode(node, fake, torch.Tensor, source))
     read = vm.builder.note(torch.Tensor.item, (node,), {}, vm.builder.numbers.fresh(float), vm.position())
     return Symbol(read, read.meta["example_value"], float, source)
 

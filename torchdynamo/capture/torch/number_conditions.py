@@ -20,7 +20,7 @@ import torch.fx
 from torchdynamo.core import policy
 from torchdynamo.core.number_programs import FUNCTIONS, Program, run
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Symbol
+from torchdynamo.core.value import Symbol, TensorNode
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -145,7 +145,7 @@ def made_as(tensor: Node) -> float:
     return value  # type: ignore[return-value]
 
 
-def decide(vm: Machine, condition: Symbol | Graphed) -> bool | None:
+def decide(vm: Machine, condition: Symbol | TensorNode) -> bool | None:
     """Return the truth of a condition on numbers at entry, guarded; None where it is another kind of condition."""
     formula = Formula(vm)
     try:

@@ -18,7 +18,7 @@ from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Known, Object, Value
+from torchdynamo.core.value import Known, Object, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def arrays(vm: Machine) -> list[Entity]:
 
 
 def holds_tensors(value: Value) -> bool:
-    return value.__class__ is Graphed
+    return value.__class__ is TensorNode
 
 
 def lift(vm: Machine, obj: Any) -> Value:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.torch import float_inputs, numpy_arrays, sizes, symbols
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 
-class Held(NamedTuple):
+class NumberPayload(NamedTuple):
     """The note of such an object."""
 
     number: Value  # a Symbol, of Python's type
@@ -29,12 +29,12 @@ def held(vm: Machine, value: Value) -> Value | None:
     if value.__class__ is not Object or not numpy_arrays.flowing_type(value):
         return None
     note = vm.entity(value).note
-    return note.number if note.__class__ is Held else None
+    return note.number if note.__class__ is NumberPayload else None
 
 
 def among(vm: Machine, a: Value, b: Value) -> bool:
     """Return whether one of two operands is such a number, and neither a tensor, which answers itself."""
-    if a.__class__ is Graphed or b.__class__ is Graphed:
+    if a.__class__ is TensorNode or b.__class__ is TensorNode:
         return False
     return held(vm, a) is not None or held(vm, b) is not None
 
@@ -55,7 +55,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value | None:
     else:
         return None
     value = vm.heap.adopt(obj, source)
-    vm.entity(value).note = Held(number)
+    vm.entity(value).note = NumberPayload(number)
     return value
 
 
@@ -73,7 +73,7 @@ def settled(vm: Machine, value: Object) -> Any:
 
 def made(vm: Machine, cls: Any, number: Value) -> Value:
     """Return a number of NumPy's type `cls`."""
-    return Known(cls(number.obj)) if number.__class__ is Known else vm.new(cls, note=Held(number))
+    return Known(cls(number.obj)) if number.__class__ is Known else vm.new(cls, note=NumberPayload(number))
 
 
 FAR = 1 << 62  # integers of NumPy's have 64 bits

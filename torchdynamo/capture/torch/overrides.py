@@ -21,7 +21,7 @@ from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import PLAIN_METHODS, class_lookup, guarded_lookup
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import NONE, Graphed, Known, Object, Symbol, Value
+from torchdynamo.core.value import NONE, Known, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -82,7 +82,7 @@ class StandIns:
 
     def of(self, value: Value) -> Any:
         """What is handed to torch."""
-        if isinstance(value, Graphed):
+        if isinstance(value, TensorNode):
             made: Any = torch.empty((), device="meta")
             if overriding(self.vm, value):
                 made = torch.Tensor._make_subclass(self.class_for(value.pytype), made)
@@ -130,7 +130,7 @@ class StandIns:
 
 def overriding(vm: Machine, value: Value) -> bool:
     """Whether operators on this value are overridden by its class, as things stand."""
-    if value.__class__ is Graphed:
+    if value.__class__ is TensorNode:
         return not vm.subclasses_off and overrides(value.pytype)
     return is_other(vm, value)
 
@@ -223,12 +223,12 @@ def declines(answer: Value) -> bool:
     return answer.__class__ is Known and answer.obj is NotImplemented
 
 
-def of_class(vm: Machine, value: Value, cls: type) -> Graphed:
+def of_class(vm: Machine, value: Value, cls: type) -> TensorNode:
     """`value.as_subclass(cls)`: another tensor of the same numbers."""
     asked, vm.watching = vm.watching, False  # nobody is, of this
     made: Any = vm.emit("call_function", torch.ops.aten.alias.default, [value], {})
     vm.watching = asked
-    typed = Graphed(made.node, made.fake, cls)
+    typed = TensorNode(made.node, made.fake, cls)
     vm.fakes[id(made.fake)] = typed
     if overrides(cls):
         watch(vm, cls)
@@ -256,7 +256,7 @@ def is_written(cls: type, name: str) -> bool:
     return cls not in PLAIN and class_lookup(cls, name) is not class_lookup(torch.Tensor, name)
 
 
-def attribute(vm: Machine, obj: Graphed, name: str) -> Value | None:
+def attribute(vm: Machine, obj: TensorNode, name: str) -> Value | None:
     """An attribute that the user's class has written, or that somebody overrides."""
     if is_written(obj.pytype, name):
         found = guarded_lookup(vm, obj.pytype, name)
@@ -269,7 +269,7 @@ def attribute(vm: Machine, obj: Graphed, name: str) -> Value | None:
     return handled(vm, lambda tensor: getattr(tensor, name), [obj])
 
 
-def write(vm: Machine, obj: Graphed, name: str, value: Value) -> bool:
+def write(vm: Machine, obj: TensorNode, name: str, value: Value) -> bool:
     """Whether somebody overrides the writing of an attribute of torch's own; then it has been done."""
     if class_lookup(torch.Tensor, name) is MISSING:
         return False
@@ -279,7 +279,7 @@ def write(vm: Machine, obj: Graphed, name: str, value: Value) -> bool:
 def access(vm: Machine, wrapper: Any, args: list[Value]) -> Value:
     """`Tensor.shape.__get__(tensor)`, `Tensor.grad.__set__(tensor, value)`."""
     name = wrapper.__self__.__name__
-    if wrapper.__name__ == "__get__" and args and args[0].__class__ is Graphed:
+    if wrapper.__name__ == "__get__" and args and args[0].__class__ is TensorNode:
         return vm.getattr(args[0], name)
     if wrapper.__name__ != "__set__" or len(args) != 2:
         raise Break("unknown call", name=f"Tensor.{name}.{wrapper.__name__}")

@@ -18,7 +18,7 @@ from torchdynamo.capture.torch import number_conditions
 from torchdynamo.core import policy
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value, boolean
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value, boolean
 from torchdynamo.graph.raising_operators import TAKE_ALL_NUMBERS
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def opaque(
 
 def given(value: Value) -> Any:
     """A number or tensor as an argument of a node."""
-    return value.node if isinstance(value, (Symbol, Graphed)) else value.obj  # type: ignore[union-attr]
+    return value.node if isinstance(value, (Symbol, TensorNode)) else value.obj  # type: ignore[union-attr]
 
 
 # -- operators --------------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def is_unknown(vm: Machine, value: Value) -> bool:
     """Whether the text of a value depends on what a tensor holds."""
     if isinstance(value, Object) and value.pytype in (str, list, tuple, torch.Size):
         return value.pytype is str or any(is_unknown(vm, item) for item in vm.iterate(value))
-    return value.__class__ is Graphed or unknown(vm, value)
+    return value.__class__ is TensorNode or unknown(vm, value)
 
 
 def text(vm: Machine) -> Value:
@@ -307,7 +307,7 @@ def text(vm: Machine) -> Value:
 
 
 # -- tensors' metadata ------------------------------------------------------------------------------------------------
-def measured(vm: Machine, tensor: Graphed, method: str, args: list[Value], answer: Any) -> Value:
+def measured(vm: Machine, tensor: TensorNode, method: str, args: list[Value], answer: Any) -> Value:
     """Sizes, strides or a count of a tensor, with what is not known of them as numbers of the graph."""
     if method == "stride" and tensor.source in vm.layouts:
         alone = beside_one(vm, tensor)
@@ -320,7 +320,7 @@ def measured(vm: Machine, tensor: Graphed, method: str, args: list[Value], answe
     return measure(vm, tensor, method, args, answer)
 
 
-def beside_one(vm: Machine, tensor: Graphed) -> dict[int, int]:
+def beside_one(vm: Machine, tensor: TensorNode) -> dict[int, int]:
     """The strides of an input in the dimensions of one element, where they may be any, and are what they are."""
     source = tensor.source
     assert source is not None
@@ -332,7 +332,7 @@ def beside_one(vm: Machine, tensor: Graphed) -> dict[int, int]:
     return found
 
 
-def measure(vm: Machine, tensor: Graphed, method: str, args: list[Value], number: Any) -> Value:
+def measure(vm: Machine, tensor: TensorNode, method: str, args: list[Value], number: Any) -> Value:
     """One such number: where it is known already, that one."""
     if type(number) is not torch.SymInt:
         return Known(number)

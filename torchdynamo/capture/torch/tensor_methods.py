@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.wrap import class_attribute
-from torchdynamo.core.value import Graphed, Known, Value
+from torchdynamo.core.value import Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -18,7 +18,7 @@ def is_foreign(found: Any) -> bool:
     return type(found) is types.FunctionType and not (found.__module__ or "").startswith("torch.")
 
 
-def put_on(vm: Machine, tensor: Graphed, name: str) -> Known | None:
+def put_on(vm: Machine, tensor: TensorNode, name: str) -> Known | None:
     """The method that somebody wrote under that name; None where torch's own is found, or nothing."""
     found = guarded_lookup(vm, tensor.pytype, name)
     if not is_foreign(found):
@@ -28,7 +28,7 @@ def put_on(vm: Machine, tensor: Graphed, name: str) -> Known | None:
 
 def answered(vm: Machine, tensor: Value, name: str, *args: Value) -> Value | None:
     """What such a method gives; None where there is none, or it declines."""
-    written = put_on(vm, tensor, name) if tensor.__class__ is Graphed else None
+    written = put_on(vm, tensor, name) if tensor.__class__ is TensorNode else None
     answer = None if written is None else vm.call(written, [tensor, *args], {})
     return None if answer.__class__ is Known and answer.obj is NotImplemented else answer
 

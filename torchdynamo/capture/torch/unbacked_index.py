@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchdynamo.capture.torch import symbols
-from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 EVERYTHING = Known(slice(None))
 
 
-def picked(vm: Machine, tensor: Graphed, key: Value) -> tuple[Value, Value | None]:
+def picked(vm: Machine, tensor: TensorNode, key: Value) -> tuple[Value, Value | None]:
     """A tensor and an index into it, as a view of the tensor in which unknown integers have been done, and the rest;
     None if there is none."""
     parts: list[Value]
     rest: list[Value]
     view: Value
-    if key.__class__ is Symbol or key.__class__ is Graphed:
+    if key.__class__ is Symbol or key.__class__ is TensorNode:
         parts = [key]
     elif key.__class__ is Object and key.pytype is tuple:
         parts = list(vm.iterate(key))
@@ -54,14 +54,14 @@ def picked(vm: Machine, tensor: Graphed, key: Value) -> tuple[Value, Value | Non
 
 def width(part: Value) -> int:
     """How many dimensions it is about."""
-    if part.__class__ is Graphed:
+    if part.__class__ is TensorNode:
         return part.fake.dim() if part.fake.dtype in (torch.bool, torch.uint8) else 1
     return 0 if part.pytype in (type(None), bool) or is_ellipsis(part) else 1
 
 
 def is_number(part: Value) -> bool:
     """A tensor that torch's indexing asks for its number, as it does any integer without dimensions."""
-    if part.__class__ is not Graphed or part.fake.dim() > 0 or is_batched(part.fake):
+    if part.__class__ is not TensorNode or part.fake.dim() > 0 or is_batched(part.fake):
         return False
     dtype = part.fake.dtype
     return not (dtype.is_floating_point or dtype.is_complex or dtype in (torch.bool, torch.uint8))

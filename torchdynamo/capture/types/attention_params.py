@@ -10,7 +10,7 @@ from torch.backends.cuda import SDPAParams
 from torchdynamo.capture.vm.model import Emitter, enters, models, rebuilds
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, Graphed, Known, Object, Value
+from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.heap import Entity
@@ -31,7 +31,7 @@ def new(vm: Machine, cls: Known, *args: Value) -> Value:
 def init(vm: Machine, self: Object, *args: Value) -> Value:
     """Keep the fields, of exactly the types that are declared: for others it is C that converts or refuses them."""
     numbers = [each.pytype for each in args[TENSORS:]]
-    tensors = [each.__class__ is Graphed for each in args[:TENSORS]]
+    tensors = [each.__class__ is TensorNode for each in args[:TENSORS]]
     masked = tensors == [True] * TENSORS or (tensors == [True] * (TENSORS - 1) + [False] and is_none(args[TENSORS - 1]))
     if not masked or numbers != [float, bool, bool]:
         raise Break("unknown call", name="SDPAParams")

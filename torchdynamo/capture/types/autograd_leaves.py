@@ -18,7 +18,7 @@ from torchdynamo.capture.torch.tensor_subclasses import overrides, read
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import FALSE, NONE, TRUE, Graphed, Known, Object, Value, is_none
+from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, TensorNode, Value, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -29,7 +29,7 @@ BASE = torch._C.TensorBase
 @models(BASE, "requires_grad_")
 def require_grad(vm: Machine, self: Value, requires_grad: Value = TRUE) -> Value:
     """What changes nothing needs no node."""
-    if self.__class__ is not Graphed:
+    if self.__class__ is not TensorNode:
         raise Break("unsupported method", name="requires_grad_", type=self.pytype.__name__)
     if not torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
         if self.fake.requires_grad is vm.concretely(requires_grad):
@@ -42,7 +42,7 @@ def require_grad(vm: Machine, self: Value, requires_grad: Value = TRUE) -> Value
 @models(BASE, "detach_")
 def detach(vm: Machine, self: Value) -> Value:
     """A result of operators forgets them, and becomes a leaf."""
-    if self.__class__ is not Graphed:
+    if self.__class__ is not TensorNode:
         raise Break("unsupported method", name="detach_", type=self.pytype.__name__)
     is_leaf(vm, self)
     vm.note_change(self)
@@ -50,7 +50,7 @@ def detach(vm: Machine, self: Value) -> Value:
 
 
 @models(BASE, ".is_leaf")
-def is_leaf(vm: Machine, self: Graphed) -> Value:
+def is_leaf(vm: Machine, self: TensorNode) -> Value:
     """Sizes and the like are compared for every input; this is only for those that are asked."""
     real = vm.input_objects.get(self.node)
     if real is not None and self.source is not None:
@@ -59,7 +59,7 @@ def is_leaf(vm: Machine, self: Graphed) -> Value:
 
 
 @models(BASE, ".grad_fn")
-def grad_fn(vm: Machine, self: Graphed) -> Value:
+def grad_fn(vm: Machine, self: TensorNode) -> Value:
     """A leaf has none; that of a result is a node of autograd's history, which a stand-in's is not."""
     if not vm.known(is_leaf(vm, self), "is_leaf"):
         raise Break("unsupported attribute", name="grad_fn", type="Tensor")
@@ -70,17 +70,17 @@ def grad_fn(vm: Machine, self: Graphed) -> Value:
 def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = FALSE) -> Value:
     """`nn.Parameter(tensor)`, where its Python ends."""
     made = vm.known(cls, "class")
-    if overrides(made) and data.__class__ is Graphed and vm.known(wanted, "require_grad") is False:
+    if overrides(made) and data.__class__ is TensorNode and vm.known(wanted, "require_grad") is False:
         return of_class(vm, vm.emit("call_method", "detach", [data], {}), made)
-    if made is not torch.nn.Parameter or data.__class__ is not Graphed:
+    if made is not torch.nn.Parameter or data.__class__ is not TensorNode:
         raise Break("unsupported type", type=made.__name__)
     return vm.emit("call_function", torch.nn.Parameter, [data, wanted], {})
 
 
 @models(BASE, "=data")
-def set_data(vm: Machine, self: Graphed, value: Value) -> None:
+def set_data(vm: Machine, self: TensorNode, value: Value) -> None:
     """`tensor.data = other`: the same tensor with another's memory and metadata."""
-    if value.__class__ is not Graphed:
+    if value.__class__ is not TensorNode:
         raise vm.error(TypeError, f"Variable data has to be a tensor, but got {type_name(value.pytype)}")
     if is_its_own(self, value):
         return
@@ -88,7 +88,7 @@ def set_data(vm: Machine, self: Graphed, value: Value) -> None:
     vm.emit("call_function", setattr, [self, Known("data"), value], {})
 
 
-def is_its_own(tensor: Graphed, data: Graphed) -> bool:
+def is_its_own(tensor: TensorNode, data: TensorNode) -> bool:
     """Whether this is the tensor's own data, as of `p.data = p.data.to(device)`, which changes nothing."""
     if data.node.target is not getattr or data.node.args != (tensor.node, "data"):
         return False
@@ -101,7 +101,7 @@ def layout_of(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 @models(BASE, "=requires_grad")
-def set_requires_grad(vm: Machine, self: Graphed, value: Value) -> None:
+def set_requires_grad(vm: Machine, self: TensorNode, value: Value) -> None:
     """`tensor.requires_grad = flag`, which a result of operators does not take."""
     if not vm.known(is_leaf(vm, self), "is_leaf"):
         raise Break("unsupported attribute write", name="requires_grad", type="Tensor")
@@ -109,16 +109,16 @@ def set_requires_grad(vm: Machine, self: Graphed, value: Value) -> None:
 
 
 @models(BASE, "=grad")
-def set_grad(vm: Machine, self: Graphed, value: Value) -> None:
+def set_grad(vm: Machine, self: TensorNode, value: Value) -> None:
     """Stored beside the graph, in which nothing looks at it. A gradient that torch would not take is left to torch."""
     if torch._C._functorch.is_functorch_wrapped_tensor(self.fake) or not (is_none(value) or fits(vm, self, value)):
         raise Break("unsupported attribute write", name="grad", type="Tensor")
     vm.store_on(self, "grad", value)
 
 
-def fits(vm: Machine, tensor: Graphed, grad: Value) -> bool:
+def fits(vm: Machine, tensor: TensorNode, grad: Value) -> bool:
     """Whether this may be the tensor's gradient."""
-    if grad.__class__ is not Graphed or grad.fake is tensor.fake or grad.fake.device != tensor.fake.device:
+    if grad.__class__ is not TensorNode or grad.fake is tensor.fake or grad.fake.device != tensor.fake.device:
         return False
     wanted = vm.getattr(tensor, "grad_dtype") if vm.known(is_leaf(vm, tensor), "is_leaf") else Known(tensor.fake.dtype)
     return vm.known(wanted, "dtype") in (None, grad.fake.dtype) and grad.fake.shape == tensor.fake.shape

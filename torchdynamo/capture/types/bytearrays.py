@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.torch.arguments import COPIES
 from torchdynamo.capture.types.iterators import iterated_by
 from torchdynamo.capture.vm.model import Emitter, Model, iterates, models, rebuilds, replays
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -69,7 +69,7 @@ def method(name: str) -> Model:
             raise Break("unsupported method", name=fn.__name__, type="bytearray")
         if result is box:
             return self
-        return vm.new(bytearray, result) if type(result) is bytearray else constant(vm, result)
+        return vm.new(bytearray, result) if type(result) is bytearray else lift(vm, result)
 
     return row
 

@@ -11,7 +11,7 @@ from torchdynamo.capture.vm import attributes, c_fields, lookup
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
-from torchdynamo.capture.vm.wrap import constant, wrap
+from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.naming import class_name
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
@@ -47,7 +47,7 @@ def made_name(field: str) -> Any:
     def row(vm: Machine, self: Value) -> Value:
         if self.__class__ is Known:
             name, source = getattr(self.obj, field), self.source
-            return wrap(vm, name, Source("attr", source, field)) if source is not None else constant(vm, name)
+            return wrap(vm, name, Source("attr", source, field)) if source is not None else lift(vm, name)
         assert self.__class__ is Object
         entity = vm.entity(vm.as_object(self))
         if field in entity.attrs:
@@ -70,7 +70,7 @@ def made_part(field: str, given: str) -> Any:
         if self.__class__ is Known:
             real, source = self.obj, self.source
             part = getattr(real, field)
-            return wrap(vm, part, Source("attr", source, field)) if source is not None else constant(vm, part)
+            return wrap(vm, part, Source("attr", source, field)) if source is not None else lift(vm, part)
         found: Value = vm.entity(self).note.given.get(given, NONE)  # type: ignore[arg-type]
         return found
 
@@ -97,7 +97,7 @@ def function_annotations(vm: Machine, self: Value) -> Value:
     if self.__class__ is Known:
         real, source = self.obj, self.source
         if source is None:
-            return constant(vm, real.__annotations__)
+            return lift(vm, real.__annotations__)
         return wrap(vm, real.__annotations__, Source("attr", source, "__annotations__"))
     assert self.__class__ is Object
     entity = vm.entity(self)

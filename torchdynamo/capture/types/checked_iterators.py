@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 
-class Watched:
+class CheckedIterator:
     """One turn after the other; what is wrong is said at each turn again, as long as the iterator is not at its end."""
 
     __slots__ = ("box", "entity", "error", "items", "order", "over", "size", "step", "version", "vm")
@@ -57,7 +57,7 @@ class Watched:
             raise Break("unknown iterator", type=f"{self.box.pytype.__name__} that changes")
 
 
-class Ordered(Watched):
+class OrderedDictIterator(CheckedIterator):
     """An OrderedDict's: at its end nobody looks any more, and an error is an end."""
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class Ordered(Watched):
             raise self.vm.error(RuntimeError, self.error)
 
 
-class Strict(Watched):
+class Strict(CheckedIterator):
     """A deque's: a change is an error even at the end, and after."""
 
     __slots__ = ()

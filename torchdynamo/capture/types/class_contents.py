@@ -16,7 +16,7 @@ from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.remade_classes import StandIn
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import Graphed, Known, Object, Value
+from torchdynamo.core.value import Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -31,7 +31,7 @@ def real_of(vm: Machine, value: Value) -> Any:
     """What lies in the class for a value. Read from there, it is the value again."""
     if value.__class__ is Known:
         return value.obj
-    if value.__class__ is Graphed:
+    if value.__class__ is TensorNode:
         return StandIn(value)
     if value.__class__ is not Object:
         raise Break("unsupported instruction", name="class statement")

@@ -13,7 +13,7 @@ from torchdynamo.capture.types import identity
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source, keys_in_order
-from torchdynamo.core.value import Opaque, Symbol, Value
+from torchdynamo.core.value import Lazy, Symbol, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -45,8 +45,8 @@ def each_by_position(
         if entity.touched:
             raise Break("unknown iterator", type="dict that changes")
         item = vm.wrap(dict.__getitem__(entity.real, key), Source("value_at", entity.source, at))
-        made = part(Opaque(int, Source("key_at", entity.source, at)), item)
-        return vm.look(made) if made.__class__ is Opaque else made
+        made = part(Lazy(int, Source("key_at", entity.source, at)), item)
+        return vm.look(made) if made.__class__ is Lazy else made
 
     return list(enumerate(keys)), step
 

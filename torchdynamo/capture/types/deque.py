@@ -17,7 +17,7 @@ from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
 from torchdynamo.capture.vm.wrap import wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, Known, Object, Opaque, Value, boolean
+from torchdynamo.core.value import NONE, Known, Lazy, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -27,7 +27,7 @@ ONE = Known(1)
 
 
 def items_of(vm: Machine, value: Object) -> list[Value]:
-    """The items as they are now; those nothing has read yet are Opaque."""
+    """The items as they are now; those nothing has read yet are Lazy."""
     entity = vm.entity(value)
     if entity.items is None or entity.items.__class__ is Tail:
         appended, entity.items = entity.items or (), []
@@ -35,7 +35,7 @@ def items_of(vm: Machine, value: Object) -> list[Value]:
             assert entity.source is not None
             real = list(DEQUE.__iter__(entity.real))
             vm.guard(entity.source, "LENGTH", len(real))
-            entity.items = [Opaque(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
+            entity.items = [Lazy(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
             for item in appended:
                 append(vm, value, item)
     items: list[Value] = entity.items
@@ -45,7 +45,7 @@ def items_of(vm: Machine, value: Object) -> list[Value]:
 def read(vm: Machine, items: list[Value], index: int) -> Value:
     """An item, looked at."""
     item = items[index]
-    if item.__class__ is Opaque:
+    if item.__class__ is Lazy:
         item = items[index] = vm.look(item)
     return item
 

@@ -13,7 +13,7 @@ from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup, rest_on_bases
 from torchdynamo.capture.vm.machine import RAISED
 from torchdynamo.capture.vm.model import Emitter, function, is_open, models, plain_new, rebuilds
-from torchdynamo.capture.vm.wrap import constant, wrap
+from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Value
@@ -98,11 +98,11 @@ def keep_as_it_does(vm: Machine, made: Object, cls: type, names: dict[str, str],
     except (TypeError, ValueError) as error:
         raise vm.error(type(error), *error.args) from None
     entity = vm.entity(made)
-    entity.items = [constant(vm, arg) for arg in sample.args]
+    entity.items = [lift(vm, arg) for arg in sample.args]
     for name, key in names.items():
         value = getattr(sample, name, MISSING)
         if value is not MISSING:
-            vm.effects.write(entity, key, constant(vm, value))
+            vm.effects.write(entity, key, lift(vm, value))
             if value is None:  # to store None is not the same as to store nothing
                 entity.loaded[key] = entity.attrs[key]
 
@@ -300,7 +300,7 @@ def nothing_handled_at_entry(vm: Machine) -> None:
 def exc_info(vm: Machine) -> Value:
     exc = handled(vm)
     if exc is None:
-        return constant(vm, (None, None, None))
+        return lift(vm, (None, None, None))
     return vm.make_tuple([Known(exc.pytype), exc, vm.new(types.TracebackType)])
 
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.vm.iteration import Steps
+from torchdynamo.capture.vm.iteration import IteratorState
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 GENERATOR = types.GeneratorType
 
 
-def steps_of(vm: Machine, self: Object) -> Steps:
+def steps_of(vm: Machine, self: Object) -> IteratorState:
     """Its steps; one that existed before the frame cannot be followed."""
     if vm.entity(self).note is None:
         raise Break("unknown iterator", type="generator")
     return vm.generator(self)  # type: ignore[return-value]
 
 
-def inner(steps: Steps) -> Generator[Value, Value, None]:
+def inner(steps: IteratorState) -> Generator[Value, Value, None]:
     """The host's generator under the steps."""
     found: Any = steps.inner
     return found
 
 
-def body(steps: Steps) -> Generator[Value, Value, None]:
+def body(steps: IteratorState) -> Generator[Value, Value, None]:
     """Return the host's generator, to be stepped."""
     steps.effects.items(steps.entity)
     return inner(steps)
@@ -40,7 +40,7 @@ def body(steps: Steps) -> Generator[Value, Value, None]:
 def stop(vm: Machine, self: Value) -> Raised:
     """StopIteration, with what a generator returned; or that by which an iterator ended."""
     entity = vm.entity(vm.as_object(self))
-    if entity.items.__class__ is Steps and entity.items.ended is not None:
+    if entity.items.__class__ is IteratorState and entity.items.ended is not None:
         ended: Raised = entity.items.ended
         return ended
     result = vm.effects.drop(entity, "return") or NONE

@@ -8,7 +8,7 @@ import typing
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.vm.model import models
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def call_alias(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Va
     if not getattr(alias, "_inst", True):
         name = alias.__origin__.__name__
         raise vm.error(TypeError, f"Type {alias._name} cannot be instantiated; use {name}() instead")
-    return vm.call(Known(call), [self, constant(vm, alias.__origin__), *args], dict(kwargs))
+    return vm.call(Known(call), [self, lift(vm, alias.__origin__), *args], dict(kwargs))
 
 
 def call(alias, cls, /, *args, **kwargs):

@@ -19,8 +19,8 @@ from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
 from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value
 from torchdynamo.capture.vm.wrap import source_of
-from torchdynamo.core.signals import Break, Presumption, Restart, Retry
-from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value, boolean
+from torchdynamo.core.signals import Assumption, Break, Restart, Retry
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -62,7 +62,7 @@ def id_(vm: Machine, obj: Value) -> Value:
     obj = settled(vm, obj) if obj.__class__ is Symbol else obj
     if obj.pytype is tuple and source_of(vm, obj) is None and vm.frames[-1].globals.real.get("__name__") not in KEEPING:
         raise Break("unknown call", name="id")  # `zip` gives a tuple again that nobody has kept
-    if obj.__class__ is Object or obj.__class__ is Known or obj.__class__ is Graphed:
+    if obj.__class__ is Object or obj.__class__ is Known or obj.__class__ is TensorNode:
         return vm.new(int, note=IdOf(obj))
     raise Break("unknown call", name="id")
 
@@ -125,7 +125,7 @@ def hash_key(vm: Machine, self: Object) -> Any:
     if note.__class__ is not IdOf:
         raise Break("unsupported key", type=self.pytype.__name__)
     owner: Value = note.owner
-    if Presumption.ADDRESSES in vm.builder.numbers.dropped and owner.__class__ is Object:
+    if Assumption.ADDRESSES in vm.builder.numbers.dropped and owner.__class__ is Object:
         entity = vm.entity(owner)
         if entity.real is not MISSING and entity.source is not None:
             vm.guard(entity.source, "ID_MATCH", entity.real)
@@ -143,8 +143,8 @@ def is_number_of(hkey: Any) -> bool:
 
 def told_apart(vm: Machine) -> None:
     """Keys of either kind have been met."""
-    if Presumption.ADDRESSES not in vm.builder.numbers.dropped:
-        raise Retry(Presumption.ADDRESSES)
+    if Assumption.ADDRESSES not in vm.builder.numbers.dropped:
+        raise Retry(Assumption.ADDRESSES)
     raise Break("unsupported key", type="int")
 
 

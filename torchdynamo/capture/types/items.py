@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.capture.types import counter_keys, identity
-from torchdynamo.capture.types.checked_iterators import Ordered, Watched
+from torchdynamo.capture.types.checked_iterators import CheckedIterator, OrderedDictIterator
 from torchdynamo.capture.types.weakrefs import Weakly, is_reference, real_key
 from torchdynamo.capture.vm import attributes, finalizers
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
@@ -22,7 +22,7 @@ from torchdynamo.capture.vm.wrap import CONSTANTS, class_source, item_source, to
 from torchdynamo.core.naming import is_mortal
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Pinned, Source
-from torchdynamo.core.value import ABSENT, NONE, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -36,7 +36,7 @@ MANY = 10_000  # keys that are still compared with at each call
 CHANGED = "dictionary changed size during iteration"
 
 
-class Item(NamedTuple):
+class HashedItem(NamedTuple):
     """An item as another dict would take it: the key is not hashed again."""
 
     hkey: Any
@@ -55,7 +55,7 @@ class Partly(dict[Any, list[Any]]):
 
 
 def items_of(vm: Machine, value: Object) -> Items:
-    """The items as they are now, in order; values nothing has read yet are Opaque."""
+    """The items as they are now, in order; values nothing has read yet are Lazy."""
     entity = vm.entity(value)
     if entity.note.__class__ is OfInstance:
         return instance_items(vm, entity.note.owner)
@@ -67,7 +67,7 @@ def items_of(vm: Machine, value: Object) -> Items:
             for key in ordered_keys(entity.real):
                 item = held[id(key)]
                 hkey, known = entry_key(vm, key)
-                opaque = ABSENT if known is None else Opaque(type(item), item_source(entity.source, key))
+                opaque = ABSENT if known is None else Lazy(type(item), item_source(entity.source, key))
                 entity.items[hkey] = [known, opaque]
     items: Items = entity.items
     return items
@@ -226,7 +226,7 @@ def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -
             raise Break("unsupported key", type="object")
         source = Source("keyed", entity.source, where)
         found[:] = [key, vm.wrap(source.load(vm.roots), source)]
-    elif found[1].__class__ is Opaque:
+    elif found[1].__class__ is Lazy:
         found[1] = vm.look(found[1])
     item: Value = found[1]
     return item
@@ -234,7 +234,7 @@ def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -
 
 def source_of_tensor(key: Value) -> Source | None:
     """Where a tensor that is a key was at entry: tensors as keys are known by identity, and by nothing else."""
-    return key.source if isinstance(key, Graphed) else None
+    return key.source if isinstance(key, TensorNode) else None
 
 
 def to_write(vm: Machine, value: Object) -> Items:
@@ -337,11 +337,11 @@ def remove(vm: Machine, value: Object, key: Value) -> Value | None:
     return seen(vm, entity, found, key, hkey)
 
 
-def each_item(vm: Machine, self: Object) -> list[Item]:
+def each_item(vm: Machine, self: Object) -> list[HashedItem]:
     """All items as they are now, looked at."""
     entity = vm.entity(self)
     return [
-        Item(hkey, known_key(found), seen(vm, entity, found, known_key(found), hkey))
+        HashedItem(hkey, known_key(found), seen(vm, entity, found, known_key(found), hkey))
         for hkey, found in each_entry(vm, self)
     ]
 
@@ -362,7 +362,9 @@ def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
     return turns(vm, value, lambda key, item: key)
 
 
-def turns(vm: Machine, value: Object, part: Callable[[Value, Value], Value], backwards: bool = False) -> Watched:
+def turns(
+    vm: Machine, value: Object, part: Callable[[Value, Value], Value], backwards: bool = False
+) -> CheckedIterator:
     """Return an iterator over what `part` makes of each item."""
     entity = vm.entity(value)
     order: Sequence[Any]
@@ -380,8 +382,8 @@ def turns(vm: Machine, value: Object, part: Callable[[Value, Value], Value], bac
         return len(items)
 
     if issubclass(value.pytype, collections.OrderedDict):
-        return Ordered(vm, value, order, step, size, "OrderedDict mutated during iteration")
-    return Watched(vm, value, order, step, size, CHANGED)
+        return OrderedDictIterator(vm, value, order, step, size, "OrderedDict mutated during iteration")
+    return CheckedIterator(vm, value, order, step, size, CHANGED)
 
 
 def each_by_key(

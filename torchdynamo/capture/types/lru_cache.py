@@ -11,10 +11,10 @@ from torchdynamo.capture.speculate import cached_calls
 from torchdynamo.capture.vm.attributes import write_instance
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import MODELS, is_open, models
-from torchdynamo.capture.vm.wrap import CONSTANTS, constant, wrap
-from torchdynamo.core.signals import Break, Presumption
+from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
+from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Pinned, Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, Graphed, Object, Value
+from torchdynamo.core.value import ABSENT, NONE, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -36,7 +36,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         made: Value = MODELS[CACHED, "<call>"](vm, self, list(args), dict(kwargs))
         return made
     given = [*args, *kwargs.values()]
-    presumed = Presumption.CACHES not in vm.builder.numbers.dropped
+    presumed = Assumption.CACHES not in vm.builder.numbers.dropped
     numbers = presumed and any(cached_calls.holds_number(vm, value) for value in given)
     if numbers or any(made_here(vm, value) for value in given):
         assert entity.source is not None
@@ -54,7 +54,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         rest_on_result(vm, entity, tuple(real))
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
-    return constant(vm, found)
+    return lift(vm, found)
 
 
 def can_change(found: Any) -> bool:
@@ -75,7 +75,7 @@ def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
 
 def made_here(vm: Machine, value: Value) -> bool:
     """Something without an equal outside of this frame."""
-    if value.__class__ is Graphed:
+    if value.__class__ is TensorNode:
         return value.source is None
     if value.__class__ is not Object or not by_identity(value.pytype):
         return value.__class__ is Object and value.pytype is tuple and any(made_here(vm, x) for x in vm.iterate(value))

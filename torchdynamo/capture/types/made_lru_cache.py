@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CACHED = functools._lru_cache_wrapper
 
 
-class Kept(NamedTuple):
+class CachedFunction(NamedTuple):
     """The note of such a function: what it wraps, and how it keeps results."""
 
     fn: Value
@@ -26,7 +26,7 @@ class Kept(NamedTuple):
 
 @models(CACHED, "__new__")
 def new(vm: Machine, cls: Known, fn: Value, most: Value, typed: Value, info: Value) -> Value:
-    return vm.new(CACHED, {}, Kept(fn, vm.known(most, "maxsize"), bool(vm.known(typed, "typed"))))
+    return vm.new(CACHED, {}, CachedFunction(fn, vm.known(most, "maxsize"), bool(vm.known(typed, "typed"))))
 
 
 @models(CACHED, "__init__")
@@ -38,7 +38,7 @@ def init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
 def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Results are kept in the order of their last use; where there is no more room, the one unused longest goes."""
     entity = vm.entity(self)
-    kept: Kept = entity.note
+    kept: CachedFunction = entity.note
     key: Any = (tuple(vm.hkey(arg) for arg in args), tuple((name, vm.hkey(arg)) for name, arg in kwargs.items()))
     if kept.typed:
         key = (key, tuple(arg.pytype for arg in (*args, *kwargs.values())))
@@ -59,7 +59,7 @@ def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value])
 @rebuilds(CACHED)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """With nothing in it yet: what is could only be put there by calling it."""
-    kept: Kept = entity.note
+    kept: CachedFunction = entity.note
     if entity.items:
         raise Restart(entity.born - 1)
     emit.function(CACHED)

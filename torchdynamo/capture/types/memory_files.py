@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm.model import Emitter, Model, iterates, models, rebuilds
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Value
 
@@ -41,14 +41,14 @@ def for_real(vm: Machine, self: Object, name: str, args: tuple[Value, ...], kwar
 def method(name: str) -> Model:
     def row(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
         result = for_real(vm, self, name, args, kwargs)
-        return self if result is contents(vm, self) else constant(vm, result)
+        return self if result is contents(vm, self) else lift(vm, result)
 
     return row
 
 
 def attribute(name: str) -> Model:
     def row(vm: Machine, self: Object) -> Value:
-        return constant(vm, for_real(vm, self, "__getattribute__", (Known(name),), {}))
+        return lift(vm, for_real(vm, self, "__getattribute__", (Known(name),), {}))
 
     return row
 
@@ -86,7 +86,7 @@ def next_line(vm: Machine, self: Object) -> Value:
     line = for_real(vm, self, "readline", (), {})
     if not line:
         raise vm.error(StopIteration)
-    return constant(vm, line)
+    return lift(vm, line)
 
 
 def itself(vm: Machine, self: Object) -> Value:
@@ -98,7 +98,7 @@ def lines(vm: Machine, self: Object) -> Iterator[Value]:
         line = for_real(vm, self, "readline", (), {})
         if not line:
             return
-        yield constant(vm, line)
+        yield lift(vm, line)
 
 
 def leave(vm: Machine, self: Object, *error: Value) -> Value:

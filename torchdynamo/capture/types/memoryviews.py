@@ -11,7 +11,7 @@ from torchdynamo.capture.types.bytearrays import contents, for_real
 from torchdynamo.capture.types.iterators import iterated_by
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import Model, iterates, models
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value
 
@@ -59,7 +59,7 @@ def method(name: str) -> Model:
             vm.effects.items(vm.entity(owner))
         if result is real:
             return self
-        return shown(vm, result, owner) if type(result) is memoryview else constant(vm, result)
+        return shown(vm, result, owner) if type(result) is memoryview else lift(vm, result)
 
     return row
 
@@ -78,7 +78,7 @@ for _name, _found in vars(memoryview).items():
 def field(name: str) -> Model:
     def row(vm: Machine, self: Object) -> Value:
         owner: Value = vm.entity(self).note
-        return owner if name == "obj" else constant(vm, getattr(view(vm, self), name))
+        return owner if name == "obj" else lift(vm, getattr(view(vm, self), name))
 
     return row
 
@@ -90,7 +90,7 @@ for _name, _found in vars(memoryview).items():
 
 @iterates(memoryview)
 def iterate(vm: Machine, self: Object) -> Iterator[Value]:
-    return (constant(vm, item) for item in view(vm, self))
+    return (lift(vm, item) for item in view(vm, self))
 
 
 iterated_by(memoryview, type(iter(memoryview(b""))))

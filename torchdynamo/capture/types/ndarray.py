@@ -13,7 +13,7 @@ from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import MODELS, enters, function, iterates, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Known, Object, Value
+from torchdynamo.core.value import Known, Object, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def items(vm: Machine, value: Object) -> Iterator[Value]:
 def rebuild(emit: Any, entity: Entity) -> None:
     """A copy for each call; two that share memory would not do so any more. One of the graph's comes out of it."""
     if entity.items.__class__ is numpy_arrays.Flowing:
-        emit.computed(Graphed(entity.items.node, None, entity.pytype))
+        emit.computed(TensorNode(entity.items.node, None, entity.pytype))
         return
     arrays = numpy_arrays.arrays(emit.capture.machine)
     shared = [each for each in arrays if each.ref in emit.made or each.note is not None or each.source is not None]

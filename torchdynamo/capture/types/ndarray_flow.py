@@ -18,7 +18,7 @@ from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
 from torchdynamo.capture.vm.model import models, rebuilds
 from torchdynamo.core.policy import NUMPYS
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import FALSE, NONE, Graphed, Known, Object, Value
+from torchdynamo.core.value import FALSE, NONE, Known, Object, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np, of_numpy
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def unknown(name: str) -> Break:
 
 # -- in ---------------------------------------------------------------------------------------------------------------
 @models(BASE, "numpy")
-def numpy(vm: Machine, self: Graphed, /, *, force: Value = FALSE) -> Value:
+def numpy(vm: Machine, self: TensorNode, /, *, force: Value = FALSE) -> Value:
     """The tensor's memory as an array."""
     if np is None or not vm.builder.numbers.scalars:
         raise Break("data-dependent value", name="numpy")
@@ -243,25 +243,25 @@ def to_tensor(vm: Machine, fn: Any, value: Object, kwargs: dict[str, Value]) -> 
     node = vm.builder.untried("call_function", fn, (known.node,), named, like, vm.position())
     if real.requires_grad or not isinstance(like, torch.Tensor):
         raise unknown(fn.__name__)
-    value = vm.fakes[id(like)] = Graphed(node, like, torch.Tensor)  # type: ignore[assignment]
+    value = vm.fakes[id(like)] = TensorNode(node, like, torch.Tensor)  # type: ignore[assignment]
     return value
 
 
 def rebuild(emit: Any, entity: Entity) -> None:
     """A number that comes out of the graph, as it is or as a plain one."""
-    if entity.note.__class__ is numpy_numbers.Held:
+    if entity.note.__class__ is numpy_numbers.NumberPayload:
         emit.function(entity.pytype)
         emit.value(entity.note.number)
         emit.op("CALL", (1, ()))
         return
-    emit.computed(Graphed(entity.items.node, None, entity.pytype))
+    emit.computed(TensorNode(entity.items.node, None, entity.pytype))
 
 
 def scalar_method(fn: Any) -> Any:
     """A method of NumPy's numbers: of constants it is run at once, tensors answer themselves."""
 
     def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
-        if any(arg.__class__ is Graphed for arg in args):
+        if any(arg.__class__ is TensorNode for arg in args):
             return Known(NotImplemented)
         if any(flows(vm, each) for each in (self, *args)):
             return call(vm, fn, [self, *args], kwargs)

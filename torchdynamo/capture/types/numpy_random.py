@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.torch import numpy_arrays
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import Emitter, Model, enters, function, models, rebuilds, replays
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -84,7 +84,7 @@ def reseed(vm: Machine, self: Object, seed: Value = NONE) -> Value:
 
 def seed_all(vm: Machine, seed: Value = NONE) -> Value:
     """`numpy.random.seed`."""
-    return vm.call_method(constant(vm, np.random.mtrand._rand), "seed", seed)
+    return vm.call_method(lift(vm, np.random.mtrand._rand), "seed", seed)
 
 
 def new_state(vm: Machine, cls: Known, seed: Value = NONE) -> Value:

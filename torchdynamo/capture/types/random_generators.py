@@ -18,7 +18,7 @@ from torchdynamo.capture.vm.model import enters, function, models, rebuilds
 from torchdynamo.capture.vm.state import input_name
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, Graphed, Known, Object, Symbol, Value
+from torchdynamo.core.value import NONE, Known, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -100,7 +100,7 @@ def set_state(vm: Machine, self: Object, new: Value) -> Value:
 @rebuilds(torch.Generator)
 def rebuild(emit: Any, entity: Entity) -> None:
     """It comes out of the graph."""
-    emit.computed(Graphed(entity.items, None, entity.pytype))
+    emit.computed(TensorNode(entity.items, None, entity.pytype))
 
 
 def number(vm: Machine, value: Value) -> Any:
@@ -116,7 +116,7 @@ def number(vm: Machine, value: Value) -> Any:
 
 
 def tensor(value: Value) -> torch.fx.Node:
-    if value.__class__ is not Graphed:
+    if value.__class__ is not TensorNode:
         raise Break("unsupported argument", what="state", type=value.pytype.__name__)
     return value.node
 
@@ -124,7 +124,7 @@ def tensor(value: Value) -> torch.fx.Node:
 def state(vm: Machine, op: str, target: Any, args: tuple[Any, ...], real: torch.Tensor) -> Value:
     """A state, as the tensor it comes in."""
     like = vm.builder.example("call_function", torch.empty, (tuple(real.shape),), {"dtype": real.dtype})
-    return Graphed(operation(vm, op, target, args, like), like, torch.Tensor)
+    return TensorNode(operation(vm, op, target, args, like), like, torch.Tensor)
 
 
 # -- the generators that torch draws from by itself -------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter, is_open, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.vm.scalar_subclasses import SCALARS, Plain, plain_value
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import Known, Object, Value
 
@@ -40,7 +40,7 @@ def field(name: str) -> Any:
         known = self if self.__class__ is Known else plain_value(vm, self)
         if known is None:
             raise Break("unsupported attribute", name=name, type=self.pytype.__name__)
-        return constant(vm, getattr(known.obj, name))
+        return lift(vm, getattr(known.obj, name))
 
     return row
 

@@ -18,10 +18,10 @@ from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import MODELS, Emitter, iterates, models, plain_new, rebuilds, replays
 from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, Opaque, Value, boolean
+from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Lazy, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -30,9 +30,9 @@ LAST = Known(-1)
 
 
 def items_of(vm: Machine, value: Value) -> list[Value]:
-    """The items as they are now; those nothing has read yet are Opaque."""
+    """The items as they are now; those nothing has read yet are Lazy."""
     if value.__class__ is Known:
-        return [constant(vm, item) for item in value.obj]
+        return [lift(vm, item) for item in value.obj]
     assert value.__class__ is Object
     entity = vm.entity(value)
     if entity.items is None or entity.items.__class__ is Tail:
@@ -44,7 +44,7 @@ def items_of(vm: Machine, value: Value) -> list[Value]:
             base = list if issubclass(value.pytype, list) else tuple
             real = list(base.__iter__(entity.real))  # past what a subclass says
             vm.guard(entity.source, "LENGTH", len(real))
-            entity.items = [Opaque(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
+            entity.items = [Lazy(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
             entity.items += appended
     items: list[Value] = entity.items
     return items
@@ -53,7 +53,7 @@ def items_of(vm: Machine, value: Value) -> list[Value]:
 def read(vm: Machine, items: list[Value], index: int) -> Value:
     """An item, looked at."""
     item = items[index]
-    if item.__class__ is Opaque:
+    if item.__class__ is Lazy:
         item = items[index] = vm.look(item)
     return item
 
@@ -361,7 +361,7 @@ def sort(vm: Machine, self: Object, *, key: Value = NONE, reverse: Value = FALSE
     return NONE
 
 
-class Ordered:
+class SortKey:
     """A key for the host's sort, which asks the same questions in the same order as the program's."""
 
     __slots__ = ("value", "vm")
@@ -370,7 +370,7 @@ class Ordered:
         self.vm = vm
         self.value = value
 
-    def __lt__(self, other: Ordered) -> bool:
+    def __lt__(self, other: SortKey) -> bool:
         return self.vm.truth(self.vm.binary("<", self.value, other.value))
 
 
@@ -385,7 +385,7 @@ def put_in_order(vm: Machine, order: list[int], items: list[Value], key: Value, 
     """Sort positions by keys that are constants, or say themselves which is less."""
     keys = items if key.__class__ is Known and key.obj is None else [vm.call(key, [item], {}) for item in items]
     plain = all(each.__class__ is Known and type(each.obj) in PLAIN_KEYS for each in keys)
-    real: list[Any] = [each.obj for each in keys] if plain else [Ordered(vm, each) for each in keys]  # type: ignore[union-attr]
+    real: list[Any] = [each.obj for each in keys] if plain else [SortKey(vm, each) for each in keys]  # type: ignore[union-attr]
     try:
         order.sort(key=real.__getitem__, reverse=vm.truth(reverse))
     except TypeError as error:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types import weakrefs
-from torchdynamo.capture.types.checked_iterators import Watched
+from torchdynamo.capture.types.checked_iterators import CheckedIterator
 from torchdynamo.capture.types.items import by_code, entry_key, key_error, sourceable, whole
 from torchdynamo.capture.types.items import items_of as dict_items_of
 from torchdynamo.capture.types.set_orders import by_stand_in, given_order, happened, stand_in
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import MODELS, enters, iterates, models
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Symbol, Value, boolean
@@ -51,7 +51,7 @@ def frozen_items(vm: Machine, value: Known) -> Iterator[Value]:
     """In their order, which equal sets may have differently."""
     if value.source is not None:
         guard_order(vm, value.source, value.obj)
-    return (constant(vm, item) for item in value.obj)
+    return (lift(vm, item) for item in value.obj)
 
 
 def items_of(vm: Machine, value: Object) -> Items:
@@ -166,7 +166,7 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
 def steps(vm: Machine, value: Object, order: list[Any]) -> Iterator[Value]:
     items = items_of(vm, value)
     found = [items[key] for key in order]
-    return Watched(vm, value, found, lambda item: item, lambda: len(items_of(vm, value)), CHANGED)
+    return CheckedIterator(vm, value, found, lambda item: item, lambda: len(items_of(vm, value)), CHANGED)
 
 
 CHANGED = "Set changed size during iteration"

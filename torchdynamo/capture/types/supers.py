@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.vm import descriptors, lookup
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import function, models
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import ABSENT, NONE, Known, Object, Opaque, Value
+from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -45,7 +45,7 @@ def of_frame(vm: Machine) -> tuple[Value, Value]:
     obj = frame.locals.get(first)
     if obj is None and first in frame.cells:
         obj = vm.cell_get(frame.cells[first])
-    elif obj.__class__ is Opaque:
+    elif obj.__class__ is Lazy:
         obj = vm.look(obj)
     if obj is None or obj is ABSENT:
         raise vm.error(RuntimeError, "super(): arg[0] deleted")
@@ -93,7 +93,7 @@ def super_getattr(vm: Machine, self: Object, name: str) -> Value:
     if name in fields:
         return fields[name]
     if name == "__self_class__":
-        return constant(vm, start)
+        return lift(vm, start)
     if hasattr(super, name):
         raise Break("unsupported attribute", name=name, type="super")
     raise vm.error(AttributeError, f"'super' object has no attribute {name!r}")

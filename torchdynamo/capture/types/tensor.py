@@ -13,11 +13,11 @@ from torchdynamo.capture.torch.tensor_subclasses import read
 from torchdynamo.capture.vm import dict_aliases, lookup, model
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import models
-from torchdynamo.capture.vm.wrap import CONSTANTS, constant, wrap
+from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
 from torchdynamo.core import policy
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, Graphed, Known, Value, boolean
+from torchdynamo.core.value import ABSENT, NONE, Known, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -99,7 +99,7 @@ STATE = {
 
 
 @models(torch.Tensor, "__getattr__")
-def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
+def tensor_getattr(vm: Machine, obj: TensorNode, name: str) -> Value:
     """A method, a piece of metadata, a view like `.T`, or what the user stored on the tensor."""
     if vm.watching:
         answer = overrides.attribute(vm, obj, name)
@@ -154,7 +154,7 @@ def tensor_getattr(vm: Machine, obj: Graphed, name: str) -> Value:
 
 
 @models(torch.Tensor, "__setattr__")
-def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
+def tensor_setattr(vm: Machine, obj: TensorNode, name: str, value: Value) -> None:
     """What the user stores on a tensor is stored when the graph has run; ABSENT deletes."""
     if vm.watching and value is not ABSENT and overrides.write(vm, obj, name, value):
         return
@@ -176,9 +176,9 @@ def tensor_setattr(vm: Machine, obj: Graphed, name: str, value: Value) -> None:
 
 def metadata(name: str) -> model.Model:
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
-        if self.__class__ is not Graphed:
+        if self.__class__ is not TensorNode:
             return vm.emit("call_method", name, [self, *args], kwargs)
-        real = [vm.concretely(arg) if arg.__class__ is not Graphed else arg.fake for arg in args]
+        real = [vm.concretely(arg) if arg.__class__ is not TensorNode else arg.fake for arg in args]
         try:
             answer = getattr(self.fake, name)(*real, **{k: vm.concretely(v) for k, v in kwargs.items()})
         except (TypeError, IndexError, RuntimeError) as error:
@@ -187,7 +187,7 @@ def metadata(name: str) -> model.Model:
             raise vm.error(type(error), *error.args) from None
         if symbols.has_symbols(answer):
             return symbols.measured(vm, self, name, list(args), answer)
-        return constant(vm, answer)
+        return lift(vm, answer)
 
     return row
 
@@ -211,7 +211,7 @@ def values(name: str) -> model.Model:
     convert = NUMBERS_READ.get(name)
 
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
-        if convert is not None and self.__class__ is Graphed and not args and not kwargs:
+        if convert is not None and self.__class__ is TensorNode and not args and not kwargs:
             known = (
                 number_conditions.decide(vm, self) if name == "__bool__" and policy.in_optimizer(vm.frames) else None
             )
@@ -261,7 +261,7 @@ for _names, _make in ((METADATA, metadata), (PLACE, place), (VALUES, values), (O
 
 
 @models(BASE, "new")
-def new_like(vm: Machine, self: Graphed, /, *args: Value, **kwargs: Value) -> Value:
+def new_like(vm: Machine, self: TensorNode, /, *args: Value, **kwargs: Value) -> Value:
     """Of a torch.Size it makes a tensor of that size; a graph knows sizes as tuples, of which it makes a tensor."""
     if len(args) == 1 and args[0].pytype is torch.Size and not kwargs:
         return vm.call_method(self, "new_empty", args[0])
@@ -269,7 +269,7 @@ def new_like(vm: Machine, self: Graphed, /, *args: Value, **kwargs: Value) -> Va
 
 
 @models(BASE, "__len__")
-def tensor_len(vm: Machine, self: Graphed) -> Value:
+def tensor_len(vm: Machine, self: TensorNode) -> Value:
     if self.fake.dim() == 0:
         raise vm.error(TypeError, "len() of a 0-d tensor")
     return vm.call_method(self, "size", Known(0))

@@ -112,7 +112,7 @@ def setattribute(vm: Machine, self: Object, name: Known, value: Value) -> Value:
         raise Break("unsupported attribute write", name=name.obj, type=self.pytype.__name__)
     if entity.source is not None:
         read(vm, self, name.obj)  # and so there is one for this thread
-        dict_aliases.write(vm.spaces[id(entity.real.__dict__)])
+        dict_aliases.write(vm.aliased_dicts[id(entity.real.__dict__)])
     own = written(vm, self, name.obj)
     vm.effects.items(entity)
     own[name.obj] = value

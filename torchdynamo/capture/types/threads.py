@@ -7,7 +7,7 @@ import _thread
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.vm.effect_kinds import Change, Kind, Mark
+from torchdynamo.capture.vm.effect_kinds import Change, EffectKind, EffectMark
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.core.signals import Break, Restart
@@ -55,12 +55,12 @@ def alone(vm: Machine) -> None:
     vm.guard(Source("call", Source("pinned", None, Pinned(_thread._count)), ()), "EQUALS_MATCH", 0)
 
 
-class Held(NamedTuple):
+class HeldLock(NamedTuple):
     """The note of a lock that others know: when the frame took it, and what had been done by then."""
 
     step: int
     ops: int
-    mark: Mark
+    mark: EffectMark
 
 
 def hold(vm: Machine, self: Object) -> Value:
@@ -68,12 +68,12 @@ def hold(vm: Machine, self: Object) -> Value:
     entity = known_free(vm, self)
     vm.effects.items(entity)
     if not entity.fresh and not entity.items:
-        entity.note = Held(vm.step, vm.ops, vm.effects.mark())
+        entity.note = HeldLock(vm.step, vm.ops, vm.effects.mark())
     entity.items += 1
     return TRUE
 
 
-def is_seen(vm: Machine, held: Held) -> bool:
+def is_seen(vm: Machine, held: HeldLock) -> bool:
     """Whether anything was done while the lock was held that another thread, which waits for it, would see: of objects
     only those that it may know, unless they are as they were when the frame began.
     """
@@ -85,7 +85,9 @@ def is_seen(vm: Machine, held: Held) -> bool:
 
 def is_as_it_was(vm: Machine, change: Change) -> bool:
     """Whether nobody can tell that the object was written to; a lock that is free again is one."""
-    return change.kind is Kind.ITEMS and (change.owner.pytype in LOCKS or vm.effects.holds_what_it_held(change.owner))
+    return change.kind is EffectKind.ITEMS and (
+        change.owner.pytype in LOCKS or vm.effects.holds_what_it_held(change.owner)
+    )
 
 
 @models(LOCK, "acquire", "__enter__")

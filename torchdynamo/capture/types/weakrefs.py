@@ -16,7 +16,7 @@ import torch
 from torchdynamo._native import type_name
 from torchdynamo.capture.types.threads import LOCKS
 from torchdynamo.capture.vm import operators
-from torchdynamo.capture.vm.effect_kinds import Kind, Write
+from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import instance_dict
 from torchdynamo.capture.vm.machine import IDENTITY_HASHES, Keyed, Ref
@@ -24,7 +24,7 @@ from torchdynamo.capture.vm.model import Emitter, is_open, models, rebuilds
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, Graphed, Known, Object, Opaque, Value, boolean
+from torchdynamo.core.value import NONE, Known, Lazy, Object, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -51,7 +51,7 @@ def existed(vm: Machine, obj: Value) -> bool:
     if obj.__class__ is Known:
         of_old = isinstance(obj.obj, (type, types.FunctionType, types.ModuleType))
         return of_old and id(obj.obj) not in vm.made_classes
-    return obj.__class__ is Graphed and obj.source is not None
+    return obj.__class__ is TensorNode and obj.source is not None
 
 
 def takes_references(obj: Value) -> bool:
@@ -88,7 +88,7 @@ def is_held(vm: Machine, obj: Value) -> bool:
 
 def lives(vm: Machine, obj: Value) -> bool:
     """Whether the object is alive for sure: what the frame made, or got and perhaps alone has, is seen to be held."""
-    if obj.__class__ is Graphed or obj is NONE:
+    if obj.__class__ is TensorNode or obj is NONE:
         return True
     source = vm.entity(obj).source if isinstance(obj, Object) else getattr(obj, "source", None)
     came = source is not None and source.how == "local"
@@ -149,18 +149,18 @@ def has_let_go(vm: Machine) -> bool:
 
 def lets_go(vm: Machine, write: Write) -> bool:
     """Whether what is written over held an object. What is not known here may have."""
-    if write.kind is Kind.ITEMS:
+    if write.kind is EffectKind.ITEMS:
         return not still_holds(vm, write.owner)
-    if write.kind is Kind.ATTRIBUTE:
+    if write.kind is EffectKind.ATTRIBUTE:
         return is_object(instance_dict(write.owner.real), write.name)
-    if write.kind is Kind.NAME:
+    if write.kind is EffectKind.NAME:
         return is_object(write.owner.real, write.name)
-    if write.kind is Kind.CLASS:
+    if write.kind is EffectKind.CLASS:
         return id(write.owner) not in vm.made_classes and is_object(write.owner.__dict__, write.name)
-    if write.kind is Kind.TENSOR:
+    if write.kind is EffectKind.TENSOR:
         real = vm.input_objects.get(write.owner.node)
         return real is not None and write.name != "grad" and is_object(instance_dict(real), write.name)
-    return write.kind not in (Kind.DEFERRED, Kind.STATE)
+    return write.kind not in (EffectKind.DEFERRED, EffectKind.STATE)
 
 
 def is_object(held: Mapping[str, Any] | None, name: str) -> bool:
@@ -194,7 +194,7 @@ def still_holds(vm: Machine, entity: Entity) -> bool:
 def real_of(vm: Machine, value: Value) -> Any:
     if value.__class__ is Object:
         return vm.entity(value).real
-    return value.source.load(vm.roots) if isinstance(value, Opaque) else getattr(value, "obj", MISSING)
+    return value.source.load(vm.roots) if isinstance(value, Lazy) else getattr(value, "obj", MISSING)
 
 
 # -- as keys ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
-from torchdynamo.capture.vm.wrap import constant
+from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value, is_none
 
@@ -67,7 +67,7 @@ for _wrapper in WRAPPERS:
 
 @models(classmethod, "__get__")
 def bind_to_class(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
-    owner, fn = constant(vm, obj.pytype) if is_none(cls) else cls, c_fields.read(vm, self, classmethod, "__func__")
+    owner, fn = lift(vm, obj.pytype) if is_none(cls) else cls, c_fields.read(vm, self, classmethod, "__func__")
     if fn.pytype is not types.FunctionType:  # which may have a `__get__` of its own, or cannot be called
         raise Break("unsupported method", name="__get__", type="classmethod")
     return vm.call(Known(types.MethodType), [fn, owner], {})

@@ -16,7 +16,7 @@ from torchdynamo.capture.vm.receiver_checks import refused_access
 from torchdynamo.capture.vm.wrap import class_attribute, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.core.value import ABSENT, Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
     """`obj.name = value`."""
-    if obj.__class__ is Graphed:
+    if obj.__class__ is TensorNode:
         vm.tensor_setattr(obj, name, value)
         return
     if obj.__class__ is Known and isinstance(obj.obj, type):
@@ -145,7 +145,7 @@ def existed(entity: Entity, found: types.MemberDescriptorType) -> bool:
 
 def delattr_(vm: Machine, obj: Value, name: str) -> None:
     """`del obj.name`."""
-    if obj.__class__ is Graphed:
+    if obj.__class__ is TensorNode:
         vm.tensor_setattr(obj, name, ABSENT)
         return
     if obj.__class__ is not Object:

@@ -25,11 +25,11 @@ from torchdynamo.capture.vm.lookup import (
     rest_on_metaclass,
     rest_on_names,
 )
-from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, class_attribute, class_source, constant, wrap
+from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, class_attribute, class_source, lift, wrap
 from torchdynamo.core.policy import PURE_TYPES
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source, instance_attr
-from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Symbol, Value, is_none
+from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -42,7 +42,7 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
             return object_getattr(vm, obj, name)
         if obj.__class__ is Known:
             return known_getattr(vm, obj, name)
-        if obj.__class__ is Graphed:
+        if obj.__class__ is TensorNode:
             return vm.tensor_getattr(obj, name)
         if obj.__class__ is Symbol:
             return known_getattr(vm, settled(vm, obj), name)
@@ -136,7 +136,7 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
     """The instance's own attribute is set; ABSENT deletes."""
     own = own_attributes(vm, entity)
     if own is not None and entity.source is not None:
-        dict_aliases.write(vm.spaces[id(own)])
+        dict_aliases.write(vm.aliased_dicts[id(own)])
     there = own is not None and name in own
     deleted = entity.attrs.get(name) is ABSENT
     if there and (deleted or name not in entity.attrs):
@@ -167,7 +167,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         if type(found) in PLAIN_METHODS:
             return vm.bound_method(obj, Known(found), name)
         try:
-            return constant(vm, getattr(real, name))
+            return lift(vm, getattr(real, name))
         except AttributeError as error:
             raise vm.error(AttributeError, *error.args) from None
     if cls is types.FunctionType and name not in FUNCTION_FIELDS:
@@ -193,7 +193,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None
     if source is None or (type(found) in CONSTANTS and cls is not types.FunctionType):
-        return constant(vm, found)
+        return lift(vm, found)
     kept = written is MISSING and (instance_dict(real) or {}).get(name, MISSING) is found  # by a `__getattr__`, maybe
     return wrap(vm, found, instance_attr(source, name) if kept else Source("attr", source, name))
 
@@ -209,7 +209,7 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if source is None or sys.modules.get(own["__name__"]) is module:
         source = Source("module", None, own["__name__"])
     vm.guard(source, "TYPE_MATCH", type(module))
-    if id(own) not in vm.spaces:
+    if id(own) not in vm.aliased_dicts:
         dict_aliases.rest_on(vm, own, Source("dict", source))
     if name == "__dict__":
         return wrap(vm, own, Source("dict", source))
@@ -231,7 +231,7 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if hook is None:
         vm.guard(Source("dict", source), "NO_KEY", "__getattr__")
     try:
-        return constant(vm, getattr(module, name))
+        return lift(vm, getattr(module, name))
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None
 
@@ -260,7 +260,7 @@ def class_fact(vm: Machine, cls: type, name: str) -> Value:
                 vm.guard(Source("item", source, index), "FUNCTION_MATCH", item)
         elif type(fact) is dict and cls.__dict__.get(name) is fact:  # annotations
             return wrap(vm, fact, class_attribute(vm, cls, name))
-    return constant(vm, fact)
+    return lift(vm, fact)
 
 
 HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # bits of a class's __flags__

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
-from torchdynamo.capture.vm.wrap import class_attribute, constant, wrap
+from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, Known, Object, Value
@@ -71,7 +71,7 @@ def read(vm: Machine, obj: Value, owner: type, name: str) -> Value:
 def read_known(vm: Machine, obj: Known, descriptor: Any, owner: type, name: str) -> Value:
     real = descriptor.__get__(obj.obj, type(obj.obj))
     if obj.source is None:
-        return constant(vm, real)
+        return lift(vm, real)
     return wrap(vm, real, source_of(vm, obj.source, type(obj.obj), owner, name))
 
 

@@ -20,7 +20,7 @@ from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
 from torchdynamo.capture.vm.scalar_subclasses import plainly, seen_by
 from torchdynamo.capture.vm.signatures import check
-from torchdynamo.capture.vm.wrap import class_attribute, constant, refuse_unseen, wrap
+from torchdynamo.capture.vm.wrap import class_attribute, lift, refuse_unseen, wrap
 from torchdynamo.core import policy
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
@@ -102,9 +102,9 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if kind is Compiled:
         return interop.call_compiled(vm, fn, args, kwargs)
     if kind is types.MethodType:
-        owner = constant(vm, obj.__self__)
+        owner = lift(vm, obj.__self__)
         vm.direct = direct
-        return call(vm, constant(vm, obj.__func__), [owner, *args], kwargs)
+        return call(vm, lift(vm, obj.__func__), [owner, *args], kwargs)
     if kind is types.MethodWrapperType and type(obj.__self__) is types.GetSetDescriptorType:
         return overrides.access(vm, obj, args)
     row = model.MODELS.get((kind, "__call__"))
@@ -114,7 +114,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         slot = model.find_slot(type(obj.__self__), obj.__name__)
         if slot[0] == "model":  # a method of an object that a module has, which gives it out as a function
             check(vm, obj, args, kwargs)
-            return apply(vm, slot[1], obj, [constant(vm, obj.__self__), *args], kwargs)
+            return apply(vm, slot[1], obj, [lift(vm, obj.__self__), *args], kwargs)
     again = interop.substitute(obj)
     if again is not None:
         return inline(vm, Known(again), args, kwargs)
@@ -218,14 +218,14 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
     def default(index: int) -> Value:
         real = obj.__defaults__[index]
         if source is None:
-            return constant(vm, real)
+            return lift(vm, real)
         vm.guard(Source("attr", source, "__defaults__"), "LENGTH", len(obj.__defaults__))  # they count from the end
         return wrap(vm, real, Source("item", Source("attr", source, "__defaults__"), index))
 
     def kwdefault(name: str) -> Value:
         real = obj.__kwdefaults__[name]
         if source is None:
-            return constant(vm, real)
+            return lift(vm, real)
         dict_aliases.rest_on(vm, obj.__kwdefaults__, Source("attr", source, "__kwdefaults__"))
         return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
 

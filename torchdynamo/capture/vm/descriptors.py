@@ -9,7 +9,7 @@ from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import INSTANCE_METHOD, PLAIN_METHODS, getter_of, guarded_lookup
 from torchdynamo.capture.vm.receiver_checks import refused_access
-from torchdynamo.capture.vm.wrap import class_attribute, constant, wrap
+from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, Known, Object, Value
@@ -31,7 +31,7 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
         if name == "__dict__":
             return vm.instance_dict(obj)
         if name == "__class__":
-            return constant(vm, cls)
+            return lift(vm, cls)
         value = entity.attrs.get(name)
         if value is not None:
             return None if value is ABSENT else value

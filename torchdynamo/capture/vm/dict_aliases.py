@@ -15,14 +15,14 @@ from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import enters
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Object, Value
+from torchdynamo.core.value import Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 
 @dataclass(slots=True)
-class Space:
+class AliasedDict:
     """One such dictionary that was there at entry, and how it was met."""
 
     real: dict[str, Any]
@@ -38,11 +38,11 @@ class OfInstance(NamedTuple):
     owner: Object
 
 
-def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any = None) -> Space:
+def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any = None) -> AliasedDict:
     """Something is about to be looked up there."""
-    space = vm.spaces.get(id(real))
+    space = vm.aliased_dicts.get(id(real))
     if space is None:
-        space = vm.spaces[id(real)] = Space(real, source, owner)
+        space = vm.aliased_dicts[id(real)] = AliasedDict(real, source, owner)
         as_dict = vm.heap.by_id.get(id(real))
         if as_dict is not None and not vm.entity(as_dict).fresh:
             meet(vm, space, vm.entity(as_dict))
@@ -51,19 +51,19 @@ def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any
     return space
 
 
-def of_tensor(vm: Machine, tensor: Graphed, real: Any, source: Source) -> Space:
+def of_tensor(vm: Machine, tensor: TensorNode, real: Any, source: Source) -> AliasedDict:
     """What the program has stored on an input is about to be looked at, or changed."""
     return rest_on(vm, real.__dict__, Source("dict", source), tensor.fake)
 
 
-def write(space: Space) -> None:
+def write(space: AliasedDict) -> None:
     """Something is about to be written there."""
     if space.shared:
         raise refusal()
     space.written = True
 
 
-def meet(vm: Machine, space: Space, entity: Entity) -> None:
+def meet(vm: Machine, space: AliasedDict, entity: Entity) -> None:
     """The same dictionary, as attributes and as a dict."""
     if space.owner.__class__ is Object and not space.shared and not entity.touched:
         entity.note, entity.items = OfInstance(space.owner), None
@@ -73,7 +73,7 @@ def meet(vm: Machine, space: Space, entity: Entity) -> None:
         another_way(space, space.written or entity.touched)
 
 
-def another_way(space: Space, written: bool) -> None:
+def another_way(space: AliasedDict, written: bool) -> None:
     if written:
         raise refusal()
     space.shared = True
@@ -88,7 +88,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     """A dict that was there at entry may be somebody's attributes."""
     vm.guard(source, "TYPE_MATCH", type(obj))
     value = vm.heap.adopt(obj, source)
-    space = vm.spaces.get(id(obj))
+    space = vm.aliased_dicts.get(id(obj))
     if space is not None:
         meet(vm, space, vm.entity(value))
     return value
@@ -96,7 +96,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
 
 def writing_items(vm: Machine, entity: Entity) -> None:
     """A dict that was there at entry is about to be written to as a dict."""
-    if id(entity.real) in vm.spaces:
+    if id(entity.real) in vm.aliased_dicts:
         raise refusal()
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 
-class Kind(Enum):
+class EffectKind(Enum):
     """All kinds of side effects."""
 
     ATTRIBUTE = "an attribute of an object, or the contents of a cell"
@@ -25,7 +25,7 @@ class Kind(Enum):
 class Write(NamedTuple):
     """Something to be done for real. `owner`: an Entity, Globals, a class, a tensor or a function, by its kind."""
 
-    kind: Kind
+    kind: EffectKind
     owner: Any
     name: Any
     value: Any
@@ -34,7 +34,7 @@ class Write(NamedTuple):
 class Change(NamedTuple):
     """A store that was written to, with a copy from before. `owner`: an Entity, where the store is one's own."""
 
-    kind: Kind
+    kind: EffectKind
     owner: Any = None
     before: Any = None
 
@@ -47,7 +47,7 @@ class Deferred(NamedTuple):
     in_backward: bool
 
 
-class Mark(NamedTuple):
+class EffectMark(NamedTuple):
     """A place in the capture: how much there was of everything."""
 
     changes: int
@@ -60,7 +60,8 @@ class Mark(NamedTuple):
 
 UNKNOWN: Final = object()  # contents of which no copy is kept
 AT_ENTRY: Final = object()  # contents that were still those at entry, which had not been looked at
-IN_PLACE = frozenset({Kind.GRAPH, Kind.RANDOM, Kind.ASSUMPTION})  # by the graph itself: nothing is left to do after it
+# The graph itself does these: nothing is left to replay after it.
+IN_PLACE = frozenset({EffectKind.GRAPH, EffectKind.RANDOM, EffectKind.ASSUMPTION})
 
 
 def copied(items: Any) -> Any:

@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture.vm.effect_kinds import AT_ENTRY, UNKNOWN, Change, Deferred, Kind, Mark, Write, copied, is_same
+from torchdynamo.capture.vm.effect_kinds import (
+    AT_ENTRY,
+    UNKNOWN,
+    Change,
+    Deferred,
+    EffectKind,
+    EffectMark,
+    Write,
+    copied,
+    is_same,
+)
 from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ABSENT, Graphed, Known, Object, Value
+from torchdynamo.core.value import ABSENT, Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.frame import Globals
@@ -36,7 +46,7 @@ class SideEffects:
         self._names: dict[tuple[int, str], Value] = {}  # by id of the dictionary
         self._spaces: dict[int, Globals] = {}
         self._classes: dict[tuple[type, str], Value] = {}
-        self._tensors: dict[int, tuple[Graphed, dict[str, Value]]] = {}  # by id of the fake tensor
+        self._tensors: dict[int, tuple[TensorNode, dict[str, Value]]] = {}  # by id of the fake tensor
         self._set_again: dict[int, set[str]] = {}  # attributes set after they were deleted, by reference
         self._deferred: list[Deferred] = []
         self._entry: dict[Any, tuple[Any, ...]] = {}  # by switch: what it was given before the frame, and now
@@ -46,8 +56,8 @@ class SideEffects:
         self._older = 0  # objects that are older than the newest mark
         self._changes: list[Change] = []
         self._written: dict[int, Entity] = {}  # by reference: objects that existed at entry and were written to
-        self._copied: dict[Kind, int] = {}  # the tick in which a store that is one of a kind was copied last
-        self.start = Mark(0, 0, builder.begin(), 0, self._state(), 0)
+        self._copied: dict[EffectKind, int] = {}  # the tick in which a store that is one of a kind was copied last
+        self.start = EffectMark(0, 0, builder.begin(), 0, self._state(), 0)
 
     # -- objects --------------------------------------------------------------------------------------------------
     def write(self, entity: Entity, name: str, value: Value) -> None:
@@ -99,15 +109,15 @@ class SideEffects:
         if entity.attrs_at != self._tick:
             entity.attrs_at = self._tick
             if entity.real is not MISSING or entity.ref < self._older:
-                self._note(Kind.ATTRIBUTE, entity, dict(entity.attrs))
+                self._note(EffectKind.ATTRIBUTE, entity, dict(entity.attrs))
 
     def _note_items(self, entity: Entity) -> None:
         entity.items_at = self._tick
         if entity.real is not MISSING or entity.ref < self._older:
             unread = copied(entity.items) is UNKNOWN and not (entity.touched or entity.fresh)
-            self._note(Kind.ITEMS, entity, AT_ENTRY if unread else copied(entity.items))
+            self._note(EffectKind.ITEMS, entity, AT_ENTRY if unread else copied(entity.items))
 
-    def _note(self, kind: Kind, entity: Entity, before: Any) -> None:
+    def _note(self, kind: EffectKind, entity: Entity, before: Any) -> None:
         self._changes.append(Change(kind, entity, before))
         if entity.real is not MISSING:
             self._written[entity.ref] = entity
@@ -119,7 +129,7 @@ class SideEffects:
     # -- names, classes, tensors ----------------------------------------------------------------------------------
     def write_name(self, space: Globals, name: str, value: Value) -> None:
         """Set a name in the dictionary of a module or a function."""
-        self._note_store(Kind.NAME, self._names)
+        self._note_store(EffectKind.NAME, self._names)
         self.wrote_names = True
         self._names[id(space.real), name] = value
         self._spaces[id(space.real)] = space
@@ -139,7 +149,7 @@ class SideEffects:
 
     def write_class(self, cls: type, name: str, value: Value) -> None:
         """Set an attribute of a class."""
-        self._note_store(Kind.CLASS, self._classes)
+        self._note_store(EffectKind.CLASS, self._classes)
         self.wrote_classes = True
         self._classes[cls, name] = value
 
@@ -151,21 +161,21 @@ class SideEffects:
         """Return all that the frame set on this very class."""
         return {name: value for (owner, name), value in self._classes.items() if owner is cls}
 
-    def write_tensor(self, tensor: Graphed, name: str, value: Value) -> None:
+    def write_tensor(self, tensor: TensorNode, name: str, value: Value) -> None:
         """Set an attribute of a tensor; ABSENT deletes."""
-        self._note_store(Kind.TENSOR, self._tensors)
+        self._note_store(EffectKind.TENSOR, self._tensors)
         self._tensors[id(tensor.fake)] = tensor, {**self.on_tensor(tensor), name: value}
 
     def change_tensor(self) -> None:
         """More than the numbers of an input of the graph is changed."""
-        self._note_store(Kind.TENSOR, self._tensors)
+        self._note_store(EffectKind.TENSOR, self._tensors)
 
-    def on_tensor(self, tensor: Graphed) -> Mapping[str, Value]:
+    def on_tensor(self, tensor: TensorNode) -> Mapping[str, Value]:
         """Return the attributes that the frame set; ABSENT where it deleted one."""
         known = self._tensors.get(id(tensor.fake))
         return {} if known is None else known[1]
 
-    def _note_store(self, kind: Kind, store: Mapping[Any, Any]) -> None:
+    def _note_store(self, kind: EffectKind, store: Mapping[Any, Any]) -> None:
         if self._copied.get(kind) != self._tick:
             self._copied[kind] = self._tick
             self._changes.append(Change(kind, None, dict(store)))
@@ -253,11 +263,11 @@ class SideEffects:
         return self._tick > 0
 
     # -- readers --------------------------------------------------------------------------------------------------
-    def mark(self) -> Mark:
+    def mark(self) -> EffectMark:
         """Return the place where the capture is now."""
         self._tick += 1
         self._older = len(self.heap.entities)
-        return Mark(
+        return EffectMark(
             len(self._changes),
             self._older,
             self.builder.begin(),
@@ -266,39 +276,39 @@ class SideEffects:
             len(self._assumptions),
         )
 
-    def since(self, mark: Mark, allowed: Collection[Kind] = ()) -> list[Change]:
+    def since(self, mark: EffectMark, allowed: Collection[EffectKind] = ()) -> list[Change]:
         """Return what was written after the mark to what is older: the program's objects, whether they had been met or
         not, and the frame's own. Kinds that the caller tolerates are `allowed`; all others are to be refused.
         """
-        first: dict[tuple[Kind, int], Change] = {}
+        first: dict[tuple[EffectKind, int], Change] = {}
         for change in self._changes[mark.changes :]:
             if change.owner is None or change.owner.real is not MISSING or change.owner.ref < mark.objects:
                 first.setdefault((change.kind, id(change.owner)), change)
         found = list(first.values())
         done = self.builder.since(mark.graph)
         others = {
-            Kind.DEFERRED: len(self._deferred) > mark.deferred,
-            Kind.STATE: self._state() != mark.state,
-            Kind.GRAPH: done.writes > 0,
-            Kind.RANDOM: done.draws > 0,
-            Kind.ASSUMPTION: len(self._assumptions) > mark.assumptions,
+            EffectKind.DEFERRED: len(self._deferred) > mark.deferred,
+            EffectKind.STATE: self._state() != mark.state,
+            EffectKind.GRAPH: done.writes > 0,
+            EffectKind.RANDOM: done.draws > 0,
+            EffectKind.ASSUMPTION: len(self._assumptions) > mark.assumptions,
         }
         found += [Change(kind) for kind, there in others.items() if there]
         return [change for change in found if change.kind not in allowed]
 
-    def net(self, mark: Mark, allowed: Collection[Kind] = ()) -> list[Change]:
+    def net(self, mark: EffectMark, allowed: Collection[EffectKind] = ()) -> list[Change]:
         """Return what `since` does, less what is again as it was at the mark."""
         return [change for change in self.since(mark, allowed) if not self._is_back(change)]
 
     def _is_back(self, change: Change) -> bool:
         entity, before = change.owner, change.before
-        if change.kind is Kind.ATTRIBUTE:
+        if change.kind is EffectKind.ATTRIBUTE:
             now, entry = entity.attrs, entity.loaded
             return all(now.get(name, entry.get(name)) is before.get(name, entry.get(name)) for name in {*now, *before})
-        if change.kind is Kind.ITEMS:
+        if change.kind is EffectKind.ITEMS:
             at_entry = before is AT_ENTRY and self.holds_what_it_held(entity)
             return at_entry or (before is not UNKNOWN and is_same(copied(entity.items), before))
-        if change.kind is Kind.NAME:
+        if change.kind is EffectKind.NAME:
             return all(self._is_entry(key, value) for key, value in self._names.items() if before.get(key) is not value)
         return False
 
@@ -325,23 +335,23 @@ class SideEffects:
         """
         for entity in self.changed():
             if entity.touched:
-                yield Write(Kind.ITEMS, entity, None, None)
+                yield Write(EffectKind.ITEMS, entity, None, None)
             for name in self.set_again(entity):
                 if entity.attrs[name] is not ABSENT:
-                    yield Write(Kind.ATTRIBUTE, entity, name, ABSENT)  # else it would keep its place
+                    yield Write(EffectKind.ATTRIBUTE, entity, name, ABSENT)  # else it would keep its place
             for name, value in entity.attrs.items():
-                yield Write(Kind.ATTRIBUTE, entity, name, value)
+                yield Write(EffectKind.ATTRIBUTE, entity, name, value)
         for tensor, attrs in self._tensors.values():
             for name, value in attrs.items():
-                yield Write(Kind.TENSOR, tensor, name, value)
+                yield Write(EffectKind.TENSOR, tensor, name, value)
         for key, value in self._names.items():
             if not self._is_entry(key, value):
-                yield Write(Kind.NAME, self._spaces[key[0]], key[1], value)
+                yield Write(EffectKind.NAME, self._spaces[key[0]], key[1], value)
         for (cls, name), value in self._classes.items():
-            yield Write(Kind.CLASS, cls, name, value)
+            yield Write(EffectKind.CLASS, cls, name, value)
         for call in self._deferred:
-            yield Write(Kind.DEFERRED, call, None, None)
+            yield Write(EffectKind.DEFERRED, call, None, None)
         for mode in self.modes:
-            yield Write(Kind.STATE, torch._C._push_on_torch_function_stack, None, [mode])
+            yield Write(EffectKind.STATE, torch._C._push_on_torch_function_stack, None, [mode])
         for fn, args in self.switched():
-            yield Write(Kind.STATE, fn, None, [Known(arg) for arg in args])
+            yield Write(EffectKind.STATE, fn, None, [Known(arg) for arg in args])

@@ -10,7 +10,7 @@ from torchdynamo.capture.vm import dict_aliases
 from torchdynamo.capture.vm.descriptors import describe, is_property
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import PLAIN_METHODS, guarded_lookup
-from torchdynamo.capture.vm.wrap import CONSTANTS, class_attribute, constant, wrap
+from torchdynamo.capture.vm.wrap import CONSTANTS, class_attribute, lift, wrap
 from torchdynamo.core.source import Pinned, Source, instance_attr
 from torchdynamo.core.value import Known, Value
 
@@ -58,6 +58,6 @@ def member_getattr(vm: Machine, member: Known, name: str) -> Value:
     if type(found) in (*PLAIN_METHODS, staticmethod, classmethod):
         return describe(vm, member, cls, name, found)
     try:
-        return constant(vm, getattr(real, name))
+        return lift(vm, getattr(real, name))
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None

@@ -10,14 +10,14 @@ import types
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchdynamo.capture.vm.effect_kinds import Kind
+from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.wrap import told_apart
 from torchdynamo.core.naming import class_name
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Position
-from torchdynamo.core.value import Object, Opaque, Value
+from torchdynamo.core.value import Lazy, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BY_NOBODY = (type(MISSING), types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
-class Mortal(NamedTuple):
+class Finalizable(NamedTuple):
     """An object that the frame made, and where."""
 
     value: Object
@@ -36,38 +36,38 @@ class Mortal(NamedTuple):
 
 def note(vm: Machine, made: Value) -> None:
     """The frame has made this: remembered if its death may be noticed."""
-    if not is_heard(vm, made.pytype):
+    if not has_finalizer(vm, made.pytype):
         return
     if made.__class__ is not Object or not vm.entity(made).fresh:
         raise Break("unsupported type", type=f"{made.pytype.__name__} (with __del__)")
     if all(known.value.ref != made.ref for known in vm.mortals):
-        vm.mortals.append(Mortal(made, vm.position()))
+        vm.mortals.append(Finalizable(made, vm.position()))
 
 
 def let_go(vm: Machine, *values: Value) -> None:
     """The frame takes these out of where they lay: what was there before may die at once, and be heard."""
     for value in values:
-        if value.__class__ is Opaque or (value.__class__ is Object and not vm.entity(value).fresh):
+        if value.__class__ is Lazy or (value.__class__ is Object and not vm.entity(value).fresh):
             may_die(vm, value.pytype)
 
 
 def may_die(vm: Machine, cls: type) -> None:
     """It is Python's to let go of one that is heard."""
-    if is_heard(vm, cls):
+    if has_finalizer(vm, cls):
         raise Break("unsupported type", type=f"{class_name(cls)} (with __del__)")
 
 
-def is_heard(vm: Machine, cls: type) -> bool:
+def has_finalizer(vm: Machine, cls: type) -> bool:
     """Whether somebody hears of the death of its instances, or whoever asks would be."""
     return not told_apart(cls) or type(guarded_lookup(vm, cls, "__del__")) not in BY_NOBODY
 
 
-def noticed(vm: Machine) -> Mortal | None:
+def noticed(vm: Machine) -> Finalizable | None:
     """An object whose death somebody may notice."""
     return next((each for each in vm.mortals if not passes_unseen(vm, each.value)), None)
 
 
-class Watched(list[Entity]):
+class RecordingHeap(list[Entity]):
     """The contents of all objects, and whose were asked for."""
 
     def __init__(self, entities: list[Entity]) -> None:
@@ -86,7 +86,7 @@ def passes_unseen(vm: Machine, value: Object) -> bool:
         return False
     entities, own, mark = vm.heap.entities, vm.entity(value), vm.effects.mark()
     attrs, nodes = dict(own.attrs), len(vm.builder.graph.nodes)
-    watched = vm.heap.entities = Watched(entities)
+    watched = vm.heap.entities = RecordingHeap(entities)
     try:
         vm.call_method(value, "__del__")
     except (Break, Raised):
@@ -96,7 +96,9 @@ def passes_unseen(vm: Machine, value: Object) -> bool:
     others = [vm.heap.entities[ref] for ref in watched.asked if ref != value.ref]
     if any(other.changed or (other.fresh and other.ref < len(entities)) for other in others):
         return False
-    done = [change for change in vm.effects.since(mark) if not (change.kind is Kind.ATTRIBUTE and change.owner is own)]
+    done = [
+        change for change in vm.effects.since(mark) if not (change.kind is EffectKind.ATTRIBUTE and change.owner is own)
+    ]
     vm.effects.put_back(own, attrs)
     return not done and len(vm.builder.graph.nodes) == nodes
 
@@ -126,5 +128,5 @@ def holding(
     vm: Machine, real: Mapping[str, Any], values: dict[str, Value], rebound: Collection[str]
 ) -> dict[str, Value]:
     """The locals of the outermost frame; `rebound`: the names that its code stores or deletes."""
-    mortal = {name: type(obj) for name, obj in real.items() if name in rebound and is_heard(vm, type(obj))}
+    mortal = {name: type(obj) for name, obj in real.items() if name in rebound and has_finalizer(vm, type(obj))}
     return Holding(values, mortal) if mortal else values

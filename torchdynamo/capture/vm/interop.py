@@ -21,9 +21,9 @@ from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.wrap import wrap
 from torchdynamo.core import marks, policy
 from torchdynamo.core.naming import called
-from torchdynamo.core.signals import Break, Presumption, Retry
+from torchdynamo.core.signals import Assumption, Break, Retry
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, TRUE, Graphed, Known, Value
+from torchdynamo.core.value import NONE, TRUE, Known, TensorNode, Value
 from torchdynamo.errors import ForbiddenFunction
 from torchdynamo.hook.install import Compiled
 
@@ -126,7 +126,7 @@ def in_its_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, 
 def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`ModIndex.apply`: an index of tensors, whose backward is told to Inductor in words of its own."""
     owner, table, indices = args
-    if torch.is_grad_enabled() and (table.__class__ is not Graphed or table.fake.requires_grad):
+    if torch.is_grad_enabled() and (table.__class__ is not TensorNode or table.fake.requires_grad):
         return vm.emit("call_function", vm.known(owner, "class").apply, [table, indices], kwargs)
     return vm.emit("call_function", torch.ops.aten.index.Tensor, [table, indices], kwargs)
 
@@ -183,13 +183,13 @@ def followed_if_whole(vm: Machine, fn: Known, args: list[Value], kwargs: dict[st
     Libraries (einops is one) give it functions that can be followed, and a graph of operators is worth more than a
     graph that calls Python. Only where following breaks, such calls are operations of the graph.
     """
-    if type(fn.obj) is not types.FunctionType or Presumption.MARKED in vm.builder.numbers.dropped:
+    if type(fn.obj) is not types.FunctionType or Assumption.MARKED in vm.builder.numbers.dropped:
         return in_graph(vm, fn, args, kwargs)
     del vm.said_to_torch[id(fn.obj)]
     try:
         return vm.call(fn, args, kwargs)
     except Break:
-        raise Retry(Presumption.MARKED) from None
+        raise Retry(Assumption.MARKED) from None
     finally:
         vm.said_to_torch[id(fn.obj)] = ""
 

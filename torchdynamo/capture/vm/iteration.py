@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import tensor_methods
 from torchdynamo.capture.vm import enums, lookup, model
-from torchdynamo.capture.vm.wrap import constant, refuse_unseen
+from torchdynamo.capture.vm.wrap import lift, refuse_unseen
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.value import Graphed, Known, Object, Value
+from torchdynamo.core.value import Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.effects import SideEffects
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TEE: type = type(itertools.tee(())[0])
 
 
-class Steps:
+class IteratorState:
     """The state of an iterator made in the frame: how far it is, and over what."""
 
     __slots__ = ("count", "effects", "ended", "entity", "inner", "over", "version")
@@ -39,7 +39,7 @@ class Steps:
         self.version = version  # of what it is over, when it was made
         self.ended: Raised | None = None  # by a StopIteration of a function that it calls
 
-    def __iter__(self) -> Steps:
+    def __iter__(self) -> IteratorState:
         return self
 
     def __next__(self) -> Value:
@@ -69,14 +69,14 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     """The values `for item in value` would give, as the program goes on mutating what it iterates."""
     if value.__class__ is Known:
         return known_items(vm, value)
-    if value.__class__ is Graphed:
+    if value.__class__ is TensorNode:
         return tensor_items(vm, value)
     if value.__class__ is not Object:
         refuse_unseen(value)
         raise Break("unknown iterator", type=value.pytype.__name__)
     cls = value.pytype
     entity = vm.entity(value)
-    if entity.items.__class__ is Steps:
+    if entity.items.__class__ is IteratorState:
         return entity.items
     if cls is types.GeneratorType and entity.note is not None:
         return vm.generator(value)
@@ -120,10 +120,10 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
         real = iter(value.obj)
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
-    return (constant(vm, item) for item in real)
+    return (lift(vm, item) for item in real)
 
 
-def tensor_items(vm: Machine, value: Graphed) -> Iterator[Value]:
+def tensor_items(vm: Machine, value: TensorNode) -> Iterator[Value]:
     """Iterating a tensor is unbinding its first dimension."""
     written = tensor_methods.answered(vm, value, "__iter__")
     if written is not None:
@@ -162,7 +162,7 @@ def iterator(vm: Machine, value: Value) -> Value:
     """`iter(value)` as a value: an iterator already is its own."""
     if value.__class__ is Object:
         entity = vm.entity(value)
-        if entity.items.__class__ is Steps or value.pytype is types.GeneratorType:
+        if entity.items.__class__ is IteratorState or value.pytype is types.GeneratorType:
             return value
         found = lookup.guarded_slot(vm, value.pytype, "__iter__")
         if found[0] == "python" and type(found[1][1]) is types.FunctionType:
@@ -208,7 +208,7 @@ def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytyp
     cls = pytype or model.for_type(ITERATOR_TYPES, over.pytype if over is not None else list) or type(iter([]))
     made = vm.new(cls)
     entity = vm.entity(made)
-    entity.items = Steps(vm.effects, entity, steps, over, version(vm, over))
+    entity.items = IteratorState(vm.effects, entity, steps, over, version(vm, over))
     return made
 
 
@@ -226,7 +226,7 @@ def advance(vm: Machine, value: Value) -> Value | None:
     if value.__class__ is not Object:
         raise Break("unknown iterator", type=value.pytype.__name__)
     entity = vm.entity(value)
-    if entity.items.__class__ is Steps:
+    if entity.items.__class__ is IteratorState:
         return next(entity.items, None)
     if value.pytype is types.GeneratorType and entity.note is not None:
         return next(vm.generator(value), None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.iteration import make_iterator
-from torchdynamo.capture.vm.wrap import CONSTANTS, constant
+from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ def made_anew(vm: Machine, result: Any) -> Value:
     if hasattr(type(result), "__next__"):
         return make_iterator(vm, known_steps(vm, result), said_to_be_over(result), type(result))
     if type(result) is set:
-        made: Value = model.MODELS[set, "<build>"](vm, [constant(vm, item) for item in result])
+        made: Value = model.MODELS[set, "<build>"](vm, [lift(vm, item) for item in result])
         return made
-    return constant(vm, result)
+    return lift(vm, result)
 
 
 def said_to_be_over(real: Any) -> Value | None:
@@ -42,4 +42,4 @@ def known_steps(vm: Machine, real: Iterator[Any]) -> Iterator[Value]:
             return
         except Exception as error:  # in the program, too
             raise vm.error(type(error), *error.args) from None
-        yield constant(vm, item)
+        yield lift(vm, item)

@@ -31,14 +31,14 @@ from torchdynamo.capture.vm import (
 )
 from torchdynamo.capture.vm import call as calls
 from torchdynamo.capture.vm import wrap as wrapping
-from torchdynamo.capture.vm.finalizers import Mortal
+from torchdynamo.capture.vm.finalizers import Finalizable
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.remade_classes import MadeClass
-from torchdynamo.capture.vm.state import Trace
+from torchdynamo.capture.vm.state import CaptureState
 from torchdynamo.core.call_sites import Passed
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Pinned, Roots, Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, TRUE, Graphed, Known, Object, Opaque, Symbol, Value
+from torchdynamo.core.value import ABSENT, NONE, TRUE, Known, Lazy, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.hook.stock import REAL, Seen
 
@@ -72,7 +72,7 @@ class Keyed:
         self.hash = hash
 
     def __eq__(self, other: object) -> bool:
-        against = other.value if isinstance(other, Keyed) else wrapping.constant(self.vm, other)
+        against = other.value if isinstance(other, Keyed) else wrapping.lift(self.vm, other)
         return operators.same_or_equal(self.vm, self.value, against)
 
     def __hash__(self) -> int:
@@ -82,14 +82,14 @@ class Keyed:
 RAISED = "raised"  # the note of an exception that was
 
 
-class Made(NamedTuple):
+class MadeFunction(NamedTuple):
     """A function the frame made: what the instruction was given, and the function taken apart."""
 
     parts: FunctionParts
     given: dict[str, Value]
 
 
-class Machine(Trace):
+class Machine(CaptureState):
     """Python over values."""
 
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
@@ -105,10 +105,10 @@ class Machine(Trace):
         self.slots: dict[tuple[type, str], model.Slot] = {}
         self.rows: dict[tuple[type, str], model.Model | None] = {}
         self.input_objects: dict[torch.fx.Node, Any] = {}
-        self.fakes: dict[int, Graphed] = {}
+        self.fakes: dict[int, TensorNode] = {}
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
-        self.mortals: list[Mortal] = []  # objects with a `__del__` that the frame made
+        self.mortals: list[Finalizable] = []  # objects with a `__del__` that the frame made
         self.made_tuples: dict[int, tuple[Any, ...]] = {}  # of constants, by id: each call makes its own
         self.made_classes: dict[int, MadeClass] = {}  # by the frame, by their ids
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
@@ -116,7 +116,8 @@ class Machine(Trace):
         self.realized: dict[int, Any] = {}  # what lies in such a class, by reference into the heap
         self.with_names: set[int] = set()  # classes and objects whose own dictionaries have no keys but strings
         self.ids_are_keys = self.addresses_are_keys = False  # what `id` gave; numbers at entry that may be the same
-        self.spaces: dict[int, dict_aliases.Space] = {}  # by id: dictionaries that are read or written as attributes
+        # By id: dictionaries that are read or written as attributes.
+        self.aliased_dicts: dict[int, dict_aliases.AliasedDict] = {}
         self.devices: list[torch.device] = []  # `with torch.device(...)` the frame is in
         self.told_apart: dict[type, dict[Source, None]] = {}  # by type: objects used as keys by identity
         self.unseen: dict[int, Source] = {}  # tensors that are no inputs: where each was found
@@ -151,13 +152,13 @@ class Machine(Trace):
     unpack = iteration.unpack
     as_object = wrapping.as_object
     wrap = wrapping.wrap
-    constant = wrapping.constant
+    constant = wrapping.lift
     emit = arguments.emit
     concrete = arguments.concrete
     concretely = arguments.concretely
 
     # -- looking at what existed ----------------------------------------------------------------------------------
-    def look(self, value: Opaque) -> Value:
+    def look(self, value: Lazy) -> Value:
         """First use of a local: read it, with its guard."""
         try:
             obj = value.source.load(self.roots)
@@ -204,7 +205,7 @@ class Machine(Trace):
             if attributes.read_instance(self, self.entity(obj), name) is not None:
                 return None
             return Known(found, wrapping.class_attribute(self, cls, name))
-        if obj.__class__ is Graphed or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
+        if obj.__class__ is TensorNode or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
             if self.watching and overrides.is_written(cls, name):
                 return None
             found = lookup.guarded_lookup(self, cls, name)
@@ -297,7 +298,7 @@ class Machine(Trace):
         if kind == "map":
             return self.make_dict(zip(items[::2], items[1::2]))
         if kind == "const_key_map":
-            keys = (wrapping.constant(self, key) for key in self.known(items[-1], "keys"))
+            keys = (wrapping.lift(self, key) for key in self.known(items[-1], "keys"))
             return self.make_dict(zip(keys, items[:-1]))
         if kind == "set":
             made: Object = model.MODELS[set, "<build>"](self, items)
@@ -323,10 +324,10 @@ class Machine(Trace):
                 hash(value.obj)
             except TypeError as error:
                 raise self.error(TypeError, *error.args) from None
-            return wrapping.itself(self, value)
-        if value.__class__ is Graphed:
+            return wrapping.identity_of(self, value)
+        if value.__class__ is TensorNode:
             return Ref(self.identity(value))
-        if isinstance(value, Opaque) and value.pytype in (torch.Tensor, torch.nn.Parameter):
+        if isinstance(value, Lazy) and value.pytype in (torch.Tensor, torch.nn.Parameter):
             return Ref(self.unseen_identity(value))
         if value.__class__ is Symbol:
             return self.known(value, "key")
@@ -361,12 +362,12 @@ class Machine(Trace):
         """What is the same exactly for the same object. Objects told apart by it must stay different ones."""
         wrapping.refuse_unseen(value)
         if value.__class__ is Known:
-            obj = wrapping.itself(self, value)
+            obj = wrapping.identity_of(self, value)
             return (type(obj), obj) if type(obj) in (int, str, bytes) else id(obj)
         if value.__class__ is Object:
             real, fresh = self.entity(value).real, ("fresh", value.ref)
         else:
-            assert isinstance(value, Graphed)
+            assert isinstance(value, TensorNode)
             real, fresh = self.input_objects.get(value.node, MISSING), ("fake", id(value.fake))
         if real is MISSING:
             return fresh
@@ -375,7 +376,7 @@ class Machine(Trace):
             self.told_apart.setdefault(value.pytype, {})[source] = None
         return id(real)
 
-    def unseen_identity(self, value: Opaque) -> int:
+    def unseen_identity(self, value: Lazy) -> int:
         """The same of a tensor that cannot be in a graph: no other way to it has been looked at, or that is guarded."""
         real = value.source.load(self.roots)
         first = self.unseen.setdefault(id(real), value.source)
@@ -401,7 +402,7 @@ class Machine(Trace):
         parts = FunctionParts(
             code, space, qualname, len(defaults), defaults.__getitem__, frozenset(named), named.__getitem__, closure
         )
-        made = self.new(types.FunctionType, note=Made(parts, given))
+        made = self.new(types.FunctionType, note=MadeFunction(parts, given))
         return made
 
     def wrap_cell(self, cell: types.CellType, source: Source | None) -> Value:
@@ -436,7 +437,7 @@ class Machine(Trace):
                     self.guard(entity.source, "UNBOUND")
                     return None
                 value = entity.loaded["cell_contents"] = self.wrap(real, Source("contents", entity.source))
-        if value.__class__ is Opaque:
+        if value.__class__ is Lazy:
             value = self.look(value)
             if "cell_contents" in entity.attrs:
                 self.effects.look(entity, "cell_contents", value)
@@ -481,7 +482,7 @@ class Machine(Trace):
 
     def told_globals(self, fn: Source | None, space: Globals) -> Globals:
         """Functions go by their code, and code may be shared by functions of two modules."""
-        if id(space.real) not in self.spaces:
+        if id(space.real) not in self.aliased_dicts:
             dict_aliases.rest_on(self, space.real, space.source)
         if fn is not None and space.source is not None:
             self.guard(Source("attr", fn, "__globals__"), "SAME_OBJECT", space.source)
@@ -497,7 +498,7 @@ class Machine(Trace):
         """The steps of a generator made by the frame."""
         entity = self.entity(value)
         if entity.items is None:
-            entity.items = iteration.Steps(self.effects, entity, self.resume(value), None)
+            entity.items = iteration.IteratorState(self.effects, entity, self.resume(value), None)
         return entity.items
 
     def resume(self, value: Object) -> Generator[Value, Value, None]:
@@ -587,12 +588,12 @@ class Machine(Trace):
         return self.builder.switch(fn, args, self.position())
 
     # -- tensors as objects ---------------------------------------------------------------------------------------
-    def store_on(self, tensor: Graphed, name: str, value: Value) -> None:
+    def store_on(self, tensor: TensorNode, name: str, value: Value) -> None:
         """From now on the tensor has this attribute; ABSENT takes it away."""
         self.effects.write_tensor(tensor, name, value)
         self.note_change(tensor)
 
-    def note_change(self, tensor: Graphed) -> None:
+    def note_change(self, tensor: TensorNode) -> None:
         """More than the tensor's numbers is changed."""
         if tensor.node in self.input_objects:
             self.effects.change_tensor()

@@ -27,9 +27,9 @@ from torchdynamo.capture.vm.wrap import (
     CONSTANTS,
     cannot_look,
     class_attribute,
-    constant,
     holds_nan,
-    itself,
+    identity_of,
+    lift,
     refuse_unseen,
     same_constant,
     same_function,
@@ -38,7 +38,7 @@ from torchdynamo.capture.vm.wrap import (
 from torchdynamo.core.policy import PURE_TYPES
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Graphed, Known, Object, Opaque, Symbol, Value, boolean
+from torchdynamo.core.value import Known, Lazy, Object, Symbol, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -85,7 +85,7 @@ UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
     "+": (operator.pos, "__pos__"),
     "~": (operator.invert, "__invert__"),
 }
-IN_GRAPH = (Graphed, Symbol)
+IN_GRAPH = (TensorNode, Symbol)
 # The methods with which a type may leave an operator to the other side; `%` writes any object into a string.
 YIELDING = frozenset(name for _, *names in BINARY.values() for name in names) - {"__mod__"}
 
@@ -167,10 +167,10 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         if answer is not None:
             return answer
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
-        if a.__class__ is not Graphed and b.__class__ is not Graphed:
+        if a.__class__ is not TensorNode and b.__class__ is not TensorNode:
             op = op[:-1] if inplace else op
             return symbols.binary(vm, op, BINARY[op][0], a, b)
-        if a.__class__ is not Graphed and inplace:  # a number is not changed in place
+        if a.__class__ is not TensorNode and inplace:  # a number is not changed in place
             fn = BINARY[op[:-1]][0]
         if a.pytype in (str, bytes):
             raise Break("data-dependent value", name="format")
@@ -189,7 +189,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     if a.__class__ is Known and b.__class__ is Known and says_nothing(a) and says_nothing(b):
         return known_binary(vm, fn, a, b)
     if inplace:
-        result = None if declined and a.__class__ is Graphed else special(vm, a, inplace[1], b)
+        result = None if declined and a.__class__ is TensorNode else special(vm, a, inplace[1], b)
         if result is not None and not is_not_implemented(result):
             return result
         op = op[:-1]
@@ -201,7 +201,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(vm, b.pytype, a.pytype, reflected)):
         first = first[::-1]
     for left, name, right in first:
-        silent = declined and (left.__class__ is Graphed or (left.__class__ is Known and left.pytype in PURE_TYPES))
+        silent = declined and (left.__class__ is TensorNode or (left.__class__ is Known and left.pytype in PURE_TYPES))
         result = None if silent else special(vm, left, name, right)
         if result is not None and not is_not_implemented(result):
             return result
@@ -244,7 +244,7 @@ def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known)
     """Both are constants: ask Python."""
     plain = type(a.obj) in PLAIN and type(b.obj) in PLAIN
     try:
-        return constant(vm, fn(a.obj, b.obj) if plain else process_settings.run(vm, fn, (a.obj, b.obj), {}))
+        return lift(vm, fn(a.obj, b.obj) if plain else process_settings.run(vm, fn, (a.obj, b.obj), {}))
     except Break:
         raise
     except Exception as error:  # the user's expression raises
@@ -265,7 +265,7 @@ def unary(vm: Machine, op: str, a: Value) -> Value:
     fn, method = UNARY[op]
     if a.__class__ is Symbol:
         return symbols.unary(vm, op, a)
-    if a.__class__ is Graphed:
+    if a.__class__ is TensorNode:
         return tensor_methods.answered(vm, a, method) or vm.emit("call_function", fn, [a], {})
     if a.__class__ is Known and not speaks(a):
         return vm.run_pure(fn, [a], {})
@@ -307,13 +307,13 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
         if first is not None and second is not None:
             vm.guard(first, "DISTINCT", (first, second))
         return False
-    if a.__class__ is Graphed and b.__class__ is Graphed:
+    if a.__class__ is TensorNode and b.__class__ is TensorNode:
         if a.fake is b.fake:
             return True
         if a.source is not None and b.source is not None:
             vm.guard(a.source, "DISTINCT", (a.source, b.source))
         return False
-    if Opaque in (a.__class__, b.__class__) and a.pytype is b.pytype:
+    if Lazy in (a.__class__, b.__class__) and a.pytype is b.pytype:
         raise cannot_look(a)
     return False
 
@@ -322,7 +322,7 @@ def truth(vm: Machine, value: Value) -> bool:
     """`bool(value)`."""
     if value.__class__ is Known and not speaks(value):
         return bool(value.obj)
-    if value.__class__ is Graphed:
+    if value.__class__ is TensorNode:
         return truth(vm, vm.call_method(value, "__bool__"))
     if value.__class__ is Symbol:
         return symbols.truth(vm, value)
@@ -360,10 +360,10 @@ def contains(vm: Machine, box: Value, item: Value) -> bool:
     """`item in box`."""
     if box.__class__ is Known and item.__class__ is Known and says_nothing(item) and not speaks(box):
         if holds_nan(item.obj):  # found by identity
-            itself(vm, item)
-            itself(vm, box)
+            identity_of(vm, item)
+            identity_of(vm, box)
         return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))
-    if box.__class__ is Graphed:
+    if box.__class__ is TensorNode:
         answer = tensor_methods.answered(vm, box, "__contains__", item)
         if answer is None:
             raise Break("data-dependent branch", type="TensorVariable")
@@ -385,16 +385,16 @@ def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
 
 def getitem(vm: Machine, box: Value, key: Value) -> Value:
     """`box[key]`."""
-    if key.__class__ is Symbol and box.__class__ is not Graphed:
+    if key.__class__ is Symbol and box.__class__ is not TensorNode:
         key = symbols.settled(vm, key)
-    if box.__class__ is Graphed:
+    if box.__class__ is TensorNode:
         answer = overrides.handled(vm, operator.getitem, [box, key]) if vm.watching else None
         answer = answer or tensor_methods.answered(vm, box, "__getitem__", key)
         if answer is not None:
             return answer
         view, rest = unbacked_index.picked(vm, box, indexed(vm, key))
         return view if rest is None else vm.emit("call_function", operator.getitem, [view, rest], {})
-    if key.__class__ is Graphed and box.__class__ is not Object:
+    if key.__class__ is TensorNode and box.__class__ is not Object:
         return vm.emit("call_function", operator.getitem, [box, key], {})
     if box.__class__ is Known:
         obj = box.obj
@@ -423,14 +423,14 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
     enums.rest_on_members(vm, cls)
     given = vm.concretely(key)
     try:
-        return constant(vm, cls[given])
+        return lift(vm, cls[given])
     except Exception as error:  # the user's expression raises
         raise vm.error(type(error), *error.args) from None
 
 
 def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
     """`box[key] = value`."""
-    if box.__class__ is Graphed:
+    if box.__class__ is TensorNode:
         if tensor_methods.answered(vm, box, "__setitem__", key, value) is not None:
             return
         view, rest = unbacked_index.picked(vm, box, key)

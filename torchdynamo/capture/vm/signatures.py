@@ -17,7 +17,7 @@ from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.model import Model, is_open, plain_new
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.value import NONE, Graphed, Known, Value
+from torchdynamo.core.value import NONE, Known, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -227,7 +227,7 @@ def placeholder(value: Value) -> Any:
     """Return an object of the value's type, to be refused: never the program's own, which might be changed."""
     if value.__class__ is Known:
         return value.obj
-    if value.__class__ is Graphed:
+    if value.__class__ is TensorNode:
         return value.fake
     cls = value.pytype
     try:

@@ -12,9 +12,9 @@ from torchdynamo.capture.torch import sizes
 from torchdynamo.capture.vm.effects import SideEffects
 from torchdynamo.capture.vm.heap import Entity, Heap
 from torchdynamo.core.call_sites import Call, CallSite, Passed, call_site, calling_from
-from torchdynamo.core.signals import Break, Steps
+from torchdynamo.core.signals import Break, StopPath
 from torchdynamo.core.source import Guard, Position, Roots, Source
-from torchdynamo.core.value import Graphed, Known, Object, Symbol, Value
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.build import GraphBuilder
 
 ABOUT_OBJECTS = frozenset({"TYPE_MATCH", "ID_MATCH", "FUNCTION_MATCH", "CLASS_ATTR"})
@@ -24,7 +24,7 @@ MAX_TURNS = 100_000
 IDLE_TURNS = 20_000  # so many without an operator are no work for a graph
 
 
-class Trace:
+class CaptureState:
     """One capture in progress."""
 
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
@@ -34,14 +34,14 @@ class Trace:
         self.guards: dict[tuple[Any, ...], Guard] = {}
         self.by_source: dict[Source, Value] = {}
         self.functions: dict[int, Value] = {}  # by id: those whose identity is guarded
-        self.inputs: list[Graphed] = []
-        self.boxes: list[Graphed] = []  # inputs that bring numbers
+        self.inputs: list[TensorNode] = []
+        self.boxes: list[TensorNode] = []  # inputs that bring numbers
         self.numbers_in: list[Symbol] = []  # inputs that are numbers
         self.objects_in: list[Any] = []  # inputs that are neither tensors nor numbers
         self.layouts: dict[Source, Any] = {}  # of tensors whose sizes are numbers
         self.sizes: dict[Any, Value] = {}  # by expression: numbers of the graph that were read off a tensor
         self.step = 0  # root instructions begun
-        self.stops: Steps = ()
+        self.stops: StopPath = ()
         self.direct = False  # what is called next returns to the instruction itself
         self.frames: list[Any] = []  # the frames being executed, innermost last
         self.passed: Sequence[Passed] = ()  # functions that a model stands for, which call the one called next
@@ -110,7 +110,7 @@ class Trace:
         self.builder.forget_inputs()
 
     # -- graph ----------------------------------------------------------------------------------------------------
-    def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> Graphed:
+    def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> TensorNode:
         """A tensor that exists at entry becomes an input of the graph, and the sizes that vary become inputs too."""
         lengths = sizes.varying_sizes(self, tensor, source, static)  # type: ignore[arg-type]
         strides = sizes.varying_strides(self, tensor, source) if lengths else ()  # type: ignore[arg-type]
@@ -120,7 +120,7 @@ class Trace:
             self.guard(source, "TENSOR_MATCH")
         else:
             sizes.enter_sizes(self, source, layout)  # type: ignore[arg-type]
-        value = Graphed(node, fake, type(tensor), source)
+        value = TensorNode(node, fake, type(tensor), source)
         self.inputs.append(value)
         return value
 

@@ -17,7 +17,7 @@ from torchdynamo.capture.vm.remade_classes import StandIn
 from torchdynamo.core.naming import class_name, is_mortal
 from torchdynamo.core.signals import Break, NotYet
 from torchdynamo.core.source import Pinned, Source
-from torchdynamo.core.value import Graphed, Known, Object, Opaque, Value
+from torchdynamo.core.value import Known, Lazy, Object, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def wrap(vm: Machine, obj: Any, source: Source) -> Value:
     value = vm.by_source.get(source)
     if value is None:
         own = vm.made_classes and made_in_frame(vm, source)
-        value = lying_in_class(vm, obj) if own else enter(vm, obj, source)
+        value = lying_in_class(vm, obj) if own else wrap_unaliased(vm, obj, source)
         vm.by_source[source] = value
     return value
 
@@ -58,17 +58,17 @@ def lying_in_class(vm: Machine, obj: Any) -> Value:
     if obj.__class__ is StandIn:
         value: Value = obj.value
         return value
-    return vm.heap.by_id.get(id(obj)) or constant(vm, obj)
+    return vm.heap.by_id.get(id(obj)) or lift(vm, obj)
 
 
-def enter(vm: Machine, obj: Any, source: Source) -> Value:
+def wrap_unaliased(vm: Machine, obj: Any, source: Source) -> Value:
     """Make the value, with the guard that earns it."""
     cls = type(obj)
     if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
         raise Break("unsupported type", type=class_name(cls))
     if cls in PASSED_ON and source in vm.builder.numbers.varying:
         vm.guard(source, "TYPE_MATCH", cls)
-        return Opaque(cls, source)
+        return Lazy(cls, source)
     if cls in CONSTANTS and not (cls is torch.Size and sizes.some_vary(vm, obj, source)):
         if cls is int and sizes.varies(vm, obj, source):
             return sizes.enter_int(vm, obj, source)
@@ -89,7 +89,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
         except Break as why:
             if why.reason != "unsupported type":
                 raise
-            entered = Opaque(cls, source)  # it may be passed on; whatever looks into it breaks
+            entered = Lazy(cls, source)  # it may be passed on; whatever looks into it breaks
             vm.guard(source, "TYPE_MATCH", cls)
         return entered
     vm.guard(source, "TYPE_MATCH", cls)
@@ -121,7 +121,7 @@ def is_found(value: Known) -> bool:
     return type(value.obj) is types.FunctionType and value.source is not None
 
 
-def itself(vm: Machine, value: Known) -> Any:
+def identity_of(vm: Machine, value: Known) -> Any:
     """The object itself, where it matters which it is. Of a function that lies somewhere only its code was seen."""
     obj = value.obj
     if type(obj) is types.FunctionType and value.source is not None:
@@ -145,8 +145,8 @@ def same_function(vm: Machine, a: Known, b: Known) -> bool:
     if a.source is b.source or a.obj.__code__ is not b.obj.__code__:
         return same
     if a.source is None or b.source is None:
-        itself(vm, a)
-        itself(vm, b)
+        identity_of(vm, a)
+        identity_of(vm, b)
     elif same:
         vm.guard(a.source, "SAME_OBJECT", b.source)
     else:
@@ -272,7 +272,7 @@ def is_static(vm: Machine, source: Source) -> bool:
     )
 
 
-def constant(vm: Machine, obj: Any) -> Value:
+def lift(vm: Machine, obj: Any) -> Value:
     """The value of an object that has no source: made by capture itself, or owned by what is already guarded."""
     cls = type(obj)
     if cls in CONSTANTS:
@@ -280,11 +280,9 @@ def constant(vm: Machine, obj: Any) -> Value:
     if cls is tuple and all(type(item) in CONSTANTS for item in obj):
         return Known(obj)
     if cls in (tuple, list):
-        return vm.new(cls, [constant(vm, item) for item in obj])
+        return vm.new(cls, [lift(vm, item) for item in obj])
     if cls is dict:
-        items = {
-            vm.hkey(key): [key, constant(vm, item)] for key, item in ((constant(vm, k), v) for k, v in obj.items())
-        }
+        items = {vm.hkey(key): [key, lift(vm, item)] for key, item in ((lift(vm, k), v) for k, v in obj.items())}
         return vm.new(dict, items)
     if cls is types.FunctionType:
         return vm.functions.get(id(obj)) or Known(obj)
@@ -306,14 +304,14 @@ def as_object(vm: Machine, value: Value) -> Object:
 
 def cannot_look(value: Value) -> Break:
     """Return the break for a value that may only be passed on: one that changes, or what has no model."""
-    changes = value.__class__ is Opaque and value.pytype in PASSED_ON
+    changes = value.__class__ is Lazy and value.pytype in PASSED_ON
     return Break("changing value" if changes else "unsupported type", type=value.pytype.__name__)
 
 
 def refuse_unseen(*values: Value) -> None:
     """Raise Break if one of them is passed on unseen because it changes: a model would ask what it holds."""
     for value in values:
-        if value.__class__ is Opaque and value.pytype in PASSED_ON:
+        if value.__class__ is Lazy and value.pytype in PASSED_ON:
             raise cannot_look(value)
 
 
@@ -354,4 +352,4 @@ def class_attribute(vm: Machine, cls: type, name: str) -> Source:
 
 def is_tensor(value: Value) -> bool:
     """Whether the value is a tensor in the graph."""
-    return value.__class__ is Graphed
+    return value.__class__ is TensorNode

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from torchdynamo.capture.vm.effect_kinds import Kind, Write
+from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.wrap import class_attribute, item_source
 from torchdynamo.core.source import Source, instance_attr
 from torchdynamo.core.value import Known, Value
 
 
-class Place(NamedTuple):
+class WritePlace(NamedTuple):
     """Where something is written, and what will be there."""
 
-    kind: Kind
+    kind: EffectKind
     owner: int  # the id of what is written to
     name: object
     source: Source
@@ -23,59 +23,61 @@ class Place(NamedTuple):
     home: Source | None  # the object that is written to; None of what outlives every call
 
 
-def places(vm: Machine) -> Iterator[Place]:
+def places(vm: Machine) -> Iterator[WritePlace]:
     """Yield each path by which what the frame writes may be read again; several where there are several ways to it."""
     for write in vm.effects.pending():
         if write.kind in PLACES:
             yield from PLACES[write.kind](vm, write)
 
 
-def of_items(vm: Machine, write: Write) -> Iterator[Place]:
+def of_items(vm: Machine, write: Write) -> Iterator[WritePlace]:
     entity = write.owner
     owner, home, items = id(entity.real), entity.source, entity.items
     if isinstance(items, dict):
         for item in items.values():
             if isinstance(item, list) and item[0].__class__ is Known:
                 place = item_source(home, item[0].obj)
-                yield Place(write.kind, owner, place.arg, place, item[1], home)
+                yield WritePlace(write.kind, owner, place.arg, place, item[1], home)
     elif isinstance(items, list):
         for index, item in enumerate(items):
-            yield Place(write.kind, owner, index, Source("item", home, index), item, home)
+            yield WritePlace(write.kind, owner, index, Source("item", home, index), item, home)
 
 
-def of_attribute(vm: Machine, write: Write) -> Iterator[Place]:
+def of_attribute(vm: Machine, write: Write) -> Iterator[WritePlace]:
     owner, home, name = id(write.owner.real), write.owner.source, write.name
     sources = [instance_attr(home, name), Source("attr", home, name)]
     sources += [Source("contents", home)] if name == "cell_contents" else []
-    return (Place(write.kind, owner, name, source, write.value, home) for source in sources)
+    return (WritePlace(write.kind, owner, name, source, write.value, home) for source in sources)
 
 
-def of_tensor(vm: Machine, write: Write) -> Iterator[Place]:
+def of_tensor(vm: Machine, write: Write) -> Iterator[WritePlace]:
     home = write.owner.source
     if home is not None:
-        yield Place(write.kind, id(home), write.name, instance_attr(home, write.name), write.value, home)
+        yield WritePlace(write.kind, id(home), write.name, instance_attr(home, write.name), write.value, home)
 
 
-def of_name(vm: Machine, write: Write) -> Iterator[Place]:
+def of_name(vm: Machine, write: Write) -> Iterator[WritePlace]:
     home = write.owner.source
     if home is not None:
-        yield Place(write.kind, id(write.owner.real), write.name, Source("key", home, write.name), write.value, None)
+        yield WritePlace(
+            write.kind, id(write.owner.real), write.name, Source("key", home, write.name), write.value, None
+        )
 
 
-def of_class(vm: Machine, write: Write) -> Iterator[Place]:
+def of_class(vm: Machine, write: Write) -> Iterator[WritePlace]:
     """Classes that inherit the attribute have been asked for it, too."""
     cls, name = write.owner, write.name
     if id(cls) in vm.made_classes:
         return
     for asked in {cls: None, **{asked: None for asked, what in vm.class_attrs if what == name}}:
         if next((base for base in asked.__mro__ if base is cls or name in base.__dict__), None) is cls:
-            yield Place(write.kind, id(cls), name, class_attribute(vm, asked, name), write.value, None)
+            yield WritePlace(write.kind, id(cls), name, class_attribute(vm, asked, name), write.value, None)
 
 
-PLACES: dict[Kind, Callable[[Machine, Write], Iterator[Place]]] = {
-    Kind.ITEMS: of_items,
-    Kind.ATTRIBUTE: of_attribute,
-    Kind.TENSOR: of_tensor,
-    Kind.NAME: of_name,
-    Kind.CLASS: of_class,
+PLACES: dict[EffectKind, Callable[[Machine, Write], Iterator[WritePlace]]] = {
+    EffectKind.ITEMS: of_items,
+    EffectKind.ATTRIBUTE: of_attribute,
+    EffectKind.TENSOR: of_tensor,
+    EffectKind.NAME: of_name,
+    EffectKind.CLASS: of_class,
 }

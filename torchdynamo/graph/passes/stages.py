@@ -27,7 +27,7 @@ GETTERS: dict[Any, Any] = {
 }
 
 
-class Stage(NamedTuple):
+class GraphStage(NamedTuple):
     """One of the graphs; its inputs and results by the names they have in the whole."""
 
     module: torch.fx.GraphModule
@@ -55,7 +55,7 @@ def is_fixed(example: object) -> bool:
     return all(type(size) is int for size in example.shape)
 
 
-def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[Stage]:
+def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[GraphStage]:
     """The stages of a finished graph, cut after the nodes of these names."""
     nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output")]
     (output,) = gm.graph.find_nodes(op="output")
@@ -69,7 +69,7 @@ def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[Stage]:
     return [stage(gm, group, wanted, switched) for group in groups if group]
 
 
-def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switched: Switches) -> Stage:
+def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switched: Switches) -> GraphStage:
     """These nodes as a graph of their own, which finds what was switched before, and leaves all as at the beginning.
 
     `switched` is what the next one is to find.
@@ -95,7 +95,7 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switch
     effects = effects_of(gm)
     written = frozenset(node.name for node in inputs if node.name in effects.mutated or is_written_to(node))
     note_effects(module, Effects(written, effects.random))
-    return Stage(module, [node.name for node in inputs], [node.name for node in results])
+    return GraphStage(module, [node.name for node in inputs], [node.name for node in results])
 
 
 def switch(graph: torch.fx.Graph, switches: Switches) -> None:

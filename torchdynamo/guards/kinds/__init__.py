@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from torchdynamo.guards.kind import Kind
+from torchdynamo.guards.kind import GuardKind
 
-KINDS: dict[str, Kind] = {}
+KINDS: dict[str, GuardKind] = {}
 for _module in pkgutil.iter_modules(__path__):
-    _kind: Kind = importlib.import_module(f"{__name__}.{_module.name}").KIND
+    _kind: GuardKind = importlib.import_module(f"{__name__}.{_module.name}").KIND
     KINDS[_kind.name] = _kind

@@ -8,7 +8,7 @@ from typing import Any
 from torchdynamo.core.source import Guard, Roots
 from torchdynamo.core.value import ABSENT
 from torchdynamo.guards.identity import Weak, held, is_same
-from torchdynamo.guards.kind import Change, Kind, NodeOf, short
+from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, short
 
 
 def find(cls: Any, name: str) -> Any:
@@ -38,8 +38,10 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node, "lookup", (name, expected)
 
 
-def why(value: Any, arg: tuple[str, Any], roots: Roots) -> Change:
-    return Change(f".{arg[0]}", told(arg[1]), told(find(value, arg[0])) if isinstance(value, type) else short(value))
+def why(value: Any, arg: tuple[str, Any], roots: Roots) -> GuardDifference:
+    return GuardDifference(
+        f".{arg[0]}", told(arg[1]), told(find(value, arg[0])) if isinstance(value, type) else short(value)
+    )
 
 
 def told(obj: Any) -> str:
@@ -49,7 +51,7 @@ def told(obj: Any) -> str:
     return "no such attribute" if obj is ABSENT else short(obj)
 
 
-KIND = Kind(
+KIND = GuardKind(
     "CLASS_ATTR",
     holds=holds,
     lower=lower,

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchdynamo.core.source import Roots
 from torchdynamo.guards.items import keep_all, lower_items, same_item
-from torchdynamo.guards.kind import Change, Kind, short
+from torchdynamo.guards.kind import GuardDifference, GuardKind, short
 
 
 def keys_of(value: Any) -> list[Any] | None:
@@ -22,10 +22,10 @@ def holds(value: Any, arg: tuple[Any, ...], roots: Roots) -> bool:
     return keys is not None and len(keys) == len(arg) and all(map(same_item, arg, keys))
 
 
-KIND = Kind(
+KIND = GuardKind(
     "DICT_KEYS",
     holds=holds,
     lower=lower_items("keys"),
-    why=lambda value, arg, roots: Change(" keys", short(list(arg)), short(keys_of(value))),
+    why=lambda value, arg, roots: GuardDifference(" keys", short(list(arg)), short(keys_of(value))),
     settle=keep_all,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchdynamo.core.source import Roots, Source
-from torchdynamo.guards.kind import MISSING, Change, Kind, read
+from torchdynamo.guards.kind import MISSING, GuardDifference, GuardKind, read
 
 
 def holds(value: Any, arg: tuple[Source, ...], roots: Roots) -> bool:
@@ -17,17 +17,17 @@ def id_or_missing(obj: Any) -> Any:
     return MISSING if obj is MISSING else id(obj)
 
 
-def why(value: Any, arg: tuple[Source, ...], roots: Roots) -> Change:
+def why(value: Any, arg: tuple[Source, ...], roots: Roots) -> GuardDifference:
     """Names the first two that are one."""
     seen: dict[int, Source] = {}
     for source in arg:
         first = seen.setdefault(id(read(source, roots)), source)
         if first is not source:
-            return Change("", "different objects", f"{first} is {source}")
-    return Change("", "different objects", "not all there")
+            return GuardDifference("", "different objects", f"{first} is {source}")
+    return GuardDifference("", "different objects", "not all there")
 
 
-KIND = Kind(
+KIND = GuardKind(
     "DISTINCT",
     holds=holds,
     lower=lambda guard, node_of: (node_of(guard.source), "distinct", tuple(map(node_of, guard.arg))),

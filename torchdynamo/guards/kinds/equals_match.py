@@ -7,7 +7,7 @@ from typing import Any
 from torchdynamo.core.naming import text_of
 from torchdynamo.core.source import Guard
 from torchdynamo.guards.constants import is_constant, same_constant
-from torchdynamo.guards.kind import Change, Kind, NodeOf
+from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf
 
 
 def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
@@ -16,9 +16,9 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node_of(guard.source), "equal", guard.arg
 
 
-KIND = Kind(
+KIND = GuardKind(
     "EQUALS_MATCH",
     holds=lambda value, arg, roots: same_constant(arg, value),
     lower=lower,
-    why=lambda value, arg, roots: Change("", text_of(arg), text_of(value)[:80]),
+    why=lambda value, arg, roots: GuardDifference("", text_of(arg), text_of(value)[:80]),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.identity import Weak, held, is_same, lower_kept
-from torchdynamo.guards.kind import Change, Kind, NodeOf, short
+from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, short
 
 
 def kept(arg: Any) -> Any:
@@ -32,9 +32,9 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node_of(guard.source), *(("code", fact) if type(fact) is CodeType else lower_kept(fact))
 
 
-def why(value: Any, arg: Any, roots: Roots) -> Change:
+def why(value: Any, arg: Any, roots: Roots) -> GuardDifference:
     old, new = kept(arg), getattr(value, "__code__", value)
-    return Change("", *(placed(each) if type(each) is CodeType else short(each) for each in (old, new)))
+    return GuardDifference("", *(placed(each) if type(each) is CodeType else short(each) for each in (old, new)))
 
 
 def placed(code: CodeType) -> str:
@@ -42,7 +42,7 @@ def placed(code: CodeType) -> str:
     return f"{code.co_name} of {code.co_filename}:{code.co_firstlineno}"
 
 
-KIND = Kind(
+KIND = GuardKind(
     "FUNCTION_MATCH",
     holds=holds,
     lower=lower,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from torchdynamo.guards.items import has_key, keep_one, lower_one
-from torchdynamo.guards.kind import Change, Kind, short
+from torchdynamo.guards.kind import GuardDifference, GuardKind, short
 
-KIND = Kind(
+KIND = GuardKind(
     "HAS_KEY",
     holds=lambda value, arg, roots: isinstance(value, dict) and has_key(value, arg) is True,
     lower=lower_one("has_key"),
-    why=lambda value, arg, roots: Change(f"[{short(arg)}]", "there", "not there"),
+    why=lambda value, arg, roots: GuardDifference(f"[{short(arg)}]", "there", "not there"),
     settle=keep_one,
 )

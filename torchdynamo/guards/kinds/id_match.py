@@ -6,7 +6,7 @@ from typing import Any
 
 from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.identity import Weak, held, is_same, lower_kept
-from torchdynamo.guards.kind import Kind, NodeOf
+from torchdynamo.guards.kind import GuardKind, NodeOf
 
 
 def settle(guard: Guard, roots: Roots) -> Guard:
@@ -18,4 +18,4 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node_of(guard.source), *lower_kept(kept)
 
 
-KIND = Kind("ID_MATCH", holds=lambda value, arg, roots: is_same(arg, value), lower=lower, settle=settle)
+KIND = GuardKind("ID_MATCH", holds=lambda value, arg, roots: is_same(arg, value), lower=lower, settle=settle)

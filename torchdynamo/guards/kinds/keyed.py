@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.guards.kind import Change, Kind, read
+from torchdynamo.guards.kind import GuardDifference, GuardKind, read
 
 
 def has_number(dct: Any, number: Any) -> bool:
@@ -13,9 +13,9 @@ def has_number(dct: Any, number: Any) -> bool:
     return isinstance(dct, dict) and type(number) is int and _native.has_key(dct, number) is True
 
 
-KIND = Kind(
+KIND = GuardKind(
     "KEYED",
     holds=lambda value, arg, roots: has_number(value, read(arg, roots)),
     lower=lambda guard, node_of: (node_of(guard.source), "keyed", node_of(guard.arg)),
-    why=lambda value, arg, roots: Change(f"[{arg}]", "there", "not there"),
+    why=lambda value, arg, roots: GuardDifference(f"[{arg}]", "there", "not there"),
 )

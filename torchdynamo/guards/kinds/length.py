@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from torchdynamo.guards.kind import Change, Kind, by_node
+from torchdynamo.guards.kind import GuardDifference, GuardKind, by_node
 
 MEASURED: tuple[type, ...] = (list, tuple, bytes, dict, set, frozenset, str, deque)
 
@@ -18,9 +18,9 @@ def length(value: Any) -> int | None:
     return None
 
 
-KIND = Kind(
+KIND = GuardKind(
     "LENGTH",
     holds=lambda value, arg, roots: length(value) == arg,
     lower=by_node("length"),
-    why=lambda value, arg, roots: Change(" length", str(arg), str(length(value))),
+    why=lambda value, arg, roots: GuardDifference(" length", str(arg), str(length(value))),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchdynamo import _native
 from torchdynamo.core.source import Guard, Roots, Source
-from torchdynamo.guards.kind import Change, Kind, NodeOf, read
+from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, read
 
 
 def holds(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots: Roots) -> bool:
@@ -14,14 +14,14 @@ def holds(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots:
     return _native.tensors_apart(written, others)
 
 
-def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots: Roots) -> Change:
+def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots: Roots) -> GuardDifference:
     """Names the first two that are in each other's way."""
     written, others = arg
     for index, source in enumerate(written):
         for other in (*written[:index], *others):
             if not holds(value, ((source,), (other,)), roots):
-                return Change("", f"{source} apart from {other} in memory", "shared")
-    return Change("", "memory of its own", "shared")
+                return GuardDifference("", f"{source} apart from {other} in memory", "shared")
+    return GuardDifference("", "memory of its own", "shared")
 
 
 def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
@@ -29,7 +29,7 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node_of(guard.source), "apart", (tuple(map(node_of, written)), tuple(map(node_of, others)))
 
 
-KIND = Kind(
+KIND = GuardKind(
     "NO_OVERLAP",
     holds=holds,
     lower=lower,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchdynamo import _native
-from torchdynamo.guards.kind import Change, Kind, read
+from torchdynamo.guards.kind import GuardDifference, GuardKind, read
 
 
 def has_it(dct: dict[Any, Any], key: Any) -> bool:
@@ -16,9 +16,9 @@ def has_it(dct: dict[Any, Any], key: Any) -> bool:
     return any(number in hashes for number in _native.key_hashes(dct)) or any(found is key for found in dict.keys(dct))
 
 
-KIND = Kind(
+KIND = GuardKind(
     "NOT_KEYED",
     holds=lambda value, arg, roots: isinstance(value, dict) and not has_it(value, read(arg, roots)),
     lower=lambda guard, node_of: (node_of(guard.source), "not_keyed", node_of(guard.arg)),
-    why=lambda value, arg, roots: Change(f"[{arg}]", "not there", "there"),
+    why=lambda value, arg, roots: GuardDifference(f"[{arg}]", "not there", "there"),
 )

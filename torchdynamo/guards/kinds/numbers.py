@@ -11,7 +11,7 @@ from typing import Any
 from torchdynamo.core.naming import text_of
 from torchdynamo.core.number_programs import LIMIT, OPERATIONS, Outside, Program, run
 from torchdynamo.core.source import Guard, Roots, Source
-from torchdynamo.guards.kind import Change, Check, Kind, NodeOf, read
+from torchdynamo.guards.kind import Check, GuardDifference, GuardKind, NodeOf, read
 
 NUMBERS = {name: index for index, name in enumerate(OPERATIONS)}
 MEASURES = {"size": 1, "stride": 2}
@@ -66,14 +66,14 @@ def place(source: Source, node_of: NodeOf) -> tuple[int, int, int]:
     return 0, node_of(source), 0
 
 
-def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Program, ...]], roots: Roots) -> Change:
+def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Program, ...]], roots: Roots) -> GuardDifference:
     sources, programs = arg
     for program in programs:
         if not holds_one(program, sources, roots):
             used = {operand for name, operand in program if name == "load"}
             now = ", ".join(f"{sources[i]} = {text_of(read(sources[i], roots))}" for i in sorted(used))
-            return Change("", tell(program, sources), now)
-    return Change("", "", "")
+            return GuardDifference("", tell(program, sources), now)
+    return GuardDifference("", "", "")
 
 
 SIGNS = {
@@ -111,7 +111,7 @@ def tell(program: Program, sources: tuple[Source, ...]) -> str:
     return stack[0].removeprefix("(").removesuffix(")")
 
 
-KIND = Kind(
+KIND = GuardKind(
     "NUMBERS",
     holds=holds,
     lower=lower,

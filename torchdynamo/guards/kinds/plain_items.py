@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from torchdynamo.capture.types.items import holds_plain
-from torchdynamo.guards.kind import Change, Kind, short
+from torchdynamo.guards.kind import GuardDifference, GuardKind, short
 
-KIND = Kind(
+KIND = GuardKind(
     "PLAIN_ITEMS",
     holds=lambda value, arg, roots: holds_plain(value),
     lower=lambda guard, node_of: (node_of(guard.source), "plain", None),
-    why=lambda value, arg, roots: Change("", "a dict of numbers and strings", short(value)),
+    why=lambda value, arg, roots: GuardDifference("", "a dict of numbers and strings", short(value)),
     told=lambda arg: "",
 )

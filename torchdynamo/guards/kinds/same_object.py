@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torchdynamo.guards.kind import MISSING, Change, Kind, read
+from torchdynamo.guards.kind import MISSING, GuardDifference, GuardKind, read
 
-KIND = Kind(
+KIND = GuardKind(
     "SAME_OBJECT",
     holds=lambda value, arg, roots: value is not MISSING and value is read(arg, roots),
     lower=lambda guard, node_of: (node_of(guard.source), "same", node_of(guard.arg)),
-    why=lambda value, arg, roots: Change("", f"the same object as {arg}", "another object"),
+    why=lambda value, arg, roots: GuardDifference("", f"the same object as {arg}", "another object"),
 )

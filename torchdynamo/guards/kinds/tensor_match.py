@@ -8,7 +8,7 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.core.source import Guard, Roots
-from torchdynamo.guards.kind import Change, Kind, by_node, short
+from torchdynamo.guards.kind import GuardDifference, GuardKind, by_node, short
 
 
 class TensorMeta(NamedTuple):
@@ -58,14 +58,14 @@ def differs(value: Any, arg: TensorMeta) -> str:
     return "" if found.dispatch_keys == arg.dispatch_keys else "dispatch_keys"
 
 
-def why(value: Any, arg: TensorMeta, roots: Roots) -> Change:
+def why(value: Any, arg: TensorMeta, roots: Roots) -> GuardDifference:
     name = differs(value, arg)
     if name == "cls":
-        return Change("", f"a {short(arg.cls)}", f"a {short(type(value))}")
+        return GuardDifference("", f"a {short(arg.cls)}", f"a {short(type(value))}")
     old, new = getattr(arg, name), getattr(meta(value), name)
     if name == "dispatch_keys":
-        return Change(".dispatch_keys", hex(old), hex(new))
-    return Change(f".{name}()" if name in ("size", "stride") else f".{name}", str(old), str(new))
+        return GuardDifference(".dispatch_keys", hex(old), hex(new))
+    return GuardDifference(f".{name}()" if name in ("size", "stride") else f".{name}", str(old), str(new))
 
 
 def settle(guard: Guard, roots: Roots) -> Guard:
@@ -79,7 +79,7 @@ def settle(guard: Guard, roots: Roots) -> Guard:
     return guard._replace(arg=now._replace(size=size, stride=stride))
 
 
-KIND = Kind(
+KIND = GuardKind(
     "TENSOR_MATCH",
     holds=lambda value, arg, roots: not differs(value, arg),
     lower=by_node("tensor"),

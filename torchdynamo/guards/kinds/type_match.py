@@ -6,7 +6,7 @@ from typing import Any
 
 from torchdynamo.core.source import Guard
 from torchdynamo.guards.identity import Weak, held, is_same
-from torchdynamo.guards.kind import Change, Kind, NodeOf, short
+from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, short
 
 
 def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
@@ -19,11 +19,11 @@ def told(arg: Any) -> str:
     return str(arg.name) if type(arg) is Weak else short(arg)
 
 
-KIND = Kind(
+KIND = GuardKind(
     "TYPE_MATCH",
     holds=lambda value, arg, roots: is_same(arg, type(value)),
     lower=lower,
-    why=lambda value, arg, roots: Change("", f"a {told(arg)}", f"a {short(type(value))}"),
+    why=lambda value, arg, roots: GuardDifference("", f"a {told(arg)}", f"a {short(type(value))}"),
     told=told,
     settle=lambda guard, roots: guard if type(guard.arg) is Weak else guard._replace(arg=held(guard.arg)),
 )

@@ -6,7 +6,7 @@ from types import CellType
 from typing import Any
 
 from torchdynamo.core.source import Guard, Roots
-from torchdynamo.guards.kind import MISSING, Change, Kind, NodeOf, short
+from torchdynamo.guards.kind import MISSING, GuardDifference, GuardKind, NodeOf, short
 
 
 def holds(value: Any, arg: Any, roots: Roots) -> bool:
@@ -30,10 +30,10 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node_of(source), "unbound_cell", None
 
 
-KIND = Kind(
+KIND = GuardKind(
     "UNBOUND",
     holds=holds,
     lower=lower,
-    why=lambda value, arg, roots: Change("", "without a value", short(value)),
+    why=lambda value, arg, roots: GuardDifference("", "without a value", short(value)),
     told=lambda arg: "",
 )

@@ -7,7 +7,7 @@ compile, and register classes on the way: so the token is read when the frame is
 from __future__ import annotations
 
 from torchdynamo.core.source import Guard, Roots
-from torchdynamo.guards.kind import Change, Kind, NodeOf, read
+from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, read
 
 
 def settle(guard: Guard, roots: Roots) -> Guard:
@@ -21,10 +21,10 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, int]:
     return node_of(guard.source), "equal", guard.arg[2]
 
 
-KIND = Kind(
+KIND = GuardKind(
     "UNREGISTERED",
     holds=lambda value, arg, roots: bool(value == arg[2]),
     lower=lower,
     settle=settle,
-    why=lambda value, arg, roots: Change("", repr(arg[2]), repr(value)),
+    why=lambda value, arg, roots: GuardDifference("", repr(arg[2]), repr(value)),
 )

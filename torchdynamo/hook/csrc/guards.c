@@ -60,7 +60,7 @@ static void program_dealloc(TdProgram *self)
     td_disarm(self);
     td_outside_free(self->outside);
     PyMem_Free(self->benign);
-    PyMem_Free(self->hurdle);
+    PyMem_Free(self->reject);
     PyMem_Free(self->is_constant);
     PyMem_Free(self->values);
     PyMem_Free(self->bound);

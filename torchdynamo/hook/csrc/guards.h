@@ -134,7 +134,7 @@ typedef struct {
     TdSteps late;       /* checks of several nodes */
     int failed_node;    /* where the last check that failed did, for messages */
     int failed_check;
-    struct TdHurdle *hurdle; /* the check that failed last, and the way there, or NULL; see guards_hurdle.c */
+    struct TdReject *reject; /* the check that failed last, and the way there, or NULL; see guards_reject.c */
     PyObject *spec;     /* (nodes, checks, bound) as given, for describe() */
     PyObject *guards;   /* what Python wants to remember with it */
     PyObject *varnames; /* of the code, which owns the program and is not held */
@@ -164,8 +164,8 @@ void td_outside_free(TdOutside *outside);
 void td_disarm(TdProgram *program);
 void td_costs(TdProgram *program, int *costs); /* by the caller's checks, zero at first */
 
-/* guards_hurdle.c */
-void td_hurdle_note(TdProgram *program, const TdStep *check); /* it failed */
+/* guards_reject.c */
+void td_reject_note(TdProgram *program, const TdStep *check); /* it failed */
 
 /* guards_match.c: none of these runs Python code or sets an error */
 int td_is_constant(PyObject *obj);

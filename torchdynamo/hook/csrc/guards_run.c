@@ -6,7 +6,7 @@ int td_failed(TdProgram *program, const TdStep *step)
 {
     program->failed_node = step->node;
     program->failed_check = step->check;
-    td_hurdle_note(program, step);
+    td_reject_note(program, step);
     return 0;
 }
 

@@ -17,12 +17,12 @@ typedef struct {
     PyObject *obj; /* a constant to begin with, borrowed from the program; else NULL */
 } Leg;
 
-typedef struct TdHurdle {
+typedef struct TdReject {
     const TdStep *check;
     uint64_t path, look; /* numbers for the way, and for the value that is asked for; 0: that has none */
     int length;
     Leg legs[LONGEST]; /* the last first */
-} TdHurdle;
+} TdReject;
 
 /* ---- Noting one ----------------------------------------------------------------------------------------------------- */
 
@@ -74,39 +74,39 @@ static uint64_t look_asked_for(const TdStep *check)
     return told && !nan ? td_look_of(check->obj) : 0;
 }
 
-static int is_hurdle(const TdStep *check)
+static int can_reject(const TdStep *check)
 {
     return check->op == CHECK_EQUAL || check->op == CHECK_TENSOR || check->op == CHECK_TYPE || check->op == CHECK_IS
            || check->op == CHECK_TYPE_WEAK || check->op == CHECK_IS_WEAK || check->op == CHECK_CODE || check->op == CHECK_LENGTH;
 }
 
-void td_hurdle_note(TdProgram *program, const TdStep *check)
+void td_reject_note(TdProgram *program, const TdStep *check)
 {
-    TdHurdle *hurdle = program->hurdle;
-    if (!is_hurdle(check) || (hurdle != NULL && hurdle->check == check))
+    TdReject *reject = program->reject;
+    if (!can_reject(check) || (reject != NULL && reject->check == check))
         return;
-    if (hurdle == NULL && (hurdle = program->hurdle = PyMem_Calloc(1, sizeof(TdHurdle))) == NULL)
+    if (reject == NULL && (reject = program->reject = PyMem_Calloc(1, sizeof(TdReject))) == NULL)
         return;
-    hurdle->check = NULL;
-    hurdle->path = 1;
-    hurdle->length = 0;
-    for (int node = check->node; node >= 0; hurdle->length++) {
-        if (hurdle->length == LONGEST || (node = leg_to(program, node, &hurdle->legs[hurdle->length])) == -2)
+    reject->check = NULL;
+    reject->path = 1;
+    reject->length = 0;
+    for (int node = check->node; node >= 0; reject->length++) {
+        if (reject->length == LONGEST || (node = leg_to(program, node, &reject->legs[reject->length])) == -2)
             return;
-        hurdle->path = ONE_MORE(hurdle->path, number_of(&hurdle->legs[hurdle->length]));
+        reject->path = ONE_MORE(reject->path, number_of(&reject->legs[reject->length]));
     }
-    hurdle->look = look_asked_for(check);
-    hurdle->check = check;
+    reject->look = look_asked_for(check);
+    reject->check = check;
 }
 
 /* ---- Taking it ------------------------------------------------------------------------------------------------------ */
 
 /* 1: it leads to *value, or nowhere, which is NULL; 0: that cannot be told here. */
-static int walk(const TdHurdle *hurdle, const TdFrame *frame, PyObject **found)
+static int walk(const TdReject *reject, const TdFrame *frame, PyObject **found)
 {
     PyObject *value = NULL, *closure;
-    for (int i = hurdle->length - 1; i >= 0; i--) {
-        const Leg *leg = &hurdle->legs[i];
+    for (int i = reject->length - 1; i >= 0; i--) {
+        const Leg *leg = &reject->legs[i];
         switch (leg->op) {
         case STEP_LOCAL:
             value = leg->obj != NULL ? leg->obj : frame->localsplus[leg->number];
@@ -172,20 +172,20 @@ static int passes(const TdStep *check, PyObject *value)
 int td_program_rejects(PyObject *self, const TdFrame *frame, TdAsked *asked)
 {
     TdProgram *program = (TdProgram *)self;
-    TdHurdle *hurdle = program->hurdle;
-    if (hurdle == NULL || hurdle->check == NULL)
+    TdReject *reject = program->reject;
+    if (reject == NULL || reject->check == NULL)
         return 0;
-    if (asked->path != hurdle->path) {
-        if (!walk(hurdle, frame, &asked->value))
+    if (asked->path != reject->path) {
+        if (!walk(reject, frame, &asked->value))
             return 0;
-        asked->path = hurdle->path;
+        asked->path = reject->path;
         asked->look = asked->value != NULL ? td_look_of(asked->value) : 0;
     }
-    if (asked->value != NULL && (hurdle->look == 0 || hurdle->look == asked->look)
-        && passes(hurdle->check, asked->value))
+    if (asked->value != NULL && (reject->look == 0 || reject->look == asked->look)
+        && passes(reject->check, asked->value))
         return 0;
-    asked->wanted = asked->value != NULL ? hurdle->look : 0;
-    program->failed_node = hurdle->check->node;
-    program->failed_check = hurdle->check->check;
+    asked->wanted = asked->value != NULL ? reject->look : 0;
+    program->failed_node = reject->check->node;
+    program->failed_check = reject->check->check;
     return 1;
 }
