@@ -21,13 +21,11 @@ import torch
 from apart import in_a_fork
 
 import torchdynamo
+from torchdynamo.graph.patches import PATCHES
 
 LIMITS = Path(__file__).parent.parent / "docs" / "limits.md"
 # Of torch, for good: what docs/limits.md says in the same words.
-REPLACED = {
-    "torch.fx.experimental.sym_node._optimized_add",
-    "torch._functorch._aot_autograd.graph_compile.tensorify_python_scalars",
-}
+REPLACED = {target for target, patch in PATCHES.items() if patch.stays}
 LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 

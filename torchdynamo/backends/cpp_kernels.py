@@ -10,37 +10,32 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchdynamo.backends.cpp_checks import raising_at_the_end
 from torchdynamo.backends.index_put import of_any_size
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import patches, torch_compat
 
+VECTORS = "torch._inductor.codegen.cpp.CppVecOverrides"
 VECTORIZED = ("expm1", "atanh")
+WRAPPED: dict[str, Callable[..., Any]] = {
+    "torch._inductor.codegen.cpp.KernelGroup.codegen_group": raising_at_the_end,
+    "torch._inductor.lowering.index_put_impl_": of_any_size,
+}
 
 
 @contextlib.contextmanager
 def as_in_eager() -> Iterator[None]:
     """While this is open, or a function runs that is wrapped in it, have kernels written as eager's."""
-    cpp: Any = importlib.import_module("torch._inductor.codegen.cpp")
-    lowering: Any = importlib.import_module("torch._inductor.lowering")
-    vectors, groups = cpp.CppVecOverrides, cpp.KernelGroup
-    changes: list[tuple[Any, str, Any]] = [(vectors, name, staticmethod(method(name))) for name in VECTORIZED]
-    changes.append((groups, "codegen_group", raising_at_the_end(groups.codegen_group)))
-    changes.append((lowering, "index_put_impl_", of_any_size(lowering.index_put_impl_)))
+    changes: dict[str, Any] = {f"{VECTORS}.{name}": staticmethod(method(name)) for name in VECTORIZED}
+    for target, wrap in WRAPPED.items():
+        changes[target] = wrap(patches.held(*patches.place(target)))
     if torch_compat.INDUCTOR_HAS_OLD_EDGES:
-        changes.append((vectors, "asinh", staticmethod(asinh)))
-    before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
-    for owner, name, function in changes:
-        setattr(owner, name, function)
-    try:
+        changes[f"{VECTORS}.asinh"] = staticmethod(asinh)
+    with patches.replaced(changes):
         yield
-    finally:
-        for owner, name, function in before:
-            setattr(owner, name, function)
 
 
 def asinh(x: Any) -> str:

@@ -7,25 +7,23 @@ number. There the answer is at once what sympy would give in the end: an express
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterator
 from typing import Any
+
+from torchdynamo.graph import patches
 
 
 @contextlib.contextmanager
 def told_at_once() -> Iterator[None]:
     """While this is open, or a function runs that is wrapped in it, answer so."""
-    where: Any = importlib.import_module("torch._inductor.codegen.cpp")
-    asked = where.stride_at_vec_range
+    target = "torch._inductor.codegen.cpp.stride_at_vec_range"
+    asked = patches.held(*patches.place(target))
 
     def told(index: Any, var: Any, vec_length: int | None = None) -> Any:
         return var if nested(index, var) else asked(index, var, vec_length)
 
-    where.stride_at_vec_range = told
-    try:
+    with patches.replaced({target: told}):
         yield
-    finally:
-        where.stride_at_vec_range = asked
 
 
 def nested(index: Any, var: Any) -> bool:

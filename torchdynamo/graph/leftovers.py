@@ -8,23 +8,9 @@ import linecache
 import re
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import torch.fx
 from torch.fx import graph_module
-
-
-@contextlib.contextmanager
-def settings(module: Any, **changes: Any) -> Iterator[None]:
-    """Change settings of a module of torch's while this is open. Each `module.patch` would leave a context variable."""
-    before = {name: getattr(module, name) for name in changes}
-    for name, value in changes.items():
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
 
 
 def text_goes_with(gm: torch.fx.GraphModule) -> None:

@@ -17,7 +17,7 @@ import torch
 import torch._guards
 import torch.fx
 
-from torchdynamo.graph.leftovers import settings
+from torchdynamo.graph import patches
 from torchdynamo.graph.stored_facts import StoredFacts
 
 if TYPE_CHECKING:
@@ -47,10 +47,9 @@ def shape_env_type() -> Any:
     """
     from sympy import And, Eq, Integer, Ne, Or, false, true  # type: ignore[import-untyped]
     from sympy.core.relational import Relational  # type: ignore[import-untyped]
-    from torch.fx.experimental import sym_node
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    sym_node._optimized_add = of_sums_that_are_sums(sym_node._optimized_add)
+    patches.replace_for_good("torch.fx.experimental.sym_node._optimized_add", of_sums_that_are_sums)
 
     def about_layout(expr: Any) -> bool:
         if isinstance(expr, (And, Or)):
@@ -232,9 +231,7 @@ class NamedSource(torch._guards.Source):
 
 def treating_sizes_alike(alike: bool = True) -> contextlib.AbstractContextManager[Any]:
     """While this is open, sizes 0 and 1 are like any other wherever torch's rules can be had for both."""
-    import torch.fx.experimental._config as numbers
-
-    return settings(numbers, backed_size_oblivious=alike)
+    return patches.replaced({"torch.fx.experimental._config.backed_size_oblivious": alike})
 
 
 def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
