@@ -100,5 +100,5 @@ PRIVATE: dict[str, str] = {
 # What only some versions have, and what is done without.
 SOME_VERSIONS: dict[str, str] = {
     "torch.fx.experimental.symbolic_shapes._ShapeEnvGuardError": "GuardOnDataDependentSymNode says the same",
-    "torch.fx.experimental.symbolic_shapes.ShapeEnv.error_on_new_guards": "a rule may decide by the size at hand: a guard",
+    "torch.fx.experimental.symbolic_shapes.ShapeEnv.error_on_new_guards": "a rule decides by the size at hand",
 }
