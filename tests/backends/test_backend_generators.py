@@ -53,6 +53,38 @@ def test_a_generator_is_drawn_from(fn: Any, backend: str) -> None:
             assert torch.equal(*states)
 
 
+UNUSED: dict[str, Any] = {
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5),
+    "rand": lambda x: torch.rand(3),
+    "rand_like": torch.rand_like,
+    "in place": lambda x: torch.empty(3).bernoulli_(0.5),
+    "several": lambda x: (torch.randperm(4), torch.multinomial(x.abs(), 1), torch.normal(x, 1.0)),
+    "by probability": lambda x: torch.bernoulli(x.sigmoid()),
+    "rrelu": lambda x: torch.nn.functional.rrelu(x, training=True),
+}
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", UNUSED)
+def test_numbers_that_nothing_uses_are_drawn(name: str, dynamic: bool, gradients: bool) -> None:
+    def draws(x: torch.Tensor) -> torch.Tensor:
+        UNUSED[name](x)
+        return x.exp()
+
+    x = torch.randn(2, 5, requires_grad=gradients)
+    compiled = torchdynamo.compile(draws, backend="aot_eager", dynamic=dynamic)
+    for _ in range(2):
+        states = []
+        for run in (draws, compiled):
+            torch.manual_seed(0)
+            result = run(x)
+            if gradients:
+                result.sum().backward()
+            states.append(torch.get_rng_state())
+        assert torch.equal(*states)
+
+
 def test_what_does_not_draw_is_compiled() -> None:
     compiled: list[torch.fx.GraphModule] = []
 

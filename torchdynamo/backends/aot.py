@@ -16,7 +16,7 @@ import torch.fx
 from torch._guards import TracingContext
 
 from torchdynamo.backends.bindings import call_directly
-from torchdynamo.backends.exact_numerics import as_eager
+from torchdynamo.backends.exact_numerics import as_eager, drawing_all
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.in_place import write_in_place
 from torchdynamo.backends.partition import drawing_once
@@ -58,7 +58,7 @@ def aot_autograd(
 
         table = decompositions() if callable(decompositions) else decompositions
         rounding = contextlib.nullcontext() if table else as_eager()
-        with rounding, handoff(gm, example_inputs, exact=not table) as ready:
+        with rounding, drawing_all(), handoff(gm, example_inputs, exact=not table) as ready:
             compiled = aot_module_simplified(
                 ready.module,
                 ready.inputs,

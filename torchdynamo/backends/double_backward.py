@@ -8,6 +8,9 @@ could be taken for zero. When a backward is asked to keep its own history (`crea
 captured runs again on the inputs, under eager autograd. Where that cannot be, differentiating once more is an error.
 A backward that is to be kept (`retain_graph=True`) and whose kernels write to the memory of what it saved gets copies.
 
+A backward is compiled when it is first asked for. One that fails, then or as it runs, is eager's in its place, from the
+graph as it was captured, if the inputs live and are as they were; and so is the graph from then on.
+
 Inputs are remembered weakly: a model that is only differentiated once keeps nothing alive for this.
 """
 
@@ -20,15 +23,21 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
+from torchdynamo import config
+from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph import compiled_calls, compiled_nodes
 from torchdynamo.graph.compiled_calls import INPUTS
 from torchdynamo.graph.history import History
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.overlap import is_dense
+from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
 from torchdynamo.hook.install import Compiled
+from torchdynamo.hook.user_warnings import warn_user
 
 _PREPARED = "_torchdynamo_twice"  # on a class of such nodes
+# What autograd says of saved tensors that are gone, or were written to.
+REFUSALS = ("Trying to backward through the graph a second time", "has been modified by an inplace operation")
 
 
 class DoubleBackward:
@@ -46,10 +55,14 @@ class DoubleBackward:
         self.first: int | None = None  # the place of the first result, if parts of the backward can be told
         self.autocast = torch._C._is_any_autocast_enabled()
         self.short: Callable[..., Any] | None = None  # calls the kernels, where a call is as most are
+        self.proven = False  # the backward has run once
+        self.failed = False  # or it has failed: the graph runs eagerly
 
     def __call__(self, *args: Any) -> Any:
         if self.short is not None and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
             return self.short(*args)
+        if self.failed:
+            return self.eager(*args)
         outputs = self.compiled(*args)
         if torch.is_grad_enabled():
             node = compiled_nodes.compiled_node(outputs)
@@ -72,6 +85,19 @@ class DoubleBackward:
 
         def first(ctx: Any, *grads: Any) -> Any:
             given = compiled_nodes.given_gradients(cls, grads)
+            if self.proven:
+                return asked(ctx, grads, given)
+            kept = list(given)  # autograd's own list is emptied as it is used up
+            try:
+                found = asked(ctx, grads, given)
+                self.proven = True
+            except Exception as error:
+                found = self.in_eager(ctx, kept, error)
+                if found is None:
+                    raise
+            return found
+
+        def asked(ctx: Any, grads: tuple[Any, ...], given: Sequence[Any]) -> Any:
             if torch.is_grad_enabled():
                 inputs = live_inputs(ctx) if self.repeatable else None
                 if inputs is not None and compiled_nodes.returns_as_captured(cls, len(given)):
@@ -103,8 +129,20 @@ class DoubleBackward:
             compiled_nodes.hide_frames(made)
             self.short = made.apply_short
 
-    def differentiable(self, inputs: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
-        """The gradients of the inputs, with their history."""
+    def in_eager(self, ctx: Any, given: Sequence[Any], error: Exception) -> tuple[Any, ...] | None:
+        """Return what the backward gives that failed; None if it cannot be told, or the error is the program's own."""
+        inputs = live_inputs(ctx) if self.repeatable and is_of_compilers(error) else None
+        if inputs is None or not compiled_nodes.returns_as_captured(compiled_nodes.compiled_class(ctx), len(given)):
+            return None
+        if not config.suppress_errors:
+            return None
+        self.failed, self.short = True, None
+        what = f"{type(error).__name__}: {error}"
+        warn_user(f"the backward of a graph raised {what}; the graph runs eagerly from now on", FallbackWarning)
+        return self.differentiable(inputs, given, keep=torch.is_grad_enabled())
+
+    def differentiable(self, inputs: Sequence[Any], grads: Sequence[Any], keep: bool = True) -> tuple[Any, ...]:
+        """Return the gradients of the inputs by running the captured graph once more; `keep`: with their history."""
         outside = Modes.now()
         self.modes.restore()
         try:
@@ -119,7 +157,7 @@ class DoubleBackward:
                         [out for out, _ in pairs],
                         wanted,
                         [grad for _, grad in pairs],
-                        create_graph=True,
+                        create_graph=keep,
                         allow_unused=True,
                     )
                 )
@@ -134,6 +172,12 @@ def differentiable(output: Any, grad: Any) -> bool:
 
 def wants_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def is_of_compilers(error: Exception) -> bool:
+    """Return whether eager's backward would not have raised this: it is neither autograd's refusal nor a way out."""
+    refused = any(text in str(error) for text in REFUSALS)
+    return not isinstance(error, STOP_RECOMPUTING) and not (isinstance(error, RuntimeError) and refused)
 
 
 def live_inputs(ctx: Any) -> list[Any] | None:

@@ -28,6 +28,11 @@ def as_eager() -> Iterator[None]:
         _as_eager.reset(before)
 
 
+def drawing_all() -> contextlib.AbstractContextManager[None]:
+    """While this is open, graphs that AOTAutograd makes draw what the program draws, used or not."""
+    return patches.replaced({"torch._inductor.config.fallback_random": True})
+
+
 def unless_as_eager(make_tensors: Callable[..., Any]) -> Callable[..., Any]:
     """Return a pass of AOTAutograd's that is left out of the graphs that round as eager does."""
 

@@ -33,6 +33,9 @@ PATCHES: dict[str, Patch] = {
     "torch._functorch.config.graphsafe_rng_functionalization": Patch(
         "draws what a checkpoint computes once more from other generators than eager"
     ),
+    "torch._inductor.config.fallback_random": Patch(
+        "off, AOTAutograd drops draws whose numbers nothing uses: the generator is then not where eager has it"
+    ),
     "torch.fx.experimental._config.backed_size_oblivious": Patch(
         "off, each rule of an operator asks whether a size is 0 or 1, and so fixes it"
     ),
