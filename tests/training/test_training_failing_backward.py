@@ -86,3 +86,46 @@ def test_what_autograd_refuses_is_refused() -> None:
         x.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         result.sum().backward()
+
+
+def fails_where_sizes_vary(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+    if any(isinstance(each, torch.SymInt) for each in inputs):
+        raise AssertionError("no such size")
+    return gm.forward
+
+
+def test_a_backward_of_varying_sizes_fails_with_its_forward() -> None:
+    """The graph runs eagerly from the first call on, whatever it draws or writes to."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x.sin() * x.size(0), 0.5)
+
+    compiled = torchdynamo.compile(fn, backend=aot_autograd(as_it_is, fails_where_sizes_vary), dynamic=True)
+    for size in (3, 4, 5):
+        grads = []
+        for run in (fn, compiled):
+            torch.manual_seed(size)
+            x = torch.ones(size, requires_grad=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error" if size > 3 else "ignore", FallbackWarning)
+                run(x).sum().backward()
+            grads.append(x.grad)
+        torch.testing.assert_close(*grads, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_sparse_gradients(backend: str) -> None:
+    table = torch.nn.Embedding(10, 4, sparse=True)
+    bags = torch.nn.EmbeddingBag(10, 4, sparse=True)
+
+    def fn(at: torch.Tensor) -> torch.Tensor:
+        return (table(at) * table(at + 1) * bags(at.view(3, 2)).mean(0)).sum()
+
+    grads = []
+    for run in (fn, torchdynamo.compile(fn, backend=backend)):
+        run(torch.arange(6)).backward()
+        for each in (table, bags):
+            assert each.weight.grad is not None and each.weight.grad.is_sparse
+            grads.append(each.weight.grad.to_dense())
+            each.weight.grad = None
+    torch.testing.assert_close(grads[:2], grads[2:])

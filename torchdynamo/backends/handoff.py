@@ -19,10 +19,11 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo.backends.double_backward import DoubleBackward
 from torchdynamo.backends.stage import NotingContext
-from torchdynamo.graph import fake_mode, shape_env, torch_compat
+from torchdynamo.graph import fake_mode, patches, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.leftovers import texts_go_with
 from torchdynamo.graph.modules import graph_module
+from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.passes.traceable import make_traceable, own_bodies
 from torchdynamo.graph.sizes import fakes_for, sizes_of
 
@@ -80,12 +81,20 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
     else:
         context = _static_context(inputs, sources)
     try:
-        with tracing(context), texts_go_with(gm):
+        with tracing(context), texts_go_with(gm), compiling_backward_at_once(sizes is not None or has_numbers(gm)):
             yield ready
     finally:
         context.tensor_to_context.data.clear()
         if context.fake_mode is not None:
             torch_compat.forget_tensors(context.fake_mode)
+
+
+def compiling_backward_at_once(now: bool) -> contextlib.AbstractContextManager[None]:
+    """While this is open, a backward that cannot be compiled is an error of the compile, not of the program's later on.
+
+    Of a graph whose sizes vary it is compiled with the forward anyway; of others when it is first asked for.
+    """
+    return patches.replaced({"torch._functorch.config.force_non_lazy_backward_lowering": now})
 
 
 def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> TracingContext:

@@ -16,7 +16,7 @@ import torch.fx
 
 from torchdynamo.backends.registry import has_mark
 from torchdynamo.graph.modes import Modes
-from torchdynamo.graph.mutation import effects_of, makes_leaves, reads_data, updates_in_one_kernel
+from torchdynamo.graph.mutation import effects_of, has_sparse_gradients, makes_leaves, reads_data, updates_in_one_kernel
 from torchdynamo.graph.overlap import touch
 from torchdynamo.graph.recurrent import steps_vary
 
@@ -84,7 +84,8 @@ def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tens
 def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
     """Whether a graph does what no trace of its operators says, or says better: it is to run as it is."""
     past_autograd = writes_past_autograd(gm, example_inputs) or writes_to_strangers(gm, example_inputs)
-    return past_autograd or makes_leaves(gm) or updates_in_one_kernel(gm) or steps_vary(gm)
+    sparse = torch.is_grad_enabled() and has_sparse_gradients(gm)
+    return past_autograd or makes_leaves(gm) or updates_in_one_kernel(gm) or steps_vary(gm) or sparse
 
 
 def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:

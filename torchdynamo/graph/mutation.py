@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 import torch.fx
+import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
 from torchdynamo.core.policy import FUSED_UPDATES
@@ -81,6 +82,16 @@ def has_new_leaf(node: torch.fx.Node, inputs: Set[int]) -> bool:
 def updates_in_one_kernel(gm: torch.fx.GraphModule) -> bool:
     """Whether this is a fused update of an optimizer: it is compiled already, and not all have rules for tracing."""
     return any(node.target in FUSED_UPDATES for node in gm.graph.nodes)
+
+
+def has_sparse_gradients(gm: torch.fx.GraphModule) -> bool:
+    """Return whether a backward of this gives sparse tensors, which Inductor's kernels would take for dense ones."""
+    places = {F.embedding: 6, F.embedding_bag: 7}  # of the argument `sparse`
+    return any(
+        node.kwargs.get("sparse") or True in node.args[places[node.target] :][:1]
+        for node in gm.graph.nodes
+        if node.target in places
+    )
 
 
 def reads_data(gm: torch.fx.GraphModule) -> bool:

@@ -36,6 +36,9 @@ PATCHES: dict[str, Patch] = {
     "torch._inductor.config.fallback_random": Patch(
         "off, AOTAutograd drops draws whose numbers nothing uses: the generator is then not where eager has it"
     ),
+    "torch._functorch.config.force_non_lazy_backward_lowering": Patch(
+        "off, a backward of sizes that vary and cannot be compiled is an error of the program's `backward()`"
+    ),
     "torch.fx.experimental._config.backed_size_oblivious": Patch(
         "off, each rule of an operator asks whether a size is 0 or 1, and so fixes it"
     ),
