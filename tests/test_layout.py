@@ -168,7 +168,7 @@ def test_one_owner_changes_the_stores_of_side_effects() -> None:
 
 def test_nobody_else_names_the_stores_of_side_effects() -> None:
     stores = private_stores()
-    assert {"_names", "_classes", "_tensors", "_deferred", "_exit", "_changes"} <= stores
+    assert {"_names", "_names_set_again", "_spaces", "_deferred", "_exit", "_changes"} <= stores
     found = [
         f"{name_of(path)}:{node.lineno}: {node.attr}"
         for path in PYTHON

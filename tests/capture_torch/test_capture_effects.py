@@ -53,7 +53,7 @@ KINDS = {
     "generator of random numbers": Way(EffectKind.ITEMS, "R.seed(3)", "R.getstate()", "R = random.Random(1)"),
     "global": Way(EffectKind.NAME, "global N; N += 1", "N", "N = 0"),
     "module": Way(EffectKind.NAME, "MOD.n += 1", "MOD.n", "MOD = module('made'); MOD.n = 0"),
-    "function": Way(EffectKind.NAME, "plain.n += 1", "plain.n", "plain.n = 0"),
+    "function": Way(EffectKind.FUNCTION, "plain.n += 1", "plain.n", "plain.n = 0"),
     "class": Way(EffectKind.CLASS, "K.n += 1", "K.n", "class K: n = 0"),
     "class that inherits": Way(EffectKind.CLASS, "Sub.n += 1", "(K.n, Sub.n)", "class K: n = 0\nclass Sub(K): pass"),
     "tensor": Way(EffectKind.TENSOR, "W.seen += 1", "W.seen", "W = torch.ones(2); W.seen = 0"),

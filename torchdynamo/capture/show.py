@@ -78,6 +78,10 @@ def name_line(capture: Capture, write: Write) -> str:
     return f"global {write.name} = {value_text(capture, write.value)}"
 
 
+def function_line(capture: Capture, write: Write) -> str:
+    return f"{write.owner.source.base}.{write.name} = {value_text(capture, write.value)}"
+
+
 def class_line(capture: Capture, write: Write) -> str:
     return f"class {write.owner.__qualname__}.{write.name} = {value_text(capture, write.value)}"
 
@@ -95,6 +99,7 @@ LINES: dict[EffectKind, Callable[[Capture, Write], str]] = {
     EffectKind.ATTRIBUTE: attribute_line,
     EffectKind.TENSOR: tensor_line,
     EffectKind.NAME: name_line,
+    EffectKind.FUNCTION: function_line,
     EffectKind.CLASS: class_line,
     EffectKind.DEFERRED: deferred_line,
     EffectKind.STATE: state_line,

@@ -28,7 +28,7 @@ def push(emit: CodeEmitter, cls: type) -> None:
     for change in made.changes:
         change(emit)
         emit.op("POP")
-    emit.fields(vm.effects.all_of_class(cls))
+    emit.fields(vm.effects.all_written(cls))
     for cell in emit.waiting.pop(key, ()):
         emit.const(cls)
         emit.local(cell)

@@ -119,6 +119,7 @@ REPLAYS: dict[EffectKind, Callable[[CodeEmitter, Write], None]] = {
     EffectKind.ATTRIBUTE: write_attribute,
     EffectKind.TENSOR: store_on_tensor,
     EffectKind.NAME: write_name,
+    EffectKind.FUNCTION: write_name,
     EffectKind.CLASS: write_class,
     EffectKind.DEFERRED: call_deferred,
     EffectKind.STATE: switch,

@@ -5,15 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.vm import dict_aliases
-from torchdynamo.capture.vm.attributes import read_instance
+from torchdynamo.capture.vm import namespaces
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.model import function, is_open
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break
-from torchdynamo.core.source import Source, instance_attr
-from torchdynamo.core.value import ABSENT, Known, Object, TensorNode, Value
+from torchdynamo.core.value import Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -54,17 +52,9 @@ def on_instance(vm: Machine, obj: Value, name: str) -> Value | None:
 
 def held(vm: Machine, obj: Value, name: str) -> Value | None:
     if obj.__class__ is Object:
-        return read_instance(vm, vm.entity(obj), name)
+        return namespaces.read_instance(vm, vm.entity(obj), name)
     if obj.__class__ is TensorNode:
-        value = vm.effects.on_tensor(obj).get(name)
-        real = vm.input_objects.get(obj.node)
-        if value is not None or real is None or obj.source is None:
-            return None if value is ABSENT else value
-        dict_aliases.of_tensor(vm, obj, real, obj.source)
-        if name in real.__dict__:
-            return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
-        vm.guard(Source("dict", obj.source), "NO_KEY", name)
-        return None
+        return namespaces.read_tensor(vm, obj, name)
     if obj.__class__ is not Known or hasattr(obj.obj, "__dict__"):
         raise Break("unknown call", name="inspect.getattr_static")
     return None

@@ -28,7 +28,7 @@ def reduce_ex(vm: Machine, self: Value, proto: Value) -> Value:
     if self.__class__ is not TensorNode or self.pytype is not torch.Tensor or self.fake.requires_grad:
         raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
     real = vm.input_objects.get(self.node)
-    if vm.effects.on_tensor(self) or getattr(real, "__dict__", None):
+    if vm.effects.wrote_in(self.fake) or getattr(real, "__dict__", None):
         raise Break("unsupported method", name="__reduce_ex__", type="Tensor")
     if real is not None and self.source is not None:
         vm.guard(Source("dict", self.source), "DICT_KEYS", ())
@@ -64,7 +64,7 @@ def look_at_memory(tensor, memo):
 @function(look_at_memory)
 def memory(vm: Machine, tensor: Value, memo: Value) -> Value:
     """A clone is the same where the tensor has its memory for itself, and lies in it without gaps."""
-    if tensor.__class__ is not TensorNode or tensor.pytype is not torch.Tensor or vm.effects.on_tensor(tensor):
+    if tensor.__class__ is not TensorNode or tensor.pytype is not torch.Tensor or vm.effects.wrote_in(tensor.fake):
         raise Break("unsupported method", name="__deepcopy__", type=tensor.pytype.__name__)
     fake = tensor.fake
     dense = torch.empty_like(fake).stride() == fake.stride() and not fake.is_conj() and not fake.is_neg()

@@ -9,9 +9,8 @@ from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
-from torchdynamo.capture.vm import finalizers
+from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.wrap import wrap
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, Known, Lazy, Value
@@ -62,31 +61,25 @@ def unbound(vm: Machine, name: str) -> Raised:
 def load_global(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     name, space = inst.arg, frame.globals
     if vm.effects.wrote_names:
-        value = vm.effects.name(space.real, name)
+        value = vm.effects.written(space.real, name)
         if value is not None and value is not ABSENT:
             return value
-    found = space.real.get(name, MISSING)
-    if found is not MISSING:
-        if space.source is None:
-            return Known(found)
-        return wrap(vm, found, Source("key", space.source, name))
-    found = space.builtins.get(name, MISSING)
-    if space.source is not None:
-        vm.guard(space.source, "NO_KEY", name)
-    if found is MISSING:
-        if space.source is not None:
-            vm.guard(space.builtins_source, "NO_KEY", name)
-        raise vm.name_error(name, f"name {name!r} is not defined")
     if space.source is None:
-        return Known(found)
-    return wrap(vm, found, Source("key", space.builtins_source, name))
+        found = space.real.get(name, space.builtins.get(name, MISSING))
+        value = None if found is MISSING else Known(found)
+    else:
+        value = namespaces.at_entry(vm, space.real, space.source, name)
+        value = value or namespaces.at_entry(vm, space.builtins, space.builtins_source, name)
+    if value is None:
+        raise vm.name_error(name, f"name {name!r} is not defined")
+    return value
 
 
 @op("STORE_GLOBAL", "value --")
 def store_global(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> None:
     if frame.globals.source is None:
         raise Break("side effect not replayable", what=f"global {inst.arg}")
-    vm.write_global(frame.globals, inst.arg, value)
+    namespaces.write(vm, namespaces.of_globals(frame.globals.real, frame.globals.source), inst.arg, value)
 
 
 @op("DELETE_GLOBAL", "--")

@@ -107,7 +107,7 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
 def is_pythons(vm: Machine, space: Globals, name: str) -> bool:
     """Whether a name is that of Python's own error there."""
     error = vars(builtins).get(name)
-    if name in space.real or vm.effects.name(space.real, name) is not None or space.builtins.get(name) is not error:
+    if name in space.real or vm.effects.written(space.real, name) is not None or space.builtins.get(name) is not error:
         return False
     if space.source is not None:
         vm.guard(space.source, "NO_KEY", name)

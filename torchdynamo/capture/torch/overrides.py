@@ -260,7 +260,7 @@ def attribute(vm: Machine, obj: TensorNode, name: str) -> Value | None:
     """An attribute that the user's class has written, or that somebody overrides."""
     if is_written(obj.pytype, name):
         found = guarded_lookup(vm, obj.pytype, name)
-        if not (type(found) is property or vm.effects.on_tensor(obj).get(name) is None):
+        if not (type(found) is property or vm.effects.written(obj.fake, name) is None):
             return None
         return describe(vm, obj, obj.pytype, name, found)
     found = class_lookup(torch.Tensor, name)

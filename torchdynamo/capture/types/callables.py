@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.capture.vm import attributes, c_fields, lookup
+from torchdynamo.capture.vm import c_fields, lookup, namespaces
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
@@ -282,7 +282,7 @@ def is_bare(vm: Machine, partial: Object) -> bool:
     if lookup.class_lookup(partial.pytype, "__call__") is not functools.partial.__dict__["__call__"]:
         return False
     entity = vm.entity(partial)
-    own = attributes.own_attributes(vm, entity)
+    own = namespaces.own_attributes(vm, entity)
     if own is not None and entity.source is not None:
         vm.guard(Source("dict", entity.source), "LENGTH", len(own))
     return not own and set(entity.attrs) <= set(PARTS_OF_PARTIAL)

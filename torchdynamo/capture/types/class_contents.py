@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture.types.wrappers import WRAPPERS, given
-from torchdynamo.capture.vm.class_writes import DESCRIPTOR
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.namespaces import DESCRIPTOR
 from torchdynamo.capture.vm.remade_classes import StandIn
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Known, Object, TensorNode, Value

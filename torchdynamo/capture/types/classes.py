@@ -196,7 +196,7 @@ def decorator(fn: Any) -> None:
 
     def row(vm: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
         real = vm.known(cls, "class")
-        if id(real) not in vm.made_classes or vm.effects.all_of_class(real):
+        if id(real) not in vm.made_classes or vm.effects.wrote_in(real):
             raise Break("unknown call", name=fn.__name__)
         given = [vm.concretely(arg) for arg in args]
         try:

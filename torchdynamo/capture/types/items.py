@@ -12,10 +12,10 @@ from torchdynamo import _native
 from torchdynamo.capture.types import counter_keys, identity
 from torchdynamo.capture.types.checked_iterators import CheckedIterator, OrderedDictIterator
 from torchdynamo.capture.types.weakrefs import Weakly, is_reference, real_key
-from torchdynamo.capture.vm import attributes, finalizers
+from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup, hashed_by_code, instance_dict
+from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup, hashed_by_code
 from torchdynamo.capture.vm.machine import Keyed, Ref
 from torchdynamo.capture.vm.model import MODELS, Emitter
 from torchdynamo.capture.vm.wrap import CONSTANTS, class_source, item_source, told_apart
@@ -143,14 +143,14 @@ def instance_items(vm: Machine, owner: Object) -> Items:
     names: dict[str, None] = {}
     if entity.real is not MISSING:
         assert entity.source is not None
-        own = instance_dict(entity.real) or {}
-        vm.guard(Source("dict", entity.source), "DICT_KEYS", tuple(own))
+        own = namespaces.own_dict(entity) or {}
+        vm.guard(namespaces.dict_source(entity), "DICT_KEYS", tuple(own))
         again = vm.effects.set_again(entity)
         names = dict.fromkeys(name for name in own if name not in again)
     if any(type(name) is not str for name in names):
         raise Break("unsupported key", type="object")
     names.update(dict.fromkeys(name for name in entity.attrs if not kept_elsewhere(owner.pytype, name)))
-    found = {name: attributes.read_instance(vm, entity, name) for name in names}
+    found = {name: namespaces.read_instance(vm, entity, name) for name in names}
     return {name: [Known(name), value] for name, value in found.items() if value is not None}
 
 
@@ -169,7 +169,7 @@ def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | No
     entity = vm.entity(value)
     if entity.note.__class__ is OfInstance:
         if type(hkey) is str and not kept_elsewhere(entity.note.owner.pytype, hkey):
-            return attributes.read_instance(vm, vm.entity(entity.note.owner), hkey)
+            return namespaces.read_instance(vm, vm.entity(entity.note.owner), hkey)
         if type(hkey) is not str and was_there(vm.entity(entity.note.owner).attrs, hkey):
             raise Break("unsupported key", type=type(hkey).__name__)  # it equals a name
         guard_missing(vm, value, key, hkey)  # no attribute: only who writes to the dict itself puts it there
@@ -267,7 +267,7 @@ def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) 
     """One look into the dict, as Python takes: a key that is there stays, and gets the new item."""
     entity = vm.entity(value)
     if entity.note.__class__ is OfInstance:
-        attributes.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), item)
+        namespaces.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), item)
         return
     found = entered(vm, value, key, hkey, item)
     if found[1] is not item:
@@ -326,7 +326,7 @@ def remove(vm: Machine, value: Object, key: Value) -> Value | None:
     if entity.note.__class__ is OfInstance:
         held = found_under(vm, value, key, hkey)
         if held is not None:
-            attributes.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), ABSENT)
+            namespaces.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), ABSENT)
         return held
     if entity.real is not MISSING and not entity.touched and found_under(vm, value, key, hkey) is None:
         return None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo import _native
 from torchdynamo.capture.speculate import cached_calls
-from torchdynamo.capture.vm.attributes import write_instance
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import MODELS, is_open, models
+from torchdynamo.capture.vm.namespaces import write_instance
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
 from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Pinned, Source, instance_attr

@@ -34,14 +34,13 @@ from torchdynamo.capture.types.items import (
     whole,
 )
 from torchdynamo.capture.types.weakrefs import Weakly
-from torchdynamo.capture.vm import attributes, finalizers
+from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.vm.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.core.signals import Break, Restart
-from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
@@ -63,9 +62,9 @@ def of_instance(vm: Machine, owner: Object) -> Value:
     entity = vm.entity(owner)
     known = entity.loaded.get("__dict__")
     if known is None:
-        own = attributes.own_attributes(vm, entity)
+        own = namespaces.own_attributes(vm, entity)
         there = own is not None and entity.source is not None
-        made = vm.wrap(own, Source("dict", entity.source)) if there else vm.new(dict, note=OfInstance(owner))
+        made = vm.wrap(own, namespaces.dict_source(entity)) if there else vm.new(dict, note=OfInstance(owner))
         known = entity.loaded["__dict__"] = made
     return known
 

@@ -75,7 +75,7 @@ def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Valu
     if (
         type(name) is not str
         or asked not in ("get", "__getitem__", "__contains__")
-        or vm.effects.of_class(cls, name) is not None
+        or vm.effects.written(cls, name) is not None
     ):
         raise Break("unsupported method", name=asked, type="mappingproxy")
     found = guarded_own(vm, cls, name)

@@ -10,13 +10,13 @@ from torchdynamo._native import type_name
 from torchdynamo.capture.speculate import tensor_constants
 from torchdynamo.capture.torch import number_conditions, overrides, symbols, tensor_methods
 from torchdynamo.capture.torch.tensor_subclasses import read
-from torchdynamo.capture.vm import dict_aliases, lookup, model
+from torchdynamo.capture.vm import lookup, model, namespaces
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import models
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
 from torchdynamo.core import policy
 from torchdynamo.core.signals import Break
-from torchdynamo.core.source import Source, instance_attr
+from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, NONE, Known, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
@@ -110,19 +110,16 @@ def tensor_getattr(vm: Machine, obj: TensorNode, name: str) -> Value:
         return vm.bound_method(obj, tensor_methods.put_on(vm, obj, name) or Known(found), name)
     if type(found) is property and tensor_methods.is_foreign(found.fget):
         return vm.call(lookup.getter_of(vm, obj.pytype, name, found), [obj], {})
-    written = vm.effects.on_tensor(obj).get(name)
+    written = vm.effects.written(obj.fake, name)
     if written is not None and written is not ABSENT:
         return written
     row = model.MODELS.get((BASE, "." + name))
     if row is not None:
         return row(vm, obj)
     if found is MISSING:
-        real = vm.input_objects.get(obj.node)
-        if real is not None and obj.source is not None and written is None:
-            dict_aliases.of_tensor(vm, obj, real, obj.source)
-            if name in real.__dict__:
-                return wrap(vm, real.__dict__[name], instance_attr(obj.source, name))
-            vm.guard(Source("dict", obj.source), "NO_KEY", name)
+        value = namespaces.read_tensor(vm, obj, name)
+        if value is not None:
+            return value
         raise vm.error(AttributeError, f"{type_name(obj.pytype)!r} object has no attribute {name!r}")
     if name == "__class__":
         return Known(obj.pytype)
@@ -168,9 +165,6 @@ def tensor_setattr(vm: Machine, obj: TensorNode, name: str, value: Value) -> Non
         raise Break("unsupported attribute write", name=name, type="Tensor")
     if value is ABSENT:
         vm.getattr(obj, name)  # which may raise
-    real = vm.input_objects.get(obj.node)
-    if real is not None and obj.source is not None:
-        dict_aliases.write(dict_aliases.of_tensor(vm, obj, real, obj.source))
     vm.store_on(obj, name, value)
 
 

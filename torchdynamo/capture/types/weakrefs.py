@@ -153,7 +153,7 @@ def lets_go(vm: Machine, write: Write) -> bool:
         return not still_holds(vm, write.owner)
     if write.kind is EffectKind.ATTRIBUTE:
         return is_object(instance_dict(write.owner.real), write.name)
-    if write.kind is EffectKind.NAME:
+    if write.kind in (EffectKind.NAME, EffectKind.FUNCTION):
         return is_object(write.owner.real, write.name)
     if write.kind is EffectKind.CLASS:
         return id(write.owner) not in vm.made_classes and is_object(write.owner.__dict__, write.name)

@@ -7,8 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.vm import class_writes, function_writes, model, module_writes
-from torchdynamo.capture.vm.attributes import read_instance, write_instance
+from torchdynamo.capture.vm import model, namespaces
 from torchdynamo.capture.vm.descriptors import data_descriptor
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import PLAIN_METHODS, guarded_lookup
@@ -27,14 +26,8 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
     if obj.__class__ is TensorNode:
         vm.tensor_setattr(obj, name, value)
         return
-    if obj.__class__ is Known and isinstance(obj.obj, type):
-        class_writes.write(vm, obj.obj, name, value)
-        return
-    if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
-        module_writes.write(vm, obj, name, value)
-        return
-    if obj.__class__ is Known and type(obj.obj) is types.FunctionType:
-        function_writes.write(vm, obj, name, value)
+    if obj.__class__ is Known:
+        namespaces.write_attribute(vm, obj, name, value)
         return
     if obj.__class__ is not Object:
         raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
@@ -77,18 +70,17 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
             raise vm.error(AttributeError, "readonly attribute")
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
     entity = vm.entity(obj)
-    if kind is not types.MemberDescriptorType and not cls.__dictoffset__:
-        raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
-    if value is ABSENT and read_instance(vm, entity, name) is None and kind is not types.MemberDescriptorType:
-        raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
-    if value is ABSENT and kind is types.MemberDescriptorType and data_descriptor(vm, obj, cls, name, found) is None:
-        raise vm.error(AttributeError, name)
-    if kind is not types.MemberDescriptorType:
-        write_instance(vm, entity, name, value)
-    elif value is ABSENT and not existed(entity, found):
-        vm.effects.drop(entity, name)
+    if kind is types.MemberDescriptorType:
+        if value is ABSENT and data_descriptor(vm, obj, cls, name, found) is None:
+            raise vm.error(AttributeError, name)
+        if value is ABSENT and not existed(entity, found):
+            vm.effects.drop(entity, name)
+        else:
+            vm.effects.write(entity, name, value)
+    elif namespaces.can_hold(cls) and (value is not ABSENT or namespaces.read_instance(vm, entity, name) is not None):
+        namespaces.write_instance(vm, entity, name, value)
     else:
-        vm.effects.write(entity, name, value)
+        raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
 
 
 def is_told(kind: type) -> bool:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch.symbols import settled
-from torchdynamo.capture.vm import class_writes, dict_aliases, finalizers, function_writes, model, module_writes
+from torchdynamo.capture.vm import dict_aliases, model, namespaces
 from torchdynamo.capture.vm.descriptors import data_descriptor, describe, describe_on_class
 from torchdynamo.capture.vm.enums import member_getattr
-from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import (
     PLAIN_METHODS,
     class_lookup,
@@ -23,7 +23,6 @@ from torchdynamo.capture.vm.lookup import (
     is_descriptor,
     modelled_attribute,
     rest_on_metaclass,
-    rest_on_names,
 )
 from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, class_attribute, class_source, lift, wrap
 from torchdynamo.core.policy import PURE_TYPES
@@ -82,9 +81,9 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
         return row(vm, obj)
     entity = vm.entity(obj)
     if vm.effects.wrote_classes:
-        written = class_writes.written(vm, cls, name)
+        written = namespaces.written_on_class(vm, cls, name)
         if written is not None:
-            return read_instance(vm, entity, name) or written
+            return namespaces.read_instance(vm, entity, name) or written
     found = guarded_lookup(vm, cls, name)
     if found is not MISSING and type(found) is not types.FunctionType and is_descriptor(vm, found, "__get__"):
         if issubclass(cls, tuple):
@@ -93,60 +92,12 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
                 return item
         if is_descriptor(vm, found, "__set__"):
             return data_descriptor(vm, obj, cls, name, found)
-    value = read_instance(vm, entity, name)
+    value = namespaces.read_instance(vm, entity, name)
     if value is not None:
         return value
     if found is MISSING:
         return None
     return describe(vm, obj, cls, name, found)
-
-
-def read_instance(vm: Machine, entity: Entity, name: str) -> Value | None:
-    """The instance's own attribute, as the frame left it or as it was at entry; None if it has none."""
-    value = entity.attrs.get(name)
-    if value is not None:
-        return None if value is ABSENT else value
-    if entity.real is MISSING:
-        return None
-    value = entity.loaded.get(name)
-    if value is not None:
-        return None if value is ABSENT else value
-    own = own_attributes(vm, entity)
-    if own is None or entity.source is None:
-        return None
-    if name in own:
-        value = wrap(vm, own[name], instance_attr(entity.source, name))
-        entity.loaded[name] = value
-        return value
-    vm.guard(Source("dict", entity.source), "NO_KEY", name)
-    entity.loaded[name] = ABSENT
-    return None
-
-
-def own_attributes(vm: Machine, entity: Entity) -> dict[str, Any] | None:
-    """The `__dict__` of an instance that was there at entry, if it has one."""
-    own = None if entity.real is MISSING else instance_dict(entity.real)
-    if own is not None and entity.source is not None and id(entity) not in vm.with_names:
-        rest_on_names(vm, entity, own)
-        dict_aliases.rest_on(vm, own, Source("dict", entity.source), vm.heap.by_id[id(entity.real)])
-    return own
-
-
-def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None:
-    """The instance's own attribute is set; ABSENT deletes."""
-    own = own_attributes(vm, entity)
-    if own is not None and entity.source is not None:
-        dict_aliases.write(vm.aliased_dicts[id(own)])
-    there = own is not None and name in own
-    deleted = entity.attrs.get(name) is ABSENT
-    if there and (deleted or name not in entity.attrs):
-        finalizers.may_die(vm, type(own[name]))  # type: ignore[index]
-    if value is ABSENT and not there:
-        vm.effects.drop(entity, name)
-    elif deleted:
-        vm.effects.write_last(entity, name, value, there)
-    else:
-        vm.effects.write(entity, name, value)
 
 
 def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
@@ -171,16 +122,9 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         except AttributeError as error:
             raise vm.error(AttributeError, *error.args) from None
     if cls is types.FunctionType and name not in FUNCTION_FIELDS:
-        own = real.__dict__
-        if vm.effects.wrote_functions:
-            known = function_writes.written(vm, obj, name)
-            if known is not None:
-                return known
-        if source is not None and name not in ("__name__", "__qualname__", "__module__", "__doc__"):
-            dict_aliases.rest_on(vm, own, Source("dict", source))
-            if name in own:
-                return wrap(vm, own[name], instance_attr(source, name))
-            vm.guard(Source("dict", source), "NO_KEY", name)
+        value = namespaces.read_function(vm, obj, name)
+        if value is not None:
+            return value
     written = class_lookup(cls, name)
     if cls is types.GetSetDescriptorType and name in ("__get__", "__set__"):  # torch hands these on, as functions
         return Known(getattr(real, name))
@@ -209,20 +153,19 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if source is None or sys.modules.get(own["__name__"]) is module:
         source = Source("module", None, own["__name__"])
     vm.guard(source, "TYPE_MATCH", type(module))
-    if id(own) not in vm.aliased_dicts:
-        dict_aliases.rest_on(vm, own, Source("dict", source))
+    dict_aliases.rest_on(vm, own, Source("dict", source))
     if name == "__dict__":
         return wrap(vm, own, Source("dict", source))
     if vm.effects.wrote_names:
-        written = module_writes.written(vm, module, name)
+        written = vm.effects.written(own, name)
         if written is not None:
             return written
     found = guarded_lookup(vm, type(module), name)
     if is_written(found) and hasattr(type(found), "__set__"):
         return describe(vm, Known(module, source), type(module), name, found)
-    if name in own:
-        return wrap(vm, own[name], instance_attr(source, name))
-    vm.guard(Source("dict", source), "NO_KEY", name)
+    value = namespaces.at_entry(vm, own, Source("dict", source), name)
+    if value is not None:
+        return value
     if is_written(found):
         return describe(vm, Known(module, source), type(module), name, found)
     hook = own.get("__getattr__")
@@ -284,7 +227,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
             return vm.call(getter_of(vm, meta, name, above), [Known(cls)], {})
         return class_fact(vm, cls, name)
     if vm.effects.wrote_classes:
-        written = class_writes.written(vm, cls, name)
+        written = namespaces.written_on_class(vm, cls, name)
         if written is not None:
             return written
     found = guarded_lookup(vm, cls, name)

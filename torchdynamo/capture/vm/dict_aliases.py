@@ -15,7 +15,7 @@ from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import enters
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Object, TensorNode, Value
+from torchdynamo.core.value import Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -49,11 +49,6 @@ def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any
     elif space.owner is not owner:  # an instance that was given another's
         another_way(space, space.written)
     return space
-
-
-def of_tensor(vm: Machine, tensor: TensorNode, real: Any, source: Source) -> AliasedDict:
-    """What the program has stored on an input is about to be looked at, or changed."""
-    return rest_on(vm, real.__dict__, Source("dict", source), tensor.fake)
 
 
 def write(space: AliasedDict) -> None:

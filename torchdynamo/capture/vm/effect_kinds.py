@@ -6,13 +6,16 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from torchdynamo.core.source import Source
+
 
 class EffectKind(Enum):
     """All kinds of side effects."""
 
     ATTRIBUTE = "an attribute of an object, or the contents of a cell"
     ITEMS = "the contents of a container, the place of an iterator"
-    NAME = "a global, an attribute of a module or of a function"
+    NAME = "a global, an attribute of a module"
+    FUNCTION = "an attribute of a function"
     CLASS = "an attribute of a class"
     TENSOR = "a tensor as an object: an attribute, its gradient, its memory"
     DEFERRED = "a call that is made when the graph has run: a log message, a warning"
@@ -22,8 +25,20 @@ class EffectKind(Enum):
     ASSUMPTION = "a fact that only running the graph can tell"
 
 
+class Namespace(NamedTuple):
+    """The names of a module, class, function or tensor. What the frame wrote there is found by the id of `place`: the
+    dictionary, the class, the fake tensor. `real` is the dictionary, None if the frame made it, and `source` its path.
+    """
+
+    kind: EffectKind
+    place: Any
+    real: dict[str, Any] | None
+    source: Source | None
+    holder: Any = None  # the class or tensor
+
+
 class Write(NamedTuple):
-    """Something to be done for real. `owner`: an Entity, Globals, a class, a tensor or a function, by its kind."""
+    """Something to be done for real. `owner`: an Entity, a Namespace, a class, a tensor or a function, by its kind."""
 
     kind: EffectKind
     owner: Any
@@ -60,6 +75,8 @@ class EffectMark(NamedTuple):
 
 UNKNOWN: Final = object()  # contents of which no copy is kept
 AT_ENTRY: Final = object()  # contents that were still those at entry, which had not been looked at
+# Namespaces, in the order in which what was written there is done for real
+RANKS = {EffectKind.TENSOR: 0, EffectKind.NAME: 1, EffectKind.FUNCTION: 1, EffectKind.CLASS: 2}
 # The graph itself does these: nothing is left to replay after it.
 IN_PLACE = frozenset({EffectKind.GRAPH, EffectKind.RANDOM, EffectKind.ASSUMPTION})
 

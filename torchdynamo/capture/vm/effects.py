@@ -17,21 +17,22 @@ import torch
 
 from torchdynamo.capture.vm.effect_kinds import (
     AT_ENTRY,
+    RANKS,
     UNKNOWN,
     Change,
     Deferred,
     EffectKind,
     EffectMark,
+    Namespace,
     Write,
     copied,
     is_same,
 )
 from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ABSENT, Known, Object, TensorNode, Value
+from torchdynamo.core.value import ABSENT, Known, Object, Value
 
 if TYPE_CHECKING:
-    from torchdynamo.capture.frame import Globals
     from torchdynamo.graph.build import GraphBuilder
 
 
@@ -43,10 +44,9 @@ class SideEffects:
         self.wrote_names = self.wrote_classes = self.wrote_functions = False
         self.modes: list[Value] = []  # of `__torch_function__`, opened by the frame
         self._assumptions = assumptions
-        self._names: dict[tuple[int, str], Value] = {}  # by id of the dictionary
-        self._spaces: dict[int, Globals] = {}
-        self._classes: dict[tuple[type, str], Value] = {}
-        self._tensors: dict[int, tuple[TensorNode, dict[str, Value]]] = {}  # by id of the fake tensor
+        self._names: dict[tuple[int, str], Value] = {}  # by the id of a namespace's place
+        self._names_set_again: set[tuple[int, str]] = set()  # after they were deleted
+        self._spaces: dict[int, Namespace] = {}  # those written to, by the id of their place
         self._set_again: dict[int, set[str]] = {}  # attributes set after they were deleted, by reference
         self._deferred: list[Deferred] = []
         self._entry: dict[Any, tuple[Any, ...]] = {}  # by switch: what it was given before the frame, and now
@@ -126,64 +126,52 @@ class SideEffects:
         """Objects that existed at entry and were written to, in the order in which they were met."""
         return [entity for _, entity in sorted(self._written.items()) if entity.changed]
 
-    # -- names, classes, tensors ----------------------------------------------------------------------------------
-    def write_name(self, space: Globals, name: str, value: Value) -> None:
-        """Set a name in the dictionary of a module or a function."""
-        self._note_store(EffectKind.NAME, self._names)
-        self.wrote_names = True
-        self._names[id(space.real), name] = value
-        self._spaces[id(space.real)] = space
-
-    def name(self, real: Mapping[str, Any], name: str) -> Value | None:
-        """Return what the frame set there; None if it did not."""
-        return self._names.get((id(real), name))
-
-    def renames(self, real: Mapping[str, Any], name: str) -> bool:
-        """Return whether a name has another value than at entry."""
-        value = self.name(real, name)
-        return value is not None and not self._is_entry((id(real), name), value)
-
-    def wrote_in(self, real: Mapping[str, Any]) -> bool:
-        """Return whether the frame set any name there."""
-        return id(real) in self._spaces
-
-    def write_class(self, cls: type, name: str, value: Value) -> None:
-        """Set an attribute of a class."""
-        self._note_store(EffectKind.CLASS, self._classes)
-        self.wrote_classes = True
-        self._classes[cls, name] = value
-
-    def of_class(self, cls: type, name: str) -> Value | None:
-        """Return what the frame set on this very class; None if it did not."""
-        return self._classes.get((cls, name))
-
-    def all_of_class(self, cls: type) -> dict[str, Value]:
-        """Return all that the frame set on this very class."""
-        return {name: value for (owner, name), value in self._classes.items() if owner is cls}
-
-    def write_tensor(self, tensor: TensorNode, name: str, value: Value) -> None:
-        """Set an attribute of a tensor; ABSENT deletes."""
-        self._note_store(EffectKind.TENSOR, self._tensors)
-        self._tensors[id(tensor.fake)] = tensor, {**self.on_tensor(tensor), name: value}
+    # -- names ----------------------------------------------------------------------------------------------------
+    def write_name(self, space: Namespace, name: str, value: Value) -> None:
+        """Set a name in a namespace; ABSENT deletes. What was deleted and is set again comes last."""
+        self._note_names(space.kind)
+        self.wrote_names |= RANKS[space.kind] == RANKS[EffectKind.NAME]
+        self.wrote_functions |= space.kind is EffectKind.FUNCTION
+        self.wrote_classes |= space.kind is EffectKind.CLASS
+        self._spaces[id(space.place)] = space
+        key = id(space.place), name
+        if self._names.get(key) is ABSENT:
+            del self._names[key]
+            self._names_set_again.add(key)
+        self._names[key] = value
 
     def change_tensor(self) -> None:
         """More than the numbers of an input of the graph is changed."""
-        self._note_store(EffectKind.TENSOR, self._tensors)
+        self._note_names(EffectKind.TENSOR)
 
-    def on_tensor(self, tensor: TensorNode) -> Mapping[str, Value]:
-        """Return the attributes that the frame set; ABSENT where it deleted one."""
-        known = self._tensors.get(id(tensor.fake))
-        return {} if known is None else known[1]
+    def written(self, place: object, name: str) -> Value | None:
+        """Return what the frame set in the namespace of this dictionary, class or fake tensor: ABSENT where it deleted,
+        None where it did nothing.
+        """
+        return self._names.get((id(place), name))
 
-    def _note_store(self, kind: EffectKind, store: Mapping[Any, Any]) -> None:
+    def all_written(self, place: object) -> dict[str, Value]:
+        """Return all that the frame set there."""
+        return {name: value for (owner, name), value in self._names.items() if owner == id(place)}
+
+    def wrote_in(self, place: object) -> bool:
+        """Return whether the frame set any name there."""
+        return id(place) in self._spaces
+
+    def renames(self, real: Mapping[str, Any], name: str) -> bool:
+        """Return whether a name has another value than at entry."""
+        value = self.written(real, name)
+        return value is not None and not self._is_entry((id(real), name), value)
+
+    def _note_names(self, kind: EffectKind) -> None:
         if self._copied.get(kind) != self._tick:
             self._copied[kind] = self._tick
-            self._changes.append(Change(kind, None, dict(store)))
+            self._changes.append(Change(kind, None, dict(self._names)))
 
     @property
     def wrote_outside(self) -> bool:
-        """Return whether there are writes to names, classes or tensors, which reads do not note."""
-        return bool(self._names or self._classes or self._tensors)
+        """Return whether there are writes to namespaces, which reads do not note."""
+        return bool(self._names)
 
     # -- deferred calls -------------------------------------------------------------------------------------------
     def defer(self, text: str, emit: Callable[[Any], None], in_backward: bool = False) -> None:
@@ -249,7 +237,7 @@ class SideEffects:
 
     def let_go(self) -> None:
         """Drop what leads to the program's objects."""
-        for store in (self._changes, self._written, self._names, self._spaces, self._classes, self._tensors):
+        for store in (self._changes, self._written, self._names, self._spaces):
             store.clear()
         self._deferred.clear()
 
@@ -308,13 +296,14 @@ class SideEffects:
         if change.kind is EffectKind.ITEMS:
             at_entry = before is AT_ENTRY and self.holds_what_it_held(entity)
             return at_entry or (before is not UNKNOWN and is_same(copied(entity.items), before))
-        if change.kind is EffectKind.NAME:
-            return all(self._is_entry(key, value) for key, value in self._names.items() if before.get(key) is not value)
+        if change.kind in (EffectKind.NAME, EffectKind.FUNCTION):
+            now = {key: value for key, value in self._names.items() if self._spaces[key[0]].kind is change.kind}
+            return all(before.get(key) is value or self._is_entry(key, value) for key, value in now.items())
         return False
 
     def _is_entry(self, key: tuple[int, str], value: Value) -> bool:
-        """Return whether a name has, again, what it had at entry."""
-        home = self._spaces[key[0]].source
+        """Return whether a name has, again, what it had at entry, and its place."""
+        home = None if key in self._names_set_again else self._spaces[key[0]].source
         return home is not None and self._source_of(value) is Source("key", home, key[1])
 
     def holds_what_it_held(self, entity: Entity) -> bool:
@@ -341,14 +330,13 @@ class SideEffects:
                     yield Write(EffectKind.ATTRIBUTE, entity, name, ABSENT)  # else it would keep its place
             for name, value in entity.attrs.items():
                 yield Write(EffectKind.ATTRIBUTE, entity, name, value)
-        for tensor, attrs in self._tensors.values():
-            for name, value in attrs.items():
-                yield Write(EffectKind.TENSOR, tensor, name, value)
-        for key, value in self._names.items():
+        for key, value in sorted(self._names.items(), key=lambda item: RANKS[self._spaces[item[0][0]].kind]):
+            space, name = self._spaces[key[0]], key[1]
+            owner = space if space.holder is None else space.holder
+            if key in self._names_set_again and value is not ABSENT:
+                yield Write(space.kind, owner, name, ABSENT)
             if not self._is_entry(key, value):
-                yield Write(EffectKind.NAME, self._spaces[key[0]], key[1], value)
-        for (cls, name), value in self._classes.items():
-            yield Write(EffectKind.CLASS, cls, name, value)
+                yield Write(space.kind, owner, name, value)
         for call in self._deferred:
             yield Write(EffectKind.DEFERRED, call, None, None)
         for mode in self.modes:

@@ -6,12 +6,12 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.vm import dict_aliases
 from torchdynamo.capture.vm.descriptors import describe, is_property
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import PLAIN_METHODS, guarded_lookup
-from torchdynamo.capture.vm.wrap import CONSTANTS, class_attribute, lift, wrap
-from torchdynamo.core.source import Pinned, Source, instance_attr
+from torchdynamo.capture.vm.namespaces import look
+from torchdynamo.capture.vm.wrap import CONSTANTS, class_attribute, lift
+from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ def member_getattr(vm: Machine, member: Known, name: str) -> Value:
     found = guarded_lookup(vm, cls, name)
     own: dict[str, Any] = real.__dict__
     source = Source("pinned", None, Pinned(real))
-    dict_aliases.rest_on(vm, own, Source("dict", source))
     behind = BEHIND.get(found) if isinstance(found, types.DynamicClassAttribute) else None
-    if behind is not None and behind in own:
-        return wrap(vm, own[behind], instance_attr(source, behind))
+    value = None if behind is None else look(vm, own, Source("dict", source), behind)
+    if value is not None:
+        return value
     if isinstance(found, types.DynamicClassAttribute) and type(found.fget) is types.FunctionType:
         getter = Source("attr", Source("class_attr", Source("type", source), name), "fget")
         return vm.call(Known(found.fget, getter), [member], {})
     if found is not MISSING and is_property(vm, found):
         return describe(vm, member, cls, name, found)
-    if name in own:
-        return wrap(vm, own[name], instance_attr(source, name))
-    vm.guard(Source("dict", source), "NO_KEY", name)
+    value = look(vm, own, Source("dict", source), name)
+    if value is not None:
+        return value
     if type(found) in (*PLAIN_METHODS, staticmethod, classmethod):
         return describe(vm, member, cls, name, found)
     try:

@@ -39,7 +39,7 @@ def class_lookup(cls: type, name: str) -> Any:
 
 def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     """`class_lookup`, with the guard that the class keeps saying so."""
-    if vm.effects.wrote_classes and finds_written(vm, cls, name):
+    if vm.effects.wrote_classes and finds_written(vm, cls, name) is not None:
         raise Break("unsupported attribute", name=name, type=cls.__name__)
     key = (cls, name)
     found = vm.class_attrs.get(key, vm)
@@ -55,14 +55,14 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     return found
 
 
-def finds_written(vm: Machine, cls: type, name: str) -> bool:
-    """Whether what the class has under the name, along its MRO, is what the frame wrote."""
-    for base in cls.__mro__:
-        if vm.effects.of_class(base, name) is not None:
-            return True
+def finds_written(vm: Machine, cls: type, name: str) -> int | None:
+    """Return which class of the MRO the frame wrote what the class has under the name to; None if it is none."""
+    for at, base in enumerate(cls.__mro__):
+        if vm.effects.written(base, name) is not None:
+            return at
         if name in base.__dict__:
-            return False
-    return False
+            return None
+    return None
 
 
 def rest_on_inherited(vm: Machine, cls: type, name: str) -> None:

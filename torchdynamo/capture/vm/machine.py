@@ -25,6 +25,7 @@ from torchdynamo.capture.vm import (
     iteration,
     lookup,
     model,
+    namespaces,
     operators,
     process_settings,
     scalar_subclasses,
@@ -202,7 +203,7 @@ class Machine(CaptureState):
                 return None
             lookup.guarded_lookup(self, cls, "__getattribute__")
             lookup.guarded_lookup(self, cls, name)
-            if attributes.read_instance(self, self.entity(obj), name) is not None:
+            if namespaces.read_instance(self, self.entity(obj), name) is not None:
                 return None
             return Known(found, wrapping.class_attribute(self, cls, name))
         if obj.__class__ is TensorNode or (obj.__class__ is Known and cls in wrapping.CONSTANTS):
@@ -488,11 +489,6 @@ class Machine(CaptureState):
             self.guard(Source("attr", fn, "__globals__"), "SAME_OBJECT", space.source)
         return space
 
-    def write_global(self, space: Globals, name: str, value: Value) -> None:
-        """`global name; name = value`."""
-        dict_aliases.write(dict_aliases.rest_on(self, space.real, space.source))
-        self.effects.write_name(space, name, value)
-
     # -- generators -----------------------------------------------------------------------------------------------
     def generator(self, value: Object) -> Iterator[Value]:
         """The steps of a generator made by the frame."""
@@ -590,7 +586,7 @@ class Machine(CaptureState):
     # -- tensors as objects ---------------------------------------------------------------------------------------
     def store_on(self, tensor: TensorNode, name: str, value: Value) -> None:
         """From now on the tensor has this attribute; ABSENT takes it away."""
-        self.effects.write_tensor(tensor, name, value)
+        namespaces.write(self, namespaces.of_tensor(self, tensor), name, value)
         self.note_change(tensor)
 
     def note_change(self, tensor: TensorNode) -> None:

@@ -79,5 +79,6 @@ PLACES: dict[EffectKind, Callable[[Machine, Write], Iterator[WritePlace]]] = {
     EffectKind.ATTRIBUTE: of_attribute,
     EffectKind.TENSOR: of_tensor,
     EffectKind.NAME: of_name,
+    EffectKind.FUNCTION: of_name,
     EffectKind.CLASS: of_class,
 }
