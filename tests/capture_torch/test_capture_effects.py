@@ -49,7 +49,7 @@ KINDS = {
     "ordered dict": Way(EffectKind.ITEMS, "D.move_to_end('a' if list(D)[0] == 'a' else 'b')", "list(D)",
                         "D = collections.OrderedDict(a=1, b=2)"),
     "bytes": Way(EffectKind.ITEMS, "B[0] += 1", "bytes(B)", "B = bytearray(2)"),
-    "thread-local": Way(EffectKind.ITEMS, "TL.n = TL.n + 1", "TL.n", "TL = threading.local(); TL.n = 0"),
+    "thread-local": Way(EffectKind.THREAD_LOCAL, "TL.n = TL.n + 1", "TL.n", "TL = threading.local(); TL.n = 0"),
     "generator of random numbers": Way(EffectKind.ITEMS, "R.seed(3)", "R.getstate()", "R = random.Random(1)"),
     "global": Way(EffectKind.NAME, "global N; N += 1", "N", "N = 0"),
     "module": Way(EffectKind.NAME, "MOD.n += 1", "MOD.n", "MOD = module('made'); MOD.n = 0"),
@@ -254,6 +254,7 @@ HOLDERS = {
     "a module": ("M = module('holding'); M.held = Box()", "M.held", "M.held = None"),
     "a function": ("plain.held = Box()", "plain.held", "plain.held = None"),
     "a class": ("class K: held = Box()", "K.held", "K.held = None"),
+    "a thread-local": ("TL = threading.local(); TL.held = Box()", "TL.held", "TL.held = None"),
     "a tensor": ("W = torch.ones(1); W.held = Box()", "W.held", "W.held = None"),
 }  # fmt: skip
 
@@ -285,6 +286,7 @@ OWNERS = {
     "function": ("K = plain; K.value = None", "K"),
     "tensor": ("K = torch.ones(2); K.value = None", "K"),
     "module": ("K = module('lasting'); K.value = None", "K"),
+    "thread-local": ("K = threading.local(); K.value = None", "K"),
 }
 
 

@@ -201,14 +201,3 @@ def test_its_dict() -> None:
         got = compiled(X)
         assert torch.equal(got[0], wanted) and (told, same) == got[1:] and STATE.depth == 1
         assert torch.equal(in_a_thread(compiled, X)[0], X + 1)
-
-
-def test_its_dict_beside_attributes() -> None:
-    def both(x):
-        held = STATE.__dict__
-        STATE.scale = 5
-        return x * held["scale"]
-
-    clear()
-    assert torch.equal(torchdynamo.compile(both, backend="eager")(X), X * 5)
-    assert torch.equal(torchdynamo.compile(both, backend="eager")(X), X * 5)

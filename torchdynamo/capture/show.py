@@ -97,6 +97,7 @@ def state_line(capture: Capture, write: Write) -> str:
 LINES: dict[EffectKind, Callable[[Capture, Write], str]] = {
     EffectKind.ITEMS: items_line,
     EffectKind.ATTRIBUTE: attribute_line,
+    EffectKind.THREAD_LOCAL: attribute_line,
     EffectKind.TENSOR: tensor_line,
     EffectKind.NAME: name_line,
     EffectKind.FUNCTION: function_line,

@@ -11,6 +11,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.vm import lookup, model
 from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.namespaces import holder_of
 from torchdynamo.codegen.emit import CodeEmitter
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.source import local
@@ -82,9 +83,10 @@ def switch(emit: CodeEmitter, write: Write) -> None:
 def write_attribute(emit: CodeEmitter, write: Write) -> None:
     """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
     entity, name, value = write.owner, write.name, write.value
-    plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is object.__setattr__
+    row = holder_of(entity.pytype)
+    plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is row.set
     if value is ABSENT:
-        emit.function(object.__delattr__)
+        emit.function(row.delete)
         emit.local(entity)
         emit.const(name)
         emit.op("CALL", (2, ()))
@@ -94,7 +96,7 @@ def write_attribute(emit: CodeEmitter, write: Write) -> None:
         emit.local(entity)
         emit.op("STORE_ATTR", name)
     else:
-        emit.function(object.__setattr__)
+        emit.function(row.set)
         emit.local(entity)
         emit.const(name)
         emit.value(value)
@@ -117,6 +119,7 @@ def store_on_tensor(emit: CodeEmitter, write: Write) -> None:
 REPLAYS: dict[EffectKind, Callable[[CodeEmitter, Write], None]] = {
     EffectKind.ITEMS: write_items,
     EffectKind.ATTRIBUTE: write_attribute,
+    EffectKind.THREAD_LOCAL: write_attribute,
     EffectKind.TENSOR: store_on_tensor,
     EffectKind.NAME: write_name,
     EffectKind.FUNCTION: write_name,

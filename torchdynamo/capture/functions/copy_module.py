@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from torchdynamo.capture.types import exceptions
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.lookup import guarded_lookup, instance_dict
+from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.model import find_slot, is_open, models
+from torchdynamo.capture.vm.namespaces import has_dict
 from torchdynamo.capture.vm.scalar_subclasses import SCALARS, plain_value
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break
@@ -64,9 +65,7 @@ def state(vm: Machine, self: Object) -> Value:
     own_slots, kept = slots(self.pytype), self.pytype.__dict__.get("__slotnames__")
     if kept is not None and not (type(kept) is list and [*map(type, kept)] == [str] * len(kept) and kept == own_slots):
         raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)  # of the class's own making
-    entity = vm.entity(self)
-    has_dict = self.pytype.__dictoffset__ if entity.fresh else instance_dict(entity.real) is not None
-    own: Value = vm.instance_dict(self) if has_dict else NONE
+    own: Value = vm.instance_dict(self) if has_dict(vm.entity(self)) else NONE
     if own is not NONE and not vm.truth(own):
         own = NONE
     held: list[tuple[Value, Value]] = []

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.vm import dict_aliases
-from torchdynamo.capture.vm.lookup import class_lookup, instance_dict
+from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.model import function, models
+from torchdynamo.capture.vm.namespaces import has_dict
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
@@ -60,14 +61,9 @@ def listing(cls: type) -> Source:
 def object_dir(vm: Machine, self: Value) -> Value:
     if self.__class__ is not Object:
         raise Break("unknown call", name="dir")
-    own = vm.iterate(vm.instance_dict(self)) if has_dict(vm, self) else iter(())
+    own = vm.iterate(vm.instance_dict(self)) if has_dict(vm.entity(self)) else iter(())
     names = [vm.known(name, "name") for name in own] + names_of_class(vm, self.pytype)
     return vm.new(list, [Known(name) for name in dict.fromkeys(names)])
-
-
-def has_dict(vm: Machine, obj: Object) -> bool:
-    entity = vm.entity(obj)
-    return bool(obj.pytype.__dictoffset__) if entity.fresh else instance_dict(entity.real) is not None
 
 
 def names_in_module(vm: Machine, module: Known) -> Value:

@@ -16,11 +16,12 @@ import torch
 from torchdynamo._native import type_name
 from torchdynamo.capture.types.threads import LOCKS
 from torchdynamo.capture.vm import operators
-from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
+from torchdynamo.capture.vm.effect_kinds import ATTRIBUTES, EffectKind, Write
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import instance_dict
 from torchdynamo.capture.vm.machine import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.vm.model import Emitter, is_open, models, rebuilds
+from torchdynamo.capture.vm.namespaces import own_dict
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
@@ -151,8 +152,8 @@ def lets_go(vm: Machine, write: Write) -> bool:
     """Whether what is written over held an object. What is not known here may have."""
     if write.kind is EffectKind.ITEMS:
         return not still_holds(vm, write.owner)
-    if write.kind is EffectKind.ATTRIBUTE:
-        return is_object(instance_dict(write.owner.real), write.name)
+    if write.kind in ATTRIBUTES:
+        return is_object(own_dict(write.owner), write.name)
     if write.kind in (EffectKind.NAME, EffectKind.FUNCTION):
         return is_object(write.owner.real, write.name)
     if write.kind is EffectKind.CLASS:

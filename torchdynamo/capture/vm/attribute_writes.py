@@ -73,7 +73,7 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
     if kind is types.MemberDescriptorType:
         if value is ABSENT and data_descriptor(vm, obj, cls, name, found) is None:
             raise vm.error(AttributeError, name)
-        if value is ABSENT and not existed(entity, found):
+        if value is ABSENT and not existed(vm, entity, name, found):
             vm.effects.drop(entity, name)
         else:
             vm.effects.write(entity, name, value)
@@ -124,14 +124,18 @@ def is_writable(field: types.MemberDescriptorType) -> bool:
     return any(issubclass(field.__objclass__, cls) and field.__name__ not in no for cls, no in READONLY.items())
 
 
-def existed(entity: Entity, found: types.MemberDescriptorType) -> bool:
-    """Whether the slot held something at entry."""
-    if entity.real is MISSING:
+def existed(vm: Machine, entity: Entity, name: str, found: types.MemberDescriptorType) -> bool:
+    """Return whether the slot held something at entry, and rest on that."""
+    if entity.real is MISSING or entity.source is None:
         return False
+    place = Source("attr", entity.source, name)
     try:
-        found.__get__(entity.real, type(entity.real))
+        held = found.__get__(entity.real, type(entity.real))
     except AttributeError:
+        vm.guard(place, "UNBOUND")
         return False
+    if place not in vm.by_source:
+        vm.guard(place, "TYPE_MATCH", type(held))
     return True
 
 

@@ -62,6 +62,12 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
         return own[1](vm, obj, name)
     if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
         return vm.call(Known(own[1][1], class_attribute(vm, cls, "__getattribute__")), [obj, Known(name)], {})
+    return plain_getattr(vm, obj, name)
+
+
+def plain_getattr(vm: Machine, obj: Object, name: str) -> Value:
+    """Return an attribute by Python's own rules; where there is none, what the class's `__getattr__` gives."""
+    cls = obj.pytype
     value = generic_getattr(vm, obj, name)
     if value is not None:
         return value

@@ -13,6 +13,7 @@ class EffectKind(Enum):
     """All kinds of side effects."""
 
     ATTRIBUTE = "an attribute of an object, or the contents of a cell"
+    THREAD_LOCAL = "an attribute of a thread-local object"
     ITEMS = "the contents of a container, the place of an iterator"
     NAME = "a global, an attribute of a module"
     FUNCTION = "an attribute of a function"
@@ -73,6 +74,7 @@ class EffectMark(NamedTuple):
     assumptions: int
 
 
+ATTRIBUTES = (EffectKind.ATTRIBUTE, EffectKind.THREAD_LOCAL)
 UNKNOWN: Final = object()  # contents of which no copy is kept
 AT_ENTRY: Final = object()  # contents that were still those at entry, which had not been looked at
 # Namespaces, in the order in which what was written there is done for real

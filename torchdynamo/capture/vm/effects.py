@@ -17,6 +17,7 @@ import torch
 
 from torchdynamo.capture.vm.effect_kinds import (
     AT_ENTRY,
+    ATTRIBUTES,
     RANKS,
     UNKNOWN,
     Change,
@@ -109,7 +110,7 @@ class SideEffects:
         if entity.attrs_at != self._tick:
             entity.attrs_at = self._tick
             if entity.real is not MISSING or entity.ref < self._older:
-                self._note(EffectKind.ATTRIBUTE, entity, dict(entity.attrs))
+                self._note(entity.attribute_kind, entity, dict(entity.attrs))
 
     def _note_items(self, entity: Entity) -> None:
         entity.items_at = self._tick
@@ -290,7 +291,7 @@ class SideEffects:
 
     def _is_back(self, change: Change) -> bool:
         entity, before = change.owner, change.before
-        if change.kind is EffectKind.ATTRIBUTE:
+        if change.kind in ATTRIBUTES:
             now, entry = entity.attrs, entity.loaded
             return all(now.get(name, entry.get(name)) is before.get(name, entry.get(name)) for name in {*now, *before})
         if change.kind is EffectKind.ITEMS:
@@ -327,9 +328,9 @@ class SideEffects:
                 yield Write(EffectKind.ITEMS, entity, None, None)
             for name in self.set_again(entity):
                 if entity.attrs[name] is not ABSENT:
-                    yield Write(EffectKind.ATTRIBUTE, entity, name, ABSENT)  # else it would keep its place
+                    yield Write(entity.attribute_kind, entity, name, ABSENT)  # else it would keep its place
             for name, value in entity.attrs.items():
-                yield Write(EffectKind.ATTRIBUTE, entity, name, value)
+                yield Write(entity.attribute_kind, entity, name, value)
         for key, value in sorted(self._names.items(), key=lambda item: RANKS[self._spaces[item[0][0]].kind]):
             space, name = self._spaces[key[0]], key[1]
             owner = space if space.holder is None else space.holder

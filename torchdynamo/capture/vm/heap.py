@@ -7,8 +7,10 @@ which only effects.py writes to, or is told of.
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Final
 
+from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Object, Value
 
@@ -62,6 +64,11 @@ class Entity:
     def fresh(self) -> bool:
         """Made by the frame itself."""
         return self.real is MISSING
+
+    @property
+    def attribute_kind(self) -> EffectKind:
+        """The kind of side effect that a write to an attribute is."""
+        return EffectKind.THREAD_LOCAL if threading.local in self.pytype.__mro__ else EffectKind.ATTRIBUTE
 
     @property
     def changed(self) -> bool:

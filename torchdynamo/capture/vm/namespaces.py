@@ -87,6 +87,11 @@ def dict_source(entity: Entity) -> Source:
     return holder_of(entity.pytype).source(entity.source)
 
 
+def has_dict(entity: Entity) -> bool:
+    """Return whether an object has a dictionary."""
+    return can_hold(entity.pytype) if entity.fresh else own_dict(entity) is not None
+
+
 def own_attributes(vm: Machine, entity: Entity) -> dict[str, Any] | None:
     """Return the same dictionary, to be looked at or changed: rest on its keys being names, and on who else has it."""
     own = own_dict(entity)
@@ -114,6 +119,8 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
     own = own_attributes(vm, entity)
     if own is not None and entity.source is not None:
         dict_aliases.write(vm.aliased_dicts[id(own)])
+        if value is ABSENT:
+            rest_on_presence(vm, own, dict_source(entity), name)
     there = own is not None and name in own
     deleted = entity.attrs.get(name) is ABSENT
     if there and (deleted or name not in entity.attrs):
@@ -135,6 +142,12 @@ def at_entry(vm: Machine, real: dict[str, Any], source: Source, name: str) -> Va
     return None
 
 
+def rest_on_presence(vm: Machine, real: dict[str, Any], source: Source, name: str) -> None:
+    """Rest on whether a name was there at entry: where it was not, nothing is left to delete when the graph has run."""
+    if Source("key", source, name) not in vm.by_source:
+        vm.guard(source, "HAS_KEY" if name in real else "NO_KEY", name)
+
+
 def look(vm: Machine, real: dict[str, Any], source: Source, name: str) -> Value | None:
     """Return the same of a dictionary that the program may have by another way, too."""
     dict_aliases.rest_on(vm, real, source)
@@ -145,6 +158,8 @@ def write(vm: Machine, space: Namespace, name: str, value: Value) -> None:
     """Set a name; ABSENT deletes."""
     if space.real is not None:
         dict_aliases.write(rest_on(vm, space, space.real))
+        if value is ABSENT and space.source is not None:
+            rest_on_presence(vm, space.real, space.source, name)
     vm.effects.write_name(space, name, value)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
 from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.capture.vm.namespaces import dict_source
 from torchdynamo.capture.vm.wrap import class_attribute, item_source
 from torchdynamo.core.source import Source, instance_attr
 from torchdynamo.core.value import Known, Value
@@ -45,7 +46,7 @@ def of_items(vm: Machine, write: Write) -> Iterator[WritePlace]:
 
 def of_attribute(vm: Machine, write: Write) -> Iterator[WritePlace]:
     owner, home, name = id(write.owner.real), write.owner.source, write.name
-    sources = [instance_attr(home, name), Source("attr", home, name)]
+    sources = [Source("key", dict_source(write.owner), name), Source("attr", home, name)]
     sources += [Source("contents", home)] if name == "cell_contents" else []
     return (WritePlace(write.kind, owner, name, source, write.value, home) for source in sources)
 
@@ -77,6 +78,7 @@ def of_class(vm: Machine, write: Write) -> Iterator[WritePlace]:
 PLACES: dict[EffectKind, Callable[[Machine, Write], Iterator[WritePlace]]] = {
     EffectKind.ITEMS: of_items,
     EffectKind.ATTRIBUTE: of_attribute,
+    EffectKind.THREAD_LOCAL: of_attribute,
     EffectKind.TENSOR: of_tensor,
     EffectKind.NAME: of_name,
     EffectKind.FUNCTION: of_name,
