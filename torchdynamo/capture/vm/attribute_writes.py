@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
-    """`obj.name = value`."""
+    """`obj.name = value`; ABSENT as the value deletes."""
     if obj.__class__ is TensorNode:
         vm.tensor_setattr(obj, name, value)
         return
@@ -32,16 +32,22 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
     if obj.__class__ is not Object:
         raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
     cls = obj.pytype
-    guarded_lookup(vm, cls, "__setattr__")
-    own = model.find_slot(cls, "__setattr__")
+    slot, given = ("__delattr__", []) if value is ABSENT else ("__setattr__", [value])
+    guarded_lookup(vm, cls, slot)
+    own = model.find_slot(cls, slot)
     if own[0] == "model":
-        own[1](vm, obj, Known(name), value)
-    elif own[1][0] is not object and is_method(own[1][1], "__setattr__"):
-        vm.call(Known(own[1][1], class_attribute(vm, cls, "__setattr__")), [obj, Known(name), value], {})
-    elif is_plain(own, "__setattr__"):
+        own[1](vm, obj, Known(name), *given)
+    elif own[1][0] is not object and is_method(own[1][1], slot):
+        vm.call(Known(own[1][1], class_attribute(vm, cls, slot)), [obj, Known(name), *given], {})
+    elif is_plain(own, slot) or own[1][1] is object.__delattr__:
         generic_setattr(vm, obj, name, value)
     else:
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
+
+
+def delattr_(vm: Machine, obj: Value, name: str) -> None:
+    """`del obj.name`."""
+    setattr_(vm, obj, name, ABSENT)
 
 
 def is_method(found: Any, name: str) -> bool:
@@ -137,22 +143,3 @@ def existed(vm: Machine, entity: Entity, name: str, found: types.MemberDescripto
     if place not in vm.by_source:
         vm.guard(place, "TYPE_MATCH", type(held))
     return True
-
-
-def delattr_(vm: Machine, obj: Value, name: str) -> None:
-    """`del obj.name`."""
-    if obj.__class__ is TensorNode:
-        vm.tensor_setattr(obj, name, ABSENT)
-        return
-    if obj.__class__ is not Object:
-        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)
-    guarded_lookup(vm, obj.pytype, "__delattr__")
-    own = model.find_slot(obj.pytype, "__delattr__")
-    if own[0] == "model":
-        own[1](vm, obj, Known(name))
-    elif own[0] == "python" and own[1][0] is not object and is_method(own[1][1], "__delattr__"):
-        vm.call(Known(own[1][1], class_attribute(vm, obj.pytype, "__delattr__")), [obj, Known(name)], {})
-    elif is_plain(own, "__delattr__") or own[1][1] is object.__delattr__:
-        generic_setattr(vm, obj, name, ABSENT)
-    else:
-        raise Break("unsupported attribute write", name=name, type=obj.pytype.__name__)

@@ -173,7 +173,7 @@ def write_attribute(vm: Machine, owner: Known, name: str, value: Value) -> None:
     find = model.for_type(OWNERS, owner.pytype)
     space = None if find is None or value is ABSENT or name.startswith("__") else find(vm, owner, name, value)
     if space is None:
-        cls = owner.obj if find is of_class else owner.pytype
+        cls = owner.obj if find is of_class and value is not ABSENT else owner.pytype
         raise Break("unsupported attribute write", name=name, type=cls.__name__)
     write(vm, space, name, value)
 
