@@ -117,6 +117,17 @@ except TypeError as e:
 del c.t
 k = hasattr(c, "t") + 0
 ---
+O.flag = I
+if I > 1:
+    del O.flag
+k = hasattr(O, "flag") + 0
+---
+O.flag = T
+z = O.flag + 1
+del O.flag
+O.other, O.flag = I, I
+k = list(vars(O)).index("flag")
+---
 class Lazy:
     def __getattr__(self, name):
         if name.startswith("q"):

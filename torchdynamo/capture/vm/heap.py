@@ -67,8 +67,8 @@ class Entity:
 
     @property
     def attribute_kind(self) -> EffectKind:
-        """The kind of side effect that a write to an attribute is."""
-        return EffectKind.THREAD_LOCAL if threading.local in self.pytype.__mro__ else EffectKind.ATTRIBUTE
+        """Which kind of side effect a write to an attribute is."""
+        return EffectKind.THREAD_LOCAL if issubclass(self.pytype, threading.local) else EffectKind.ATTRIBUTE
 
     @property
     def changed(self) -> bool:

@@ -54,26 +54,25 @@ def of_this_thread(local: Any) -> dict[str, Any]:
     return own
 
 
-HOLDERS: dict[type, Holder] = {
-    object: Holder(instance_dict, lambda source: Source("dict", source)),
+HOLDERS: dict[type, Holder] = {  # the first that a class derives from
     threading.local: Holder(
         of_this_thread,
         lambda source: Source("attr", source, "__dict__"),
         threading.local.__setattr__,
         threading.local.__delattr__,
     ),
+    object: Holder(instance_dict, lambda source: Source("dict", source)),
 }
 
 
 def holder_of(cls: type) -> Holder:
     """Return how instances of a class hold their attributes."""
-    row: Holder = model.for_type(HOLDERS, cls)
-    return row
+    return next(row for base, row in HOLDERS.items() if issubclass(cls, base))
 
 
 def can_hold(cls: type) -> bool:
     """Return whether instances of a class have a dictionary."""
-    return bool(cls.__dictoffset__) or threading.local in cls.__mro__
+    return bool(cls.__dictoffset__) or issubclass(cls, threading.local)
 
 
 def own_dict(entity: Entity) -> dict[str, Any] | None:
@@ -93,7 +92,7 @@ def has_dict(entity: Entity) -> bool:
 
 
 def own_attributes(vm: Machine, entity: Entity) -> dict[str, Any] | None:
-    """Return the same dictionary, to be looked at or changed: rest on its keys being names, and on who else has it."""
+    """Return what `own_dict` does, to look at or change it; rest on its keys being names, and on who else has it."""
     own = own_dict(entity)
     if own is not None and entity.source is not None and id(entity) not in vm.with_names:
         rest_on_names(vm, entity, own)
@@ -149,7 +148,7 @@ def rest_on_presence(vm: Machine, real: dict[str, Any], source: Source, name: st
 
 
 def look(vm: Machine, real: dict[str, Any], source: Source, name: str) -> Value | None:
-    """Return the same of a dictionary that the program may have by another way, too."""
+    """Return what `at_entry` does, of a dictionary that the program may have by another way, too."""
     dict_aliases.rest_on(vm, real, source)
     return at_entry(vm, real, source, name)
 
@@ -164,6 +163,7 @@ def write(vm: Machine, space: Namespace, name: str, value: Value) -> None:
 
 
 def rest_on(vm: Machine, space: Namespace, real: dict[str, Any]) -> dict_aliases.AliasedDict:
+    """Return the record of who goes to the dictionary of a namespace, and by which way."""
     owner = None if space.place is space.real else space.place
     return dict_aliases.rest_on(vm, real, space.source, owner)
 
@@ -196,7 +196,7 @@ def of_module(vm: Machine, module: Known, name: str, value: Value) -> Namespace 
 
 
 def of_function(vm: Machine, fn: Known, name: str, value: Value) -> Namespace | None:
-    """Functions are told apart by their code, and one code makes many: rest on its being this very function."""
+    """Rest on its being this very function: functions are told apart by their code, and one code makes many."""
     real: types.FunctionType = fn.obj
     if fn.source is None or (real.__module__ or "").partition(".")[0] == "torch":
         return None
