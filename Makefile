@@ -88,6 +88,7 @@ lint: $(VENV)/.requirements
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict docs/toy.py
 
 format: $(VENV)/.requirements
 	$(BIN)/ruff check --fix .

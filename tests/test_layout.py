@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import sys
 from collections.abc import Iterator
@@ -98,6 +99,65 @@ def test_only_heavy_or_optional_packages_are_imported_inside_functions(path: Pat
                 root = module.split(".")[0]
                 assert root != "torchdynamo", f"{name_of(path)}: {function.name} imports {module}"
                 assert root not in sys.stdlib_module_names, f"{name_of(path)}: {function.name} imports {module}"
+
+
+# Longer than a reader takes in at once: lines, which may only become fewer.
+LONG = {"capture/vm/machine.py": 660, "pipeline.py": 635, "graph/build.py": 575}
+LONG |= {"capture/types/sequence.py": 475, "capture/vm/operators.py": 460, "capture/types/items.py": 420}
+LONG |= {"capture/types/mapping.py": 410, "hook/csrc/tensor.cpp": 805, "hook/csrc/compat.h": 780}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_files_are_short(path: Path) -> None:
+    most = LONG.get(name_of(path), 400 if path.suffix in (".py", ".pyi") else 500)
+    assert len(path.read_text().splitlines()) <= most
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    """But for what backends of one recipe are called, and protocols that files of types are written against."""
+    found: dict[str, list[str]] = {}
+    for path in PYTHON:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(name_of(path))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
+def runtime_imports(path: Path) -> set[str]:
+    """The files of the package that one imports as it is imported: not for annotations, not inside of functions."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for module in imports(node):
+                parts = module.split(".")[1:] if module.startswith("torchdynamo.") else []
+                for end in (len(parts), len(parts) - 1):
+                    file = PACKAGE.joinpath(*parts[:end]).with_suffix(".py")
+                    if end > 0 and file.exists():
+                        found.add(name_of(file))
+                        break
+    return found
+
+
+def test_imports_go_round_nowhere() -> None:
+    graph = {name_of(path): runtime_imports(path) for path in PYTHON}
+    done = [*graphlib.TopologicalSorter(graph).static_order()]  # raises CycleError
+    assert len(done) == len(graph)
+
+
+DOCS = sorted((PACKAGE.parent / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_files_that_the_documentation_names_are_there(path: Path) -> None:
+    root = PACKAGE.parent
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.(?:py|c|h|cpp|md))`", path.read_text())
+    assert [
+        name
+        for name in named
+        if not any(
+            (base / name).exists() for base in (PACKAGE, PACKAGE / "hook", PACKAGE / "capture", root, root / "tests")
+        )
+    ] == []
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -28,7 +28,7 @@ MOST_WHOLE_IF_ASKED = 4  # of a function that was given to `compile`
 MOST_WASTED = 3  # of those, versions that no call has come back for
 
 
-class Asked(Protocol):
+class CompilerSettings(Protocol):
     """What the user wants: a Compiler."""
 
     dynamic: bool | None
@@ -41,7 +41,7 @@ class Specialization:
 
     def __init__(
         self,
-        compiler: Asked,
+        compiler: CompilerSettings,
         roots: Roots,
         varying: frozenset[Source],
         drawn: frozenset[Source],
