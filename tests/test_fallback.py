@@ -17,7 +17,7 @@ import torchdynamo.capture.frame
 import torchdynamo.codegen.codegen
 import torchdynamo.codegen.replay
 import torchdynamo.guards.program
-from torchdynamo import config, pipeline, specialization
+from torchdynamo import capture_retries, config, graph_compilation, pipeline, specialization
 from torchdynamo.core.signals import Assumption, Retry
 from torchdynamo.core.source import Roots
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError
@@ -110,17 +110,17 @@ STEPS = {
     "worth capturing": (pipeline, "worth_capturing"),
     "cache limit": (pipeline, "entries_of"),
     "decode": (torchdynamo.capture.frame, "decode"),
-    "capture": (pipeline, "capture"),
+    "capture": (capture_retries, "capture"),
     "graph builder": (specialization, "GraphBuilder"),
     "graph node": (GraphBuilder, "call"),
     "graph input": (GraphBuilder, "input"),
-    "draft": (pipeline.codegen, "draft"),
+    "draft": (capture_retries.codegen, "draft"),
     "effects": (torchdynamo.codegen.replay, "replay"),
     "graph finish": (GraphBuilder, "finish"),
-    "mutated inputs": (pipeline, "mutated_inputs"),
-    "error handler": (pipeline, "on_error"),
-    "backend call": (pipeline, "compile_graph"),
-    "compiled graph": (pipeline._native, "CompiledGraph"),
+    "mutated inputs": (graph_compilation, "mutated_inputs"),
+    "error handler": (graph_compilation, "on_error"),
+    "backend call": (graph_compilation, "compile_graph"),
+    "compiled graph": (graph_compilation._native, "CompiledGraph"),
     "code": (pipeline.codegen, "finish"),
     "assembler": (torchdynamo.codegen.codegen, "assemble"),
     "guards": (pipeline, "complete"),
@@ -141,7 +141,10 @@ def failing(step: str, error: type[BaseException] = RuntimeError, **when: Any) -
     fault = Fault(getattr(owner, name), error, **when)
     with pytest.MonkeyPatch.context() as patch:
         if owner is pipeline._native:
-            user = torchdynamo.guards.program if step == "guard program" else pipeline
+            users = {"guard program": torchdynamo.guards.program, "compiled graph": graph_compilation}
+            user = users.get(step, pipeline)
+                step, pipeline
+            )
             patch.setattr(user, "_native", SimpleNamespace(**{**vars(owner), name: fault}))
         elif isinstance(owner, type):
             patch.setattr(owner, name, lambda *args, **kwargs: fault(*args, **kwargs))
@@ -250,11 +253,11 @@ def test_capture_ends_if_no_try_succeeds(monkeypatch):
         tries.append(args)
         raise Retry(Assumption.CACHES)
 
-    monkeypatch.setattr(pipeline, "capture", again)
+    monkeypatch.setattr(capture_retries, "capture", again)
     monkeypatch.setattr(specialization.Specialization, "drop", lambda self, presumption: None)
     with pytest.warns(FallbackWarning, match="64 tries"):
         result = torchdynamo.compile(whole, backend="eager")(torch.ones(3), [])
-    assert result.shape == (3,) and len(tries) == pipeline.MOST_TRIES
+    assert result.shape == (3,) and len(tries) == capture_retries.MOST_TRIES
 
 
 def test_a_presumption_is_dropped_once():

@@ -6,15 +6,14 @@ as eager Python, and a warning names the cause.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.compiler
@@ -22,25 +21,20 @@ import torch.compiler
 from torchdynamo import _native, config, stances
 from torchdynamo.backends import registry
 from torchdynamo.backends.padding import buckets_in
-from torchdynamo.backends.run import Handler, compile_graph, on_error
 from torchdynamo.backends.static_shapes import at_fixed_sizes
 from torchdynamo.cache import budget
 from torchdynamo.cache.compile_lock import made_meanwhile, publish, turn
-from torchdynamo.cache.dynamic_sources import what_varies
-from torchdynamo.cache.entries import CompiledEntry, entries_of, wasted
+from torchdynamo.cache.entries import CompiledEntry, entries_of
 from torchdynamo.cache.weak_invalidation import Ties
-from torchdynamo.capture.capture import Capture, capture
+from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.speculate import self_invalidation
-from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
-from torchdynamo.capture.torch.tensor_subclasses import overrides
 from torchdynamo.capture.vm import interop
 from torchdynamo.capture.vm.worth import modes_watch, worth_capturing
-from torchdynamo.codegen import codegen, dynamism_across_breaks, resume
+from torchdynamo.capture_retries import NOT_MADE, SHARED_MEMORY, Followed, follow
+from torchdynamo.codegen import codegen, resume
 from torchdynamo.core import learned, marks
-from torchdynamo.core.call_sites import CallSite
-from torchdynamo.core.reasons import message
-from torchdynamo.core.signals import Break, NotYet, Restart, Retry, StopPath
+from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import (
     CacheLimitWarning,
@@ -57,28 +51,24 @@ from torchdynamo.errors import (
     VerificationError,
 )
 from torchdynamo.first_run import FirstRun, may_come_again
-from torchdynamo.graph import shape_env, torch_compat
-from torchdynamo.graph.build import GraphBuilder
-from torchdynamo.graph.deopt_safety import can_run_again, stages
-from torchdynamo.graph.mutation import effects_of, mutated_inputs
-from torchdynamo.graph.tracebacks import Program
-from torchdynamo.guards.aliases import alias_guards, memory_apart, written_apart
+from torchdynamo.graph import torch_compat
+from torchdynamo.graph_compilation import compile_captured, left_as_it_is
+from torchdynamo.guards.aliases import alias_guards, memory_apart
 from torchdynamo.guards.explain import FailedGuard, Guards, first_failure
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.stock import StockBuiltins
 from torchdynamo.hook.user_warnings import warn_user
-from torchdynamo.report import debug, explain, recompiles
+from torchdynamo.report import debug, recompiles
+from torchdynamo.report.compiles import recompile_text, tell, what_failed
 from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text, named, unprofitable_text
 from torchdynamo.report.marks import check_marks
-from torchdynamo.report.recompiles import Hindrance, NumberInput, number_inputs
-from torchdynamo.specialization import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_ASKED, Specialization
+from torchdynamo.report.recompiles import number_inputs
 from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
 
 _owner_ids = itertools.count(1)
-_graph_numbers = itertools.count(0)
 _loose: Any = weakref.WeakValueDictionary()
 
 
@@ -264,116 +254,9 @@ def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
         warn_user(text, CacheLimitWarning)
 
 
-class Followed(NamedTuple):
-    """A frame that was executed as far as possible, and the code drafted for it."""
-
-    capture: Capture
-    draft: codegen.Draft
-    builder: GraphBuilder
-    why: Why | None
-    constant: Break | None  # what numbers that vary would have led to: they are constants
-
-
-MOST_TRIES = 64  # to capture a frame; eight times the most that any test takes
-SHARED_MEMORY = "tensors share memory with what the function reads or writes itself"
-NOT_MADE = "side effect not replayable"
-
-
-def follow(code: CodeType, roots: Roots, compiler: Compiler) -> Followed | Why:
-    """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
-    stops: StopPath = ()
-    why: Why | None = None
-    place: StopPath = ()  # of the first break
-    checking = compiler.fullgraph or not learned.record(code).not_speculated
-    known = entries_of(code, compiler.owner_id)
-    most = MOST_WHOLE_IF_ASKED if resume.origin(code).code in marks.ASKED else MOST_WHOLE
-    settling = compiler.fullgraph or (len(known) < most and wasted(code, compiler.owner_id) < MOST_WASTED)
-    whole = settling and all(entry.why is None for entry in known)
-    varying = drawn = frozenset[Source]()
-    if compiler.dynamic is not False:
-        undivided = compiler.fullgraph or interop.breaks_are_errors()
-        varying, drawn = (
-            what_varies(code, compiler.owner_id, roots, undivided),
-            dynamism_across_breaks.known(code, roots),
-        )
-        varying |= dynamism_across_breaks.returned_floats(code, roots)
-    specialization = Specialization(compiler, roots, varying, drawn, settling, bool(known) and whole)
-    for _ in range(MOST_TRIES):
-        builder = specialization.builder()
-        try:
-            with contextlib.nullcontext() if specialization.by_value else shape_env.treating_sizes_alike():
-                captured = capture(code, roots, builder, stops, checking)
-            if not rests_rightly(captured, builder, compiler.fullgraph):
-                captured.machine.let_go()
-                stops, why, checking = (), None, False
-                continue
-            if specialization.counts(self_invalidation.counted(captured, resume.own_cells(code))):
-                captured.machine.let_go()
-                continue
-            dynamism_across_breaks.leave(code, self_invalidation.left(captured))
-            captured = captured._replace(why=why if stops == place else None)
-            if isinstance(captured.exit, Return):
-                dynamism_across_breaks.returns(resume.origin(code).code, captured.exit.value, captured.machine)
-            constant = specialization.tried if specialization.fixed else None
-            return Followed(captured, drafted(captured, builder), builder, why, constant)
-        except Retry as again:
-            specialization.drop(again.without)
-            continue
-        except Break as raised:
-            raised.__traceback__ = None  # it leads to this frame, which keeps it, and so all the user's objects
-            end = specialization.other(raised, builder, beginning=not stops)
-            if end is None:
-                continue
-            place = place if why else end.restart
-            why = why or why_of(end)
-            earlier = end.restart
-        except Restart as again:
-            end = specialization.back() if specialization.fixed else None
-            why = why or (why_of(end) if end else Why(NOT_MADE, {"what": again.what}, None))
-            # What was made in a call that is followed to its inside may not have been made yet further out.
-            inside = again.step < 0 or stops[:1] == (again.step,)
-            earlier = end.restart if end else stops[: len(stops) // 2] if inside else (again.step,)
-        if compiler.fullgraph or interop.breaks_are_errors():
-            return why
-        if stops and earlier >= stops:
-            earlier = stops[:-1]
-        if not earlier:
-            return why
-        stops = earlier
-    raise InternalError(f"no way to capture it was found in {MOST_TRIES} tries, the last of which stopped at {stops}")
-
-
-def why_of(end: Break) -> Why:
-    """Say what a break means to the user."""
-    return Why(end.reason, end.fields, end.where, end.callers, end.raises)
-
-
-def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
-    """Whether a frame whose graph raises, or says that a check fails, can run from its start as it was written."""
-    vm = captured.machine
-    if not vm.checks and not vm.may_raise:
-        return True
-    return vm.effects.is_level() and can_run_again(builder, vm.checks, vm.input_objects, whole)
-
-
-def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
-    """The code for it; where there can be none, nobody needs the capture."""
-    try:
-        return codegen.draft(captured, functools.partial(leaves_no_trace, captured, builder))
-    except BaseException:
-        captured.machine.let_go()
-        raise
-
-
-def leaves_no_trace(captured: Capture, builder: GraphBuilder) -> bool:
-    """Whether a graph that raises can be followed by the frame as it was written. Modes are put back before that: where
-    a frame goes on inside of a `with` and leaves it, they are not those in which it raises."""
-    return captured.machine.ops > 0 and not builder.record.random and can_run_again(builder, ())
-
-
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
     """The frame is captured, and what comes of it made an entry."""
-    failed = what_failed(code, compiler, roots)
+    failed = what_failed(code, compiler.owner_id, roots)
     with torch_compat.nobody_saves():
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
@@ -431,7 +314,7 @@ def entry_of(
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if again:
         recompiles.say(again)
-    tell(code, compiler, gm, why, guards, started, varying, again)
+    tell(code, compiler.backend_name, gm, why, guards, started, varying, again)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)
         if again:
@@ -446,7 +329,7 @@ def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
         if why.raises:
             return raising_entry(code, error, compiler.owner_id)
         raise error
-    tell(code, compiler, None, why, [], started)
+    tell(code, compiler.backend_name, None, why, [], started)
     _native.skip_code(code, why.reason)
     return None
 
@@ -465,56 +348,6 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
         if config.verbose:
             traceback.print_exc()
         return None
-
-
-def what_failed(code: CodeType, compiler: Compiler, roots: Roots) -> FailedGuard | None:
-    """What of the newest version does not hold for this call, if anybody wants to know."""
-    if not (recompiles.wanted() or explain.watched() or config.debug):
-        return None
-    known = entries_of(code, compiler.owner_id)
-    return first_failure(known[-1].guards, roots) if known else None
-
-
-def recompile_text(
-    code: CodeType, failed: FailedGuard, varying: list[NumberInput], guards: list[Guard], constant: Break | None
-) -> str:
-    """Why a function is compiled once more."""
-    hindrance = None
-    if constant is not None:
-        hindrance = Hindrance(message(constant.reason, **constant.fields), constant.where)
-    return recompiles.told(named(code), failed, varying, guards, hindrance)
-
-
-def tell(
-    code: CodeType,
-    compiler: Compiler,
-    gm: Any,
-    why: Why | None,
-    guards: list[Guard],
-    started: float,
-    numbers: Sequence[NumberInput] = (),
-    again: str = "",
-) -> None:
-    """Report the frame to whoever collects events."""
-    if explain.watched():
-        place = why.position if why else None
-        users = resume.origin(code)
-        explain.emit(
-            explain.CompileEvent(
-                function=users.code.co_name,
-                filename=place.filename if place else users.code.co_filename,
-                line=(place.line if place else None) or users.line,
-                graph=gm,
-                ops=sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0,
-                reason=why.reason if why else None,
-                reason_text=message(why.reason, **why.fields) if why else "",
-                guards=guards,
-                seconds=time.perf_counter() - started,
-                backend=compiler.backend_name,
-                numbers=numbers,
-                again=again,
-            )
-        )
 
 
 def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
@@ -536,100 +369,3 @@ def gains_nothing(captured: Capture, operators: int, code: CodeType, compiler: C
     if compiler.fullgraph or config.capture_everything:
         return False
     return budget.is_barren(code, written, compiler.owner_id, isinstance(captured.exit, Return))
-
-
-def compile_captured(
-    captured: Capture, draft: codegen.Draft, builder: GraphBuilder, compiler: Compiler, backend: registry.Backend
-) -> tuple[Any, list[str], list[Source], Any]:
-    """Close the graph, hand it to the backend with the real tensors, and wrap what comes back."""
-    vm = captured.machine
-    if vm.ops == 0:
-        return None, [], [], None
-    values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
-    inputs = sorted(values, key=lambda value: place_of(brought_by(value.source), captured.code))
-    gm = builder.finish(draft.outputs, [value.node for value in inputs])
-    remaining = set(gm.graph.find_nodes(op="placeholder"))
-    used = [value for value in inputs if value.node in remaining]
-    examples = [vm.input_objects[value.node] for value in used]
-    name = f"__compiled_fn_{next(_graph_numbers)}"
-    sources = [value.source for value in used if value.source is not None]
-    # The tuple comes last: where a size has to come before its tensor, all come in the tuple.
-    in_order = any(source.how in ("size", "stride") for source in sources)
-    arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
-    bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
-    rerun = draft.rerun
-    told, leaving = rerun.raised if rerun else None, blocks_left(captured)
-    written = captured.code if draft.does_nothing_else else None
-    program = Program(starting(captured), builder.call_sites)
-    mutates = mutated_inputs(gm)
-    handler = on_error(gm, compiler.backend_name, mutates, name, told, leaving, program, written is not None)
-    subclasses = any(overrides(type(each)) for each in examples)
-    layered = torch_compat.is_layered(examples)  # a call within one of torch.func's, which has been left to Python
-    plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
-    backend = backend if plain else left_as_it_is
-    compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
-    with collector.awake(), shape_env.treating_sizes_alike(), interrupts.allowed():
-        if rerun is None:
-            fn = compile_part(gm, examples)
-        else:
-            rerun.final = compiler.fullgraph
-            fn = rerun.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
-    if subclasses:
-        fn = not_overridden(fn)
-    boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
-    if boxes:
-        fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
-    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written)
-    return graph, arguments, bound, gm
-
-
-def starting(captured: Capture) -> CallSite:
-    """The frame, before its first instruction."""
-    return CallSite(weakref.ref(captured.code), 0, captured.machine.roots.globals.get("__name__", ""), None)
-
-
-def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
-    """What a frame that goes on after a break has to call where it leaves the `with` blocks it was in."""
-    if not resume.is_continuation(captured.code):
-        return []
-    return list(captured.machine.effects.switched())
-
-
-def not_overridden(fn: Any) -> Any:
-    """A graph has in it what `__torch_function__` made of the program: it is not asked once more."""
-
-    def run(*args: Any) -> Any:
-        with torch._C.DisableTorchFunctionSubclass():
-            return fn(*args)
-
-    return run
-
-
-def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
-    """The handler of a graph's errors, for a graph that gets floats at these positions."""
-
-    def handled(error: BaseException, args: Any) -> Any:
-        return handler(error, args if args is None else in_boxes(args, positions))
-
-    return handled
-
-
-def brought_by(source: Source | None) -> Source | None:
-    """The tensor that brings a size; anything else brings itself."""
-    return source.base if source is not None and source.how in ("size", "stride") else source
-
-
-def place_of(source: Source | None, code: CodeType) -> int:
-    """Inputs of a graph: the frame's arguments first, in their order, then what comes bound."""
-    if source is None or not is_plain_local(source, code):
-        return len(code.co_varnames)
-    return code.co_varnames.index(source.arg)
-
-
-def is_plain_local(source: Source | None, code: CodeType) -> bool:
-    """Whether the replacement code can read it with LOAD_FAST."""
-    return source is not None and source.how == "local" and source.arg not in code.co_cellvars
-
-
-def left_as_it_is(gm: Any, example_inputs: Any) -> None:
-    """Stands in for the backend where operator by operator is right: for inputs that share memory, in first runs."""

@@ -29,11 +29,13 @@ MOST_WASTED = 3  # of those, versions that no call has come back for
 
 
 class CompilerSettings(Protocol):
-    """What the user wants: a Compiler."""
+    """What a user has asked for, as a `pipeline.Compiler` holds it."""
 
     dynamic: bool | None
     fullgraph: bool
     buckets: Mapping[str, Any]
+    backend_name: str
+    owner_id: int
 
 
 class Specialization:

@@ -21,7 +21,7 @@ import torch
 import worlds
 
 import torchdynamo
-from torchdynamo import pipeline
+from torchdynamo import capture_retries, pipeline
 from torchdynamo.capture.capture import Why
 from torchdynamo.capture.show import guard_line, show
 from torchdynamo.core.reasons import title
@@ -45,7 +45,7 @@ def captured(source: str, name: str) -> str:
     given = inspect.signature(function).bind(*args, **space.get("keywords", {}))
     given.apply_defaults()
     roots = Roots(dict(given.arguments), space, vars(builtins), closure)
-    found = pipeline.follow(code, roots, pipeline.Compiler("eager"))
+    found = capture_retries.follow(code, roots, pipeline.Compiler("eager"))
     if isinstance(found, Why):
         return f"nothing: {title(found.reason, **found.fields)}\n"
     text = re.sub(r"break before instruction \d+", "break", show(found.capture))  # its number depends on the Python

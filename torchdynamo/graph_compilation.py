@@ -1,0 +1,133 @@
+"""Closes the graph of a capture, hands it to the backend, and wraps what comes back as the hook calls it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.compiler
+
+from torchdynamo import _native
+from torchdynamo.backends import registry
+from torchdynamo.backends.run import Handler, compile_graph, on_error
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
+from torchdynamo.capture.torch.tensor_subclasses import overrides
+from torchdynamo.codegen import codegen, resume
+from torchdynamo.core.call_sites import CallSite
+from torchdynamo.core.source import Source
+from torchdynamo.graph import shape_env, torch_compat
+from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.graph.deopt_safety import stages
+from torchdynamo.graph.mutation import effects_of, mutated_inputs
+from torchdynamo.graph.tracebacks import Program
+from torchdynamo.guards.aliases import written_apart
+from torchdynamo.hook import collector, interrupts
+from torchdynamo.specialization import CompilerSettings
+
+_graph_numbers = itertools.count(0)
+
+
+def compile_captured(
+    captured: Capture,
+    draft: codegen.Draft,
+    builder: GraphBuilder,
+    compiler: CompilerSettings,
+    backend: registry.Backend,
+) -> tuple[Any, list[str], list[Source], Any]:
+    """Close the graph, hand it to the backend with the real tensors, and wrap what comes back."""
+    vm = captured.machine
+    if vm.ops == 0:
+        return None, [], [], None
+    values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
+    inputs = sorted(values, key=lambda value: place_of(brought_by(value.source), captured.code))
+    gm = builder.finish(draft.outputs, [value.node for value in inputs])
+    remaining = set(gm.graph.find_nodes(op="placeholder"))
+    used = [value for value in inputs if value.node in remaining]
+    examples = [vm.input_objects[value.node] for value in used]
+    name = f"__compiled_fn_{next(_graph_numbers)}"
+    sources = [value.source for value in used if value.source is not None]
+    # The tuple comes last: where a size has to come before its tensor, all come in the tuple.
+    in_order = any(source.how in ("size", "stride") for source in sources)
+    arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
+    bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
+    rerun = draft.rerun
+    told, leaving = rerun.raised if rerun else None, blocks_left(captured)
+    written = captured.code if draft.does_nothing_else else None
+    program = Program(starting(captured), builder.call_sites)
+    mutates = mutated_inputs(gm)
+    handler = on_error(gm, compiler.backend_name, mutates, name, told, leaving, program, written is not None)
+    subclasses = any(overrides(type(each)) for each in examples)
+    layered = torch_compat.is_layered(examples)  # a call within one of torch.func's, which has been left to Python
+    plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
+    backend = backend if plain else left_as_it_is
+    compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
+    with collector.awake(), shape_env.treating_sizes_alike(), interrupts.allowed():
+        if rerun is None:
+            fn = compile_part(gm, examples)
+        else:
+            rerun.final = compiler.fullgraph
+            fn = rerun.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
+    if subclasses:
+        fn = not_overridden(fn)
+    boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
+    if boxes:
+        fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
+    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written)
+    return graph, arguments, bound, gm
+
+
+def starting(captured: Capture) -> CallSite:
+    """The frame, before its first instruction."""
+    return CallSite(weakref.ref(captured.code), 0, captured.machine.roots.globals.get("__name__", ""), None)
+
+
+def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
+    """What a frame that goes on after a break has to call where it leaves the `with` blocks it was in."""
+    if not resume.is_continuation(captured.code):
+        return []
+    return list(captured.machine.effects.switched())
+
+
+def not_overridden(fn: Any) -> Any:
+    """A graph has in it what `__torch_function__` made of the program: it is not asked once more."""
+
+    def run(*args: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return fn(*args)
+
+    return run
+
+
+def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
+    """The handler of a graph's errors, for a graph that gets floats at these positions."""
+
+    def handled(error: BaseException, args: Any) -> Any:
+        return handler(error, args if args is None else in_boxes(args, positions))
+
+    return handled
+
+
+def brought_by(source: Source | None) -> Source | None:
+    """The tensor that brings a size; anything else brings itself."""
+    return source.base if source is not None and source.how in ("size", "stride") else source
+
+
+def place_of(source: Source | None, code: CodeType) -> int:
+    """Inputs of a graph: the frame's arguments first, in their order, then what comes bound."""
+    if source is None or not is_plain_local(source, code):
+        return len(code.co_varnames)
+    return code.co_varnames.index(source.arg)
+
+
+def is_plain_local(source: Source | None, code: CodeType) -> bool:
+    """Whether the replacement code can read it with LOAD_FAST."""
+    return source is not None and source.how == "local" and source.arg not in code.co_cellvars
+
+
+def left_as_it_is(gm: Any, example_inputs: Any) -> None:
+    """Stands in for the backend where operator by operator is right: for inputs that share memory, in first runs."""
