@@ -61,7 +61,7 @@ def test_no_other_tracer_is_used() -> None:
 
 def test_python_versions_are_named_in_two_places() -> None:
     named = r"version_info|hexversion|PY_VERSION_HEX|PY_MINOR_VERSION|\b3\.(8|9|1[0-9])\b"
-    assert mentions(named, SOURCES, r"bytecode/.*|hook/csrc/compat\.h") == []
+    assert mentions(named, SOURCES, r"bytecode/.*|hook/csrc/compat\w*\.h") == []
 
 
 def test_torch_versions_are_named_in_two_files() -> None:
@@ -104,7 +104,7 @@ def test_only_heavy_or_optional_packages_are_imported_inside_functions(path: Pat
 # Longer than a reader takes in at once: lines, which may only become fewer.
 LONG = {"capture/vm/machine.py": 660, "graph/build.py": 575}
 LONG |= {"capture/types/sequence.py": 475, "capture/vm/operators.py": 460, "capture/types/items.py": 420}
-LONG |= {"capture/types/mapping.py": 410, "hook/csrc/tensor.cpp": 805, "hook/csrc/compat.h": 780}
+LONG |= {"capture/types/mapping.py": 410}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

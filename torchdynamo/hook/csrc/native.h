@@ -18,9 +18,11 @@ typedef struct {
     PyCodeObject *code;
 } TdFrame;
 
-int td_hook_init(PyObject *module);   /* hook.c: the eval hook, entries, callables */
-int td_guards_init(PyObject *module); /* guards.c: GuardProgram */
-int td_tensor_init(PyObject *module); /* tensor.cpp: packed tensor metadata and global state */
+int td_hook_init(PyObject *module);         /* hook.c: the eval hook, entries, callables */
+int td_guards_init(PyObject *module);       /* guards.c: GuardProgram */
+int td_tensor_init(PyObject *module);       /* tensor.cpp: packed tensor metadata */
+int td_aliasing_init(PyObject *module);     /* aliasing.cpp: whether tensors share memory */
+int td_global_state_init(PyObject *module); /* global_state.cpp: what decides what operators do */
 
 extern PyTypeObject *TdGuardProgram_Type;
 
