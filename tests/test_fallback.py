@@ -143,8 +143,6 @@ def failing(step: str, error: type[BaseException] = RuntimeError, **when: Any) -
         if owner is pipeline._native:
             users = {"guard program": torchdynamo.guards.program, "compiled graph": graph_compilation}
             user = users.get(step, pipeline)
-                step, pipeline
-            )
             patch.setattr(user, "_native", SimpleNamespace(**{**vars(owner), name: fault}))
         elif isinstance(owner, type):
             patch.setattr(owner, name, lambda *args, **kwargs: fault(*args, **kwargs))
