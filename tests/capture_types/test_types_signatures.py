@@ -89,7 +89,7 @@ def cases() -> Iterator[Case]:
             fn = getattr(cls, slot)
         if "cython" in (type(fn).__name__ + cls.__name__):
             continue
-        if slot[0] not in "<.=" and slot != "__call__" and callable(fn):  # of a call, what is called decides
+        if slot[0] not in ".=" and slot != "__call__" and callable(fn):  # of a call, what is called decides
             yield Case(f"{cls.__qualname__}.{slot}", fn, row)
 
 

@@ -228,7 +228,7 @@ class CodeEmitter:
             self.making.discard(entity.ref)
 
     def rebuild(self, entity: Entity) -> None:
-        row = model.for_type(model.REBUILD, entity.pytype)
+        row = model.REBUILD.nearest(entity.pytype)
         if row is not None:
             row(self, entity)
             self.keep(entity)

@@ -42,7 +42,7 @@ def replay(emit: CodeEmitter, capture: Capture, begun: bool) -> None:
 
 
 def write_items(emit: CodeEmitter, write: Write) -> None:
-    row = model.for_type(model.REPLAY, write.owner.pytype)
+    row = model.REPLAY.nearest(write.owner.pytype)
     if row is None:
         raise Restart(-1)
     row(emit, write.owner)

@@ -11,7 +11,7 @@ from torch.utils._device import _device_constructors
 
 from torchdynamo.capture.speculate import may_raise, tensor_constants, unify_sizes
 from torchdynamo.capture.torch import numpy_arrays, overrides, symbols
-from torchdynamo.capture.vm.model import MODELS, plain_new
+from torchdynamo.capture.vm.model import COPY, ITERATE, plain_new
 from torchdynamo.capture.vm.scalar_subclasses import plainly
 from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, identity_of, lift
 from torchdynamo.core import policy
@@ -215,7 +215,7 @@ def concretely(vm: Machine, value: Value) -> Any:
         return vm.builder.numbers.settle(value.fake)
     if value.__class__ is Object:
         cls = value.pytype
-        maker = COPIES.get(cls)
+        maker = COPY.get(cls)
         if maker is not None:
             made = maker(vm, value)
             if isinstance(made, list):
@@ -224,7 +224,7 @@ def concretely(vm: Machine, value: Value) -> Any:
         if issubclass(cls, BaseException):
             return plain_new(cls)(cls, *(concretely(vm, item) for item in vm.entity(value).items or ()))
         if issubclass(cls, tuple):
-            return plain_new(cls)(cls, [concretely(vm, item) for item in MODELS[tuple, "<items>"](vm, value)])
+            return plain_new(cls)(cls, [concretely(vm, item) for item in ITERATE[tuple](vm, value)])
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
 
 
@@ -236,10 +236,21 @@ def concrete(vm: Machine, value: Value) -> Any:
         return None
 
 
-COPIES: dict[type, Callable[[Any, Any], Any]] = {
-    list: lambda vm, value: [concretely(vm, item) for item in vm.iterate(value)],
-    tuple: lambda vm, value: tuple(concretely(vm, item) for item in vm.iterate(value)),
-    set: lambda vm, value: MODELS[set, "<copy>"](vm, value),
-    dict: lambda vm, value: {concretely(vm, key): concretely(vm, item) for key, item in vm.dict_items(value)},
-    slice: lambda vm, value: slice(*(concretely(vm, item) for item in vm.entity(value).items)),
-}
+@COPY.register(list)
+def copy_list(vm: Machine, value: Object) -> list[Any]:
+    return [concretely(vm, item) for item in vm.iterate(value)]
+
+
+@COPY.register(tuple)
+def copy_tuple(vm: Machine, value: Object) -> tuple[Any, ...]:
+    return tuple(concretely(vm, item) for item in vm.iterate(value))
+
+
+@COPY.register(dict)
+def copy_dict(vm: Machine, value: Object) -> dict[Any, Any]:
+    return {concretely(vm, key): concretely(vm, item) for key, item in vm.dict_items(value)}
+
+
+@COPY.register(slice)
+def copy_slice(vm: Machine, value: Object) -> slice:
+    return slice(*(concretely(vm, part) for part in vm.entity(value).items))

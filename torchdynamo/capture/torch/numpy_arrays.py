@@ -94,7 +94,7 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
     """`fn(*args, **kwargs)` of constants. Arrays that the frame made are the real thing, views and writes with them."""
     name = getattr(fn, "__name__", repr(fn))
     if any(flows(vm, arg) for arg in (*args, *kwargs.values())):
-        return model.MODELS[np.ndarray, "<of the graph>"](vm, fn, args, kwargs)
+        return model.FLOWING_CALL[np.ndarray](vm, fn, args, kwargs)
     if any(map(holds_tensors, (*args, *kwargs.values()))):
         raise Break("data-dependent value", name=f"numpy.{name}")
     real = [vm.concretely(arg) for arg in args]
@@ -220,7 +220,7 @@ def method(name: str) -> model.Model:
 def attribute(name: str) -> model.Model:
     def row(vm: Machine, self: Object) -> Value:
         if flowing(vm, self) is not None:
-            return model.MODELS[np.ndarray, "<attribute of the graph's>"](vm, self, name)
+            return model.FLOWING_ATTRIBUTE[np.ndarray](vm, self, name)
         array, real = array_of(vm, self), vm.entity(self).real
         if vm.entity(self).source is not None and name in OF_THE_MEMORY:
             if name != "strides":

@@ -6,9 +6,8 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.torch.arguments import COPIES
 from torchdynamo.capture.types.iterators import iterated_by
-from torchdynamo.capture.vm.model import Emitter, Model, iterates, models, rebuilds, replays
+from torchdynamo.capture.vm.model import COPY, Emitter, Model, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
@@ -34,7 +33,7 @@ def contents(vm: Machine, self: Object) -> bytearray:
     return box
 
 
-COPIES[bytearray] = lambda vm, value: bytearray(contents(vm, value))
+COPY[bytearray] = lambda vm, value: bytearray(contents(vm, value))
 
 
 def given(vm: Machine, arg: Value) -> Any:

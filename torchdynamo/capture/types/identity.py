@@ -15,7 +15,7 @@ from torchdynamo.capture.torch.symbols import settled
 from torchdynamo.capture.types import scalars
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Ref
-from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.vm.model import HASH_KEY, Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
 from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value
 from torchdynamo.capture.vm.wrap import source_of
@@ -114,7 +114,7 @@ def truth(vm: Machine, self: Value) -> Value:
     return boolean(True) if is_id(vm, self) else vm.run_pure(int.__bool__, [plain_value(vm, self) or self], {})
 
 
-@models(int, "<hash key>")
+@HASH_KEY.register(int)
 def hash_key(vm: Machine, self: Object) -> Any:
     """Where a dict that was there has such keys, an object that was there is guarded to be itself, and so is its id."""
     note = vm.entity(self).note

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo import _native
 from torchdynamo.capture.speculate import cached_calls
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.model import MODELS, is_open, models
+from torchdynamo.capture.vm.model import CACHED_CALL, is_open, models
 from torchdynamo.capture.vm.namespaces import write_instance
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
 from torchdynamo.core.signals import Assumption, Break
@@ -33,8 +33,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """
     entity = vm.entity(self)
     if entity.real is MISSING:
-        made: Value = MODELS[CACHED, "<call>"](vm, self, list(args), dict(kwargs))
-        return made
+        return CACHED_CALL[CACHED](vm, self, list(args), dict(kwargs))
     given = [*args, *kwargs.values()]
     presumed = Assumption.CACHES not in vm.builder.numbers.dropped
     numbers = presumed and any(cached_calls.holds_number(vm, value) for value in given)

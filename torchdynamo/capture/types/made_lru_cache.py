@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.capture.vm.model import Emitter, models, rebuilds
+from torchdynamo.capture.vm.model import CACHED_CALL, Emitter, models, rebuilds
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
 
@@ -34,7 +34,7 @@ def init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
     return NONE
 
 
-@models(CACHED, "<call>")
+@CACHED_CALL.register(CACHED)
 def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Results are kept in the order of their last use; where there is no more room, the one unused longest goes."""
     entity = vm.entity(self)

@@ -34,11 +34,11 @@ from torchdynamo.capture.types.items import (
     whole,
 )
 from torchdynamo.capture.types.weakrefs import Weakly
-from torchdynamo.capture.vm import finalizers, namespaces
+from torchdynamo.capture.vm import finalizers, model, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot
-from torchdynamo.capture.vm.model import MODELS, Emitter, find_slot, iterates, models, rebuilds, replays
+from torchdynamo.capture.vm.model import Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 NUMBERS = (int, float, bool, type(None))
 
 
-@models(dict, "<items>")
+@model.PAIRS.register(dict)
 def pairs(vm: Machine, value: Value) -> list[tuple[Value, Value]]:
     """All items of a mapping, looked at; a dict's own, where its class does not say itself what it has."""
     if value.__class__ is Object and issubclass(value.pytype, dict) and not says_itself(vm, value.pytype):
@@ -57,7 +57,7 @@ def pairs(vm: Machine, value: Value) -> list[tuple[Value, Value]]:
     return asked(vm, value)
 
 
-@models(dict, "<of instance>")
+@model.INSTANCE_DICT.register(dict)
 def of_instance(vm: Machine, owner: Object) -> Value:
     entity = vm.entity(owner)
     known = entity.loaded.get("__dict__")
@@ -348,7 +348,7 @@ def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value
     """Into what calling the class gives, as items are stored in it; a dict takes keys of dicts and sets as hashed."""
     made = vm.call(cls, [], {})
     if made.__class__ is Object and made.pytype is dict and keys.__class__ is Object and not items_of(vm, made):
-        hashed = MODELS.get((keys.pytype, "<hashed>"))
+        hashed = model.HASHED.get(keys.pytype)
         if hashed is not None:
             for hkey, key in hashed(vm, keys):
                 store_under(vm, made, key, hkey, value)
@@ -358,7 +358,7 @@ def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value
     return made
 
 
-@models(dict, "<hashed>")
+@model.HASHED.register(dict)
 def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
     return [(hkey, known_key(found)) for hkey, found in each_entry(vm, value)]
 

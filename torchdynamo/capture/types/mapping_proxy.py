@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_own
-from torchdynamo.capture.vm.model import Emitter, Model, enters, iterates, models, rebuilds
+from torchdynamo.capture.vm.model import CLASS_DICT, Emitter, Model, enters, iterates, models, rebuilds
 from torchdynamo.capture.vm.wrap import class_attribute, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
@@ -64,7 +64,7 @@ class Own(NamedTuple):
     cls: type
 
 
-@models(type, "<own>")
+@CLASS_DICT.register(type)
 def of_class(vm: Machine, cls: type) -> Value:
     return vm.new(PROXY, note=Own(cls))
 

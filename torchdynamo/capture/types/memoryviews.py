@@ -6,11 +6,10 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.torch.arguments import COPIES
 from torchdynamo.capture.types.bytearrays import contents, for_real
 from torchdynamo.capture.types.iterators import iterated_by
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.model import Model, iterates, models
+from torchdynamo.capture.vm.model import COPY, Model, iterates, models
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -44,7 +43,7 @@ def view(vm: Machine, self: Value) -> memoryview:
     return found
 
 
-COPIES[memoryview] = lambda vm, value: view(vm, value)
+COPY[memoryview] = lambda vm, value: view(vm, value)
 
 
 def method(name: str) -> Model:

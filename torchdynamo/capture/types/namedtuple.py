@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types.sequence import items_of, read
-from torchdynamo.capture.vm.model import MODELS
+from torchdynamo.capture.vm.model import FIELD
 from torchdynamo.core.value import Value
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ def place(cls: Any, name: str, found: Any) -> int | None:
     return None
 
 
+@FIELD.register(tuple)
 def field(vm: Machine, self: Value, name: str, found: Any) -> Value | None:
     """The field, or None where the attribute is something else."""
     at = place(self.pytype, name, found)
     return None if at is None else read(vm, items_of(vm, self), at)
-
-
-MODELS[tuple, "<field>"] = field

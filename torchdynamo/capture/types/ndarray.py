@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
+from torchdynamo.capture.torch import numpy_arrays, numpy_numbers
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.capture.vm.model import MODELS, enters, function, iterates, rebuilds
+from torchdynamo.capture.vm.model import COPY, FLOWING_ITEMS, FLOWING_TENSOR, enters, function, iterates, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
@@ -39,7 +39,7 @@ def enter_fixed(vm: Machine, obj: Any, source: Source) -> Value:
 def items(vm: Machine, value: Object) -> Iterator[Value]:
     """Along the first dimension."""
     if numpy_arrays.flowing(vm, value) is not None:
-        return MODELS[np.ndarray, "<items of the graph's>"](vm, value)
+        return FLOWING_ITEMS[np.ndarray](vm, value)
     return (numpy_arrays.lift(vm, item) for item in numpy_arrays.array_of(vm, value))
 
 
@@ -62,7 +62,7 @@ def sharing(fn: Any) -> None:
 
     def row(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
         if numpy_arrays.flowing(vm, data) is not None and not args:
-            return MODELS[np.ndarray, "<tensor of the graph's>"](vm, fn, data, kwargs)
+            return FLOWING_TENSOR[np.ndarray](vm, fn, data, kwargs)
         if data.__class__ is Object and data.pytype is np.ndarray:
             data = numpy_arrays.share(vm, data)
             if fn is torch.from_numpy:
@@ -98,7 +98,7 @@ def like(vm: Machine, value: Value) -> Any:
 def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
     """`torch.tensor`, which copies."""
     if numpy_arrays.flowing(vm, data) is not None and not args:
-        return MODELS[np.ndarray, "<tensor of the graph's>"](vm, torch.tensor, data, kwargs)
+        return FLOWING_TENSOR[np.ndarray](vm, torch.tensor, data, kwargs)
     if data.__class__ is not Object or data.pytype is not np.ndarray:
         return vm.emit("call_function", torch.tensor, [data, *args], with_dtype(vm, data, kwargs))
     if args or not kwargs.keys() <= {"dtype", "device"}:
@@ -113,7 +113,7 @@ if np is not None:
     enters(np.dtype, np.ufunc, type(np.linalg.norm))(enter_fixed)
     iterates(np.ndarray)(items)
     rebuilds(np.ndarray)(rebuild)
-    arguments.COPIES[np.ndarray] = numpy_arrays.array_of
+    COPY[np.ndarray] = numpy_arrays.array_of
     for _fn in (torch.from_numpy, torch.as_tensor, torch.asarray):
         sharing(_fn)
     function(torch.tensor)(copied)

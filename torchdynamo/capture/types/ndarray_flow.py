@@ -15,7 +15,15 @@ import torch.fx
 
 from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
-from torchdynamo.capture.vm.model import models, rebuilds
+from torchdynamo.capture.vm.model import (
+    COPY,
+    FLOWING_ATTRIBUTE,
+    FLOWING_CALL,
+    FLOWING_ITEMS,
+    FLOWING_TENSOR,
+    models,
+    rebuilds,
+)
 from torchdynamo.core.policy import NUMPYS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, Known, Object, TensorNode, Value
@@ -226,10 +234,10 @@ def attribute(vm: Machine, self: Object, name: str) -> Value:
 
 
 # -- out --------------------------------------------------------------------------------------------------------------
-def to_tensor(vm: Machine, fn: Any, value: Object, kwargs: dict[str, Value]) -> Value:
+def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> Value:
     """`torch.from_numpy(a)`, `torch.tensor(a)`."""
     known = flowing(vm, value)
-    assert known is not None
+    assert known is not None and value.__class__ is Object
     if fn is not torch.tensor:
         check_written(vm, value, fn.__name__)  # by whoever gets the tensor
     named = {key: arguments.to_node(vm, arg) for key, arg in kwargs.items()}
@@ -243,7 +251,7 @@ def to_tensor(vm: Machine, fn: Any, value: Object, kwargs: dict[str, Value]) -> 
     node = vm.builder.untried("call_function", fn, (known.node,), named, like, vm.position())
     if real.requires_grad or not isinstance(like, torch.Tensor):
         raise unknown(fn.__name__)
-    value = vm.fakes[id(like)] = TensorNode(node, like, torch.Tensor)  # type: ignore[assignment]
+    value = vm.fakes[id(like)] = TensorNode(node, like, torch.Tensor)
     return value
 
 
@@ -324,10 +332,10 @@ def constant_of(vm: Machine, value: Object) -> Any:
 
 
 if np is not None:
-    models(np.ndarray, "<of the graph>")(call)
-    models(np.ndarray, "<attribute of the graph's>")(attribute)
-    models(np.ndarray, "<items of the graph's>")(items)
-    models(np.ndarray, "<tensor of the graph's>")(to_tensor)
+    FLOWING_CALL[np.ndarray] = call
+    FLOWING_ATTRIBUTE[np.ndarray] = attribute
+    FLOWING_ITEMS[np.ndarray] = items
+    FLOWING_TENSOR[np.ndarray] = to_tensor
     rebuilds(np.generic)(rebuild)
     for _name in METHODS & vars(np.generic).keys():
         models(np.generic, _name)(scalar_method(vars(np.generic)[_name]))
@@ -337,4 +345,4 @@ if np is not None:
         models(np.generic, "." + _name)(scalar_attribute(_name))
     for _cls in NUMPYS:
         arguments.AS_NODES[_cls] = node_of
-        arguments.COPIES[_cls] = constant_of
+        COPY[_cls] = constant_of

@@ -15,7 +15,7 @@ from torchdynamo.capture.types.pending_appends import Tail, tail
 from torchdynamo.capture.types.pending_appends import replay as replay_tail
 from torchdynamo.capture.vm import finalizers
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.model import MODELS, Emitter, iterates, models, plain_new, rebuilds, replays
+from torchdynamo.capture.vm.model import Emitter, iterates, models, plain_new, rebuilds, replays
 from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.capture.vm.wrap import lift
@@ -73,9 +73,6 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     while index < len(items):
         yield read(vm, items, index)
         index += 1
-
-
-MODELS[tuple, "<items>"] = iterate
 
 
 def index_of(vm: Machine, key: Value) -> Any:

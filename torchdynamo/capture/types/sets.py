@@ -14,7 +14,7 @@ from torchdynamo.capture.types.items import by_code, entry_key, key_error, sourc
 from torchdynamo.capture.types.items import items_of as dict_items_of
 from torchdynamo.capture.types.set_orders import by_stand_in, given_order, happened, stand_in
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.model import MODELS, enters, iterates, models
+from torchdynamo.capture.vm.model import BUILD_SET, CONSTANT_ITEMS, COPY, HASHED, MODELS, enters, iterates, models
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
@@ -46,7 +46,7 @@ def enter_frozenset(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
-@models(frozenset, "<items>")
+@CONSTANT_ITEMS.register(frozenset)
 def frozen_items(vm: Machine, value: Known) -> Iterator[Value]:
     """In their order, which equal sets may have differently."""
     if value.source is not None:
@@ -83,8 +83,8 @@ def fresh(vm: Machine, cls: type, items: Items, order: set[Any] | None) -> Objec
     return vm.new(cls, items, note=order)
 
 
-@models(set, "<build>")
-def build(vm: Machine, values: tuple[Value, ...] | list[Value]) -> Object:
+@BUILD_SET.register(set)
+def build(vm: Machine, values: Iterable[Value]) -> Object:
     """`{a, b, c}`: one after the other."""
     made = fresh(vm, set, {}, set())
     for value in values:
@@ -172,7 +172,7 @@ def steps(vm: Machine, value: Object, order: list[Any]) -> Iterator[Value]:
 CHANGED = "Set changed size during iteration"
 
 
-@models(set, "<hashed>")
+@HASHED.register(set)
 def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
     """What is in it, in order, with what it was found by."""
     by_value = {id(item): key for key, item in items_of(vm, value).items()}
@@ -289,7 +289,7 @@ def frozen_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
     return Known(frozenset(given if order is None else order))
 
 
-@models(set, "<copy>")
+@COPY.register(set)
 def real_copy(vm: Machine, value: Object) -> set[Any]:
     """A real set of constants, in the same order."""
     items = [vm.concretely(item) for item in iterate(vm, value)]

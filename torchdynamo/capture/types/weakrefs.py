@@ -20,7 +20,7 @@ from torchdynamo.capture.vm.effect_kinds import ATTRIBUTES, EffectKind, Write
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import instance_dict
 from torchdynamo.capture.vm.machine import IDENTITY_HASHES, Keyed, Ref
-from torchdynamo.capture.vm.model import Emitter, is_open, models, rebuilds
+from torchdynamo.capture.vm.model import HASH_KEY, IDENTICAL, Emitter, is_open, models, rebuilds
 from torchdynamo.capture.vm.namespaces import own_dict
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break, Restart
@@ -98,7 +98,7 @@ def lives(vm: Machine, obj: Value) -> bool:
     return not existed(vm, obj) or not has_let_go(vm)
 
 
-@models(weakref.ReferenceType, "<is>")
+@IDENTICAL.register(weakref.ReferenceType)
 def is_same(vm: Machine, one: Object, other: Object) -> bool:
     """Of references without a callback there is one to an object; which of those that were there it is, nobody sees."""
     first, second = vm.entity(one), vm.entity(other)
@@ -222,7 +222,7 @@ def goes_by_id(hash: Any) -> bool:
     return isinstance(hash, Ref) and isinstance(hash.what, tuple) and hash.what[:1] == ("id",)
 
 
-@models(weakref.ReferenceType, "<hash key>")
+@HASH_KEY.register(weakref.ReferenceType)
 def hash_key(vm: Machine, self: Object) -> Weakly | Weaker:
     """Where identity is all that tells what it refers to; of others that were there at entry, nobody knows which of
     them the code would be asked about."""

@@ -93,7 +93,7 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
     found = guarded_lookup(vm, cls, name)
     if found is not MISSING and type(found) is not types.FunctionType and is_descriptor(vm, found, "__get__"):
         if issubclass(cls, tuple):
-            item: Value | None = model.MODELS[tuple, "<field>"](vm, obj, name, found)
+            item = model.FIELD[tuple](vm, obj, name, found)
             if item is not None:
                 return item
         if is_descriptor(vm, found, "__set__"):
@@ -227,8 +227,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
     above = guarded_lookup(vm, meta, name)
     if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
         if above is PLAIN_DICT:
-            own: Value = model.MODELS[type, "<own>"](vm, cls)
-            return own
+            return model.CLASS_DICT[type](vm, cls)
         if type(above) is property:
             return vm.call(getter_of(vm, meta, name, above), [Known(cls)], {})
         return class_fact(vm, cls, name)

@@ -109,8 +109,7 @@ def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
 def known_items(vm: Machine, value: Known) -> Iterator[Value]:
     """A constant's items."""
     if value.pytype is frozenset:
-        items: Iterator[Value] = model.MODELS[frozenset, "<items>"](vm, value)
-        return items
+        return model.CONSTANT_ITEMS[frozenset](vm, value)
     if lookup.speaks(value):
         found = lookup.guarded_lookup(vm, value.pytype, "__iter__")
         if type(found) is types.FunctionType and found.__module__ not in lookup.LIBRARIES:
@@ -186,26 +185,28 @@ EMPTY: dict[int, int] = {}
 VIEWS = (EMPTY.keys(), EMPTY.values(), EMPTY.items())
 ORDERED: collections.OrderedDict[int, int] = collections.OrderedDict()
 OF_DICTS = {type(view) for view in (*VIEWS, ORDERED.keys(), ORDERED.values(), ORDERED.items())}
-ITERATOR_TYPES: dict[type, type] = {
-    list: type(iter([])),
-    tuple: type(iter(())),
-    dict: type(iter({})),
-    range: type(iter(range(0))),
-    str: type(iter("")),
-    set: type(iter(set())),
-    frozenset: type(iter(set())),
-    bytes: type(iter(b"")),
-    collections.deque: type(iter(collections.deque())),
-    collections.OrderedDict: type(iter(collections.OrderedDict())),
-    **{type(view): type(iter(view)) for view in VIEWS},
-}
+ITERATOR_TYPES: model.Table[type] = model.Table(
+    {
+        list: type(iter([])),
+        tuple: type(iter(())),
+        dict: type(iter({})),
+        range: type(iter(range(0))),
+        str: type(iter("")),
+        set: type(iter(set())),
+        frozenset: type(iter(set())),
+        bytes: type(iter(b"")),
+        collections.deque: type(iter(collections.deque())),
+        collections.OrderedDict: type(iter(collections.OrderedDict())),
+    }
+)
+ITERATOR_TYPES.update({type(view): type(iter(view)) for view in VIEWS})
 
 
 def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
     """An iterator object around host-level steps."""
     if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
         pytype = type(iter(over.obj))
-    cls = pytype or model.for_type(ITERATOR_TYPES, over.pytype if over is not None else list) or type(iter([]))
+    cls = pytype or ITERATOR_TYPES.nearest(over.pytype if over is not None else list) or type(iter([]))
     made = vm.new(cls)
     entity = vm.entity(made)
     entity.items = IteratorState(vm.effects, entity, steps, over, version(vm, over))

@@ -19,8 +19,7 @@ def made_anew(vm: Machine, result: Any) -> Value:
     if hasattr(type(result), "__next__"):
         return make_iterator(vm, known_steps(vm, result), said_to_be_over(result), type(result))
     if type(result) is set:
-        made: Value = model.MODELS[set, "<build>"](vm, [lift(vm, item) for item in result])
-        return made
+        return model.BUILD_SET[set](vm, [lift(vm, item) for item in result])
     return lift(vm, result)
 
 

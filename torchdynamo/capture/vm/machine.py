@@ -302,8 +302,7 @@ class Machine(CaptureState):
             keys = (wrapping.lift(self, key) for key in self.known(items[-1], "keys"))
             return self.make_dict(zip(keys, items[:-1]))
         if kind == "set":
-            made: Object = model.MODELS[set, "<build>"](self, items)
-            return made
+            return model.BUILD_SET[set](self, items)
         if any(symbols.is_unknown(self, item) for item in items):
             return symbols.text(self)
         return Known("".join(self.known(item, "string") for item in items))
@@ -337,9 +336,9 @@ class Machine(CaptureState):
             if issubclass(cls, tuple) and cls.__hash__ is tuple.__hash__:
                 return tuple(self.hkey(item) for item in self.iterate(value))
             if issubclass(cls, weakref.ReferenceType) and cls.__hash__ is weakref.ReferenceType.__hash__:
-                return model.MODELS[weakref.ReferenceType, "<hash key>"](self, value)
+                return model.HASH_KEY[weakref.ReferenceType](self, value)
             if cls is int:
-                return model.MODELS[int, "<hash key>"](self, value)
+                return model.HASH_KEY[int](self, value)
             if numpy_numbers.held(self, value) is not None:
                 return numpy_numbers.settled(self, value)
             lookup.guarded_lookup(self, cls, "__hash__")
@@ -604,11 +603,10 @@ class Machine(CaptureState):
 
     def dict_items(self, value: Value) -> list[tuple[Value, Value]]:
         """The items of any mapping, in order."""
-        items: list[tuple[Value, Value]] = model.MODELS[dict, "<items>"](self, value)
-        return items
+        return model.PAIRS[dict](self, value)
 
     def instance_dict(self, obj: Object) -> Value:
-        return model.MODELS[dict, "<of instance>"](self, obj)
+        return model.INSTANCE_DICT[dict](self, obj)
 
     def first_import(self, name: str) -> types.ModuleType:
         """Import a module for real, once in a process; that one is missing is guarded."""

@@ -8,10 +8,10 @@ object; a *polyfill* says a C function again in Python, to be captured like the 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from torchdynamo.core.value import Object, Value
+from torchdynamo.core.value import Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.frame import Globals
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
     from torchdynamo.core.source import Source
 
-Model = Callable[..., Any]  # gives a Value; a slot in <brackets> gives what its callers say
+Model = Callable[..., Any]  # gives a Value
 Row = TypeVar("Row", bound=Callable[..., Any])
+Held = TypeVar("Held")
 Slot = tuple[str, Any]  # ("model", function) | ("python", (class, raw attribute)) | ("missing", None)
 
 MODELS: dict[tuple[type, str], Model] = {}
@@ -28,12 +29,32 @@ _modelled: dict[tuple[type, str], Any] = {}  # of classes that can be changed: w
 FUNCTIONS: dict[int, Model] = {}
 POLYFILLS: dict[int, Callable[..., Any]] = {}
 NAMED: dict[tuple[str, str], Callable[..., Any]] = {}  # polyfills of libraries that need not be there
-ENTER: dict[type, Callable[[Machine, Any, Source], Value]] = {}
-ITERATE: dict[type, Callable[[Machine, Any], Iterator[Value]]] = {}
-REBUILD: dict[type, Callable[[Emitter, Entity], None]] = {}
-REPLAY: dict[type, Callable[[Emitter, Entity], None]] = {}
 PASSING_ON: set[Model] = set()  # those whose call is the last thing they do, and gives what they give
 _kept: list[Any] = []  # the tables above go by id: what they name must live
+
+
+class Table(dict[type, Held], Generic[Held]):
+    """Hold what files of types give for one purpose, by type, to those who import none of them.
+
+    `TABLE[pytype]` and `TABLE.get(pytype)` find what is held for exactly that type.
+    """
+
+    def register(self, *pytypes: type) -> Callable[[Held], Held]:
+        """Return a decorator that registers a function for these types."""
+
+        def enter(held: Held) -> Held:
+            self.update(dict.fromkeys(pytypes, held))
+            return held
+
+        return enter
+
+    def nearest(self, pytype: type) -> Held | None:
+        """Return what is held for the first class along the MRO that has something; None if none has."""
+        for base in pytype.__mro__:
+            held = self.get(base)
+            if held is not None:
+                return held
+        return None
 
 
 class Emitter(Protocol):
@@ -73,6 +94,47 @@ class Emitter(Protocol):
 
     def instance(self, entity: Entity, fill: str) -> None:
         """The plain container on top becomes an empty instance of the entity's class, filled by that method."""
+
+
+# Make a value of an object of the type, or of a subclass, that existed at entry.
+ENTER: Table[Callable[[Machine, Any, Source], Value]] = Table()
+# Yield the items of a value of the type, or of a subclass.
+ITERATE: Table[Callable[[Machine, Any], Iterator[Value]]] = Table()
+# Emit code that makes a fresh object of the type, or of a subclass, again.
+REBUILD: Table[Callable[[Emitter, Entity], None]] = Table()
+# Emit code that writes the changed contents of an object that existed back to it.
+REPLAY: Table[Callable[[Emitter, Entity], None]] = Table()
+enters, iterates, rebuilds, replays = ENTER.register, ITERATE.register, REBUILD.register, REPLAY.register
+
+# Return what stands for a value as a dictionary key: equal for equal values.
+HASH_KEY: Table[Callable[[Machine, Object], Hashable]] = Table()
+# Return the items of a dict or a set, each with what it is found by, without hashing them again.
+HASHED: Table[Callable[[Machine, Object], list[tuple[Hashable, Value]]]] = Table()
+# Return whether two values of the type are one object.
+IDENTICAL: Table[Callable[[Machine, Object, Object], bool]] = Table()
+# Return a container of constants as a real one, which is only read.
+COPY: Table[Callable[[Machine, Object], object]] = Table()
+# Yield the items of a constant, in its order.
+CONSTANT_ITEMS: Table[Callable[[Machine, Known], Iterator[Value]]] = Table()
+# Return the items of any mapping, keys and values.
+PAIRS: Table[Callable[[Machine, Value], list[tuple[Value, Value]]]] = Table()
+# Return the `__dict__` of an instance.
+INSTANCE_DICT: Table[Callable[[Machine, Object], Value]] = Table()
+# Return the `__dict__` of a class.
+CLASS_DICT: Table[Callable[[Machine, type], Value]] = Table()
+# Make a set of these items, put in one after the other.
+BUILD_SET: Table[Callable[[Machine, Iterable[Value]], Object]] = Table()
+# Return the item of a tuple that this attribute of its class, found under this name, reads; None if it reads none.
+FIELD: Table[Callable[[Machine, Value, str, object], Value | None]] = Table()
+# Call an object that the frame made, and which keeps results.
+CACHED_CALL: Table[Callable[[Machine, Object, list[Value], dict[str, Value]], Value]] = Table()
+
+# Of arrays whose contents a node of the graph gives: call a function with some; read an attribute; yield the items
+# along the first dimension; make a tensor by a function of torch.
+FLOWING_CALL: Table[Callable[[Machine, Any, list[Value], dict[str, Value]], Value]] = Table()
+FLOWING_ATTRIBUTE: Table[Callable[[Machine, Object, str], Value]] = Table()
+FLOWING_ITEMS: Table[Callable[[Machine, Object], Iterator[Value]]] = Table()
+FLOWING_TENSOR: Table[Callable[[Machine, Any, Value, dict[str, Value]], Value]] = Table()
 
 
 def models(pytype: type, *slots: str) -> Callable[[Row], Row]:
@@ -140,44 +202,6 @@ def passes_on(row: Row) -> Row:
     """Mark the model of a call that ends in another call, before which it sets `vm.direct` as it found it."""
     PASSING_ON.add(row)
     return row
-
-
-def enters(*pytypes: type) -> Callable[[Row], Row]:
-    """Register how objects of these types (and their subclasses) become values."""
-    return _by_type(ENTER, pytypes)
-
-
-def iterates(*pytypes: type) -> Callable[[Row], Row]:
-    """Register how values of these types are iterated."""
-    return _by_type(ITERATE, pytypes)
-
-
-def rebuilds(*pytypes: type) -> Callable[[Row], Row]:
-    """Register how codegen makes a fresh object of these types."""
-    return _by_type(REBUILD, pytypes)
-
-
-def replays(*pytypes: type) -> Callable[[Row], Row]:
-    """Register how codegen writes changed contents back to an object that existed."""
-    return _by_type(REPLAY, pytypes)
-
-
-def _by_type(table: dict[type, Any], pytypes: tuple[type, ...]) -> Callable[[Row], Row]:
-    def register(fn: Row) -> Row:
-        for pytype in pytypes:
-            table[pytype] = fn
-        return fn
-
-    return register
-
-
-def for_type(table: dict[type, Any], pytype: type) -> Any:
-    """The row of the nearest class along the MRO, or None."""
-    for base in pytype.__mro__:
-        row = table.get(base)
-        if row is not None:
-            return row
-    return None
 
 
 def find_slot(pytype: type, name: str, start: type | None = None) -> Slot:

@@ -170,7 +170,7 @@ def rest_on(vm: Machine, space: Namespace, real: dict[str, Any]) -> dict_aliases
 
 def write_attribute(vm: Machine, owner: Known, name: str, value: Value) -> None:
     """`owner.name = value` of a module, a class or a function; not of names that Python or C looks at itself."""
-    find = model.for_type(OWNERS, owner.pytype)
+    find = OWNERS.nearest(owner.pytype)
     space = None if find is None or value is ABSENT or name.startswith("__") else find(vm, owner, name, value)
     if space is None:
         cls = owner.obj if find is of_class and value is not ABSENT else owner.pytype
@@ -220,11 +220,9 @@ def of_class(vm: Machine, owner: Known, name: str, value: Value) -> Namespace | 
 
 DESCRIPTOR = ("__get__", "__set__", "__delete__")
 PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None), type, types.ModuleType)
-OWNERS: dict[type, Callable[[Machine, Known, str, Value], Namespace | None]] = {
-    types.ModuleType: of_module,
-    types.FunctionType: of_function,
-    type: of_class,
-}
+OWNERS: model.Table[Callable[[Machine, Known, str, Value], Namespace | None]] = model.Table(
+    {types.ModuleType: of_module, types.FunctionType: of_function, type: of_class}
+)
 
 
 def of_tensor(vm: Machine, tensor: TensorNode) -> Namespace:

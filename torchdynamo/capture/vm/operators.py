@@ -281,8 +281,9 @@ REFERENCE = weakref.ReferenceType
 def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
     """All of COMPARE: rich comparison, identity, membership."""
     if op in ("is", "is not"):
-        same = identical if not a.pytype is b.pytype is REFERENCE else model.MODELS[REFERENCE, "<is>"]
-        return boolean(same(vm, a, b) == (op == "is"))
+        if a.__class__ is Object and b.__class__ is Object and a.pytype is b.pytype is REFERENCE:
+            return boolean(model.IDENTICAL[REFERENCE](vm, a, b) == (op == "is"))
+        return boolean(identical(vm, a, b) == (op == "is"))
     if op == "in":
         return boolean(contains(vm, b, a))
     if op == "not in":

@@ -82,10 +82,10 @@ def wrap_unaliased(vm: Machine, obj: Any, source: Source) -> Value:
         if first is not None and first is not source:
             vm.guard(source, "SAME_OBJECT", first)
         return known
-    row = model.for_type(model.ENTER, cls)
+    row = model.ENTER.nearest(cls)
     if row is not None:
         try:
-            entered: Value = row(vm, obj, source)
+            entered = row(vm, obj, source)
         except Break as why:
             if why.reason != "unsupported type":
                 raise
