@@ -238,3 +238,26 @@ def test_nobody_else_names_the_stores_of_side_effects() -> None:
         if not (isinstance(node.value, ast.Name) and node.value.id == "self")
     ]
     assert found == []
+
+
+# -- hooks and payloads -----------------------------------------------------------------------------------------------
+def texts_that_select(node: ast.AST) -> Iterator[str]:
+    """Yield the strings that a subscript, a dict display or a call of `models` or of a `get` selects by."""
+    if isinstance(node, ast.Subscript):
+        parts: list[ast.AST | None] = [node.slice, *(node.slice.elts if isinstance(node.slice, ast.Tuple) else ())]
+    elif isinstance(node, ast.Dict):
+        parts = [*node.keys]
+    elif isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        parts = [*node.args] if name in ("models", "get", "write", "drop") else []
+    else:
+        parts = []
+    yield from (part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+
+
+@pytest.mark.parametrize("path", [path for path in PYTHON if "capture" in path.parts], ids=name_of)
+def test_nothing_is_kept_under_a_name_in_angle_brackets(path: Path) -> None:
+    """Tables of `capture/vm/model.py` and payloads have types, which mypy checks."""
+    tree = ast.parse(path.read_text())
+    found = [text for node in ast.walk(tree) for text in texts_that_select(node) if re.fullmatch(r"<[\w' ]+>", text)]
+    assert found == []

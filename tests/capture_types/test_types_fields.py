@@ -49,6 +49,26 @@ def test_as_eager(fn: Any, args: Any) -> None:
     check(fn, args)
 
 
+class Plain:
+    pass
+
+
+@pytest.mark.parametrize("name", ["<referent>", "<partial.func>", "<", "a b", "2", ""])
+@pytest.mark.parametrize("make", [Plain, lambda: Special(given, 1), lambda: PLAIN], ids=["new", "of C", "there"])
+def test_any_text_is_the_name_of_an_attribute(make: Any, name: str) -> None:
+    def named(x: Any) -> Any:
+        made = make()
+        setattr(made, name, 3)
+        return made, x + 1
+
+    torchdynamo.reset()
+    made, _ = torchdynamo.compile(named, backend="eager", fullgraph=True)(X)
+    assert vars(made).pop(name) == 3 and not vars(made)
+
+
+PLAIN = Plain()
+
+
 def carried(x: Any) -> Any:
     made = Special(given, 1)
     made.extra = 3  # type: ignore[attr-defined]

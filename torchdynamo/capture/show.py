@@ -11,6 +11,7 @@ import torch.fx
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.types.pending_appends import Tail
 from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
+from torchdynamo.capture.vm.model import HOLDS
 from torchdynamo.core.value import ABSENT, Absent, Known, Lazy, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ def value_text(capture: Capture, value: Value) -> str:
         if entity.pytype is types.FunctionType:
             return f"<function {entity.note.parts.code.co_name}>"
         name = "" if entity.pytype in (list, tuple, dict, set) else entity.pytype.__name__
-        attrs = ", ".join(f"{key}={value_text(capture, item)}" for key, item in entity.attrs.items())
+        holds = HOLDS.nearest(entity.pytype)
+        held = entity.attrs if holds is None else {**holds(entity), **entity.attrs}
+        attrs = ", ".join(f"{key}={value_text(capture, item)}" for key, item in held.items())
         return f"{name}{contents(capture, entity)}" + (f"<{attrs}>" if attrs else "")
     return "NULL"

@@ -42,7 +42,7 @@ def attributes(emit: CodeEmitter, entity: Entity) -> None:
         found = class_lookup(entity.pytype, name)
         if is_field(found) and not is_writable(found):
             continue  # it was made with it
-        if value is not ABSENT and not name.startswith("<") and value is not entity.loaded.get(name):
+        if value is not ABSENT and name.__class__ is not Hidden and value is not entity.loaded.get(name):
             emit.function(object.__setattr__)
             emit.local(entity)
             emit.const(name)

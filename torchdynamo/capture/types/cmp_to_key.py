@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.vm.model import HOLDS, Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Known, Object, Value
 
@@ -16,33 +16,57 @@ if TYPE_CHECKING:
 KEY: Any = type(functools.cmp_to_key(len))  # type: ignore[arg-type]
 
 
+class ComparedBy(NamedTuple):
+    """The payload of a key, or of what makes keys."""
+
+    compare: Value
+    obj: Value | None = None  # None: it makes keys
+
+
+@HOLDS.register(KEY)
+def holds(entity: Entity) -> dict[str, Value]:
+    made: ComparedBy = entity.note
+    return {"cmp": made.compare} if made.obj is None else {"cmp": made.compare, "obj": made.obj}
+
+
 @function(functools.cmp_to_key)
 def cmp_to_key(vm: Machine, mycmp: Value) -> Value:
-    return vm.new(KEY, **{"<cmp>": mycmp})
+    return vm.new(KEY, note=ComparedBy(mycmp))
 
 
-def part(vm: Machine, self: Object, name: str) -> Value:
-    found = vm.entity(self).attrs.get(name)
-    if found is None:
-        raise Break("unsupported type", type="functools.KeyWrapper")
-    return found
+def compare_of(vm: Machine, self: Object) -> Value:
+    made: ComparedBy | None = vm.entity(self).note
+    if made is None:
+        raise unknown()
+    return made.compare
+
+
+def obj_of(vm: Machine, self: Object) -> Value:
+    made: ComparedBy | None = vm.entity(self).note
+    if made is None or made.obj is None:
+        raise unknown()
+    return made.obj
+
+
+def unknown() -> Break:
+    return Break("unsupported type", type="functools.KeyWrapper")
 
 
 @models(KEY, "__call__")
 def call(vm: Machine, self: Object, obj: Value) -> Value:
-    return vm.new(KEY, **{"<cmp>": part(vm, self, "<cmp>"), "<obj>": obj})
+    return vm.new(KEY, note=ComparedBy(compare_of(vm, self), obj))
 
 
 @models(KEY, ".obj")
 def wrapped(vm: Machine, self: Object) -> Value:
-    return part(vm, self, "<obj>")
+    return obj_of(vm, self)
 
 
 def comparison(name: str, op: str) -> None:
     def row(vm: Machine, self: Object, other: Value) -> Value:
         if other.__class__ is not Object or other.pytype is not KEY:
             raise vm.error(TypeError, "other argument must be K instance")
-        answer = vm.call(part(vm, self, "<cmp>"), [part(vm, self, "<obj>"), part(vm, other, "<obj>")], {})
+        answer = vm.call(compare_of(vm, self), [obj_of(vm, self), obj_of(vm, other)], {})
         return vm.binary(op, answer, Known(0))
 
     models(KEY, name)(row)
@@ -54,10 +78,11 @@ for _name, _op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__"
 
 @rebuilds(KEY)
 def rebuild(emit: Emitter, entity: Entity) -> None:
+    held = holds(entity)
     emit.function(made_key)
-    for value in entity.attrs.values():
+    for value in held.values():
         emit.value(value)
-    emit.op("CALL", (len(entity.attrs), ()))
+    emit.op("CALL", (len(held), ()))
 
 
 def made_key(mycmp: Any, *obj: Any) -> Any:

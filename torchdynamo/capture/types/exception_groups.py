@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.types import exceptions
+from torchdynamo.capture.vm.exception_state import ExceptionState, state_of
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, TRUE, Known, Object, Value, boolean
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 GROUP: Any = getattr(builtins, "BaseExceptionGroup", None)  # where Python has them
 PLAIN_GROUP: Any = getattr(builtins, "ExceptionGroup", None)
-WHOLE = "<whole>"  # of which group an exception is a part that was not raised anew
 
 
 def new(vm: Machine, cls: Known, /, *args: Value) -> Value:
@@ -141,8 +141,8 @@ def inherit_from(vm: Machine, made: Object, group: Object) -> Value:
     if "__notes__" in whole.attrs:
         notes = vm.new(list, list(vm.iterate(whole.attrs["__notes__"])))
         vm.effects.write(mine, "__notes__", notes)
-    mine.note = whole.note
-    vm.effects.write(mine, WHOLE, whole.attrs.get(WHOLE, group))
+    state = state_of(whole)
+    vm.effects.remember(mine, ExceptionState(state.raised, state.whole or group))
     return NONE
 
 
@@ -210,8 +210,8 @@ def is_part(error, whole):
 @function(is_part)
 def is_part_of(vm: Machine, error: Object, whole: Object) -> Value:
     """Whether it is the group, or a part of it that nobody raised anew."""
-    owner = vm.entity(error).attrs.get(WHOLE, error)
-    top = vm.entity(whole).attrs.get(WHOLE, whole)
+    owner = state_of(vm.entity(error)).whole or error
+    top = state_of(vm.entity(whole)).whole or whole
     return boolean(vm.identical(owner, top))
 
 

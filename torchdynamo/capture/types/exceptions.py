@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm import attribute_writes, c_fields
+from torchdynamo.capture.vm.exception_state import state_of
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup, rest_on_bases
-from torchdynamo.capture.vm.machine import RAISED
 from torchdynamo.capture.vm.model import Emitter, function, is_open, models, plain_new, rebuilds
 from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break, Raised, Restart
@@ -110,7 +110,7 @@ def keep_as_it_does(vm: Machine, made: Object, cls: type, names: dict[str, str],
 @rebuilds(BaseException)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """As the frame left it, without running its `__init__` again."""
-    if entity.note is RAISED:
+    if state_of(entity).raised:
         raise Restart(entity.born - 1)
     emit.function(bare)
     emit.const(entity.pytype)
@@ -151,7 +151,7 @@ def chained(name: str, default: Value, always: bool) -> None:
         if not entity.fresh:
             assert entity.source is not None
             return wrap(vm, getattr(entity.real, name), Source("attr", entity.source, name))
-        if entity.note is RAISED and not always and name not in entity.attrs:
+        if state_of(entity).raised and not always and name not in entity.attrs:
             nothing_handled_at_entry(vm)
         return entity.attrs.get(name, default)
 
@@ -170,7 +170,7 @@ for _name, _default, _always in (
 def traceback(vm: Machine, self: Object) -> Value:
     entity = vm.entity(self)
     if entity.fresh:
-        return vm.new(types.TracebackType) if entity.note is RAISED else NONE
+        return vm.new(types.TracebackType) if state_of(entity).raised else NONE
     assert entity.source is not None
     return wrap(vm, entity.real.__traceback__, Source("attr", entity.source, "__traceback__"))
 
@@ -318,9 +318,10 @@ def raise_new(vm: Machine, exc: Value, cause: Value | None = None) -> Raised:
         if exc.__class__ is Known and isinstance(exc.obj, BaseException):
             raise Break("side effect not replayable", what="raising an exception that existed")
         raise vm.error(TypeError, "exceptions must derive from BaseException")
-    if not vm.entity(exc).fresh:
+    entity = vm.entity(exc)
+    if not entity.fresh:
         raise Break("side effect not replayable", what="raising an exception that existed")
-    vm.effects.drop(vm.entity(exc), "<whole>")  # raised by itself, it is no part of a group any more
+    vm.effects.remember(entity, state_of(entity)._replace(whole=None))  # by itself, it is no part of a group any more
     vm.put_in_context(exc)
     if cause is not None:
         if cause.__class__ is Known and isinstance(cause.obj, type) and issubclass(cause.obj, BaseException):

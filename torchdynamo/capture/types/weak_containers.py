@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types import mapping, sets
 from torchdynamo.capture.types.items import keys_of
+from torchdynamo.capture.types.weakrefs import payload_of
 from torchdynamo.capture.vm.model import Emitter, function, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -58,10 +59,9 @@ def contents(emit: Emitter, entity: Entity, cls: type) -> list[tuple[Value, Valu
 def referent(emit: Emitter, ref: Any) -> Value:
     """Not of what the frame made: replacement code would hold that for longer than the program does."""
     entity = emit.heap[ref]
-    if not entity.fresh or entity.note:
+    if not entity.fresh or payload_of(entity).to_new:
         raise Restart(-1)
-    found: Value = entity.attrs["<referent>"]
-    return found
+    return payload_of(entity).referent
 
 
 @rebuilds(weakref.WeakKeyDictionary)

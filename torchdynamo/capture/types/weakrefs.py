@@ -20,7 +20,7 @@ from torchdynamo.capture.vm.effect_kinds import ATTRIBUTES, EffectKind, Write
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import instance_dict
 from torchdynamo.capture.vm.machine import IDENTITY_HASHES, Keyed, Ref
-from torchdynamo.capture.vm.model import HASH_KEY, IDENTICAL, Emitter, is_open, models, rebuilds
+from torchdynamo.capture.vm.model import HASH_KEY, HOLDS, IDENTICAL, Emitter, is_open, models, rebuilds
 from torchdynamo.capture.vm.namespaces import own_dict
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break, Restart
@@ -31,6 +31,25 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 
+class WeakReference(NamedTuple):
+    """The payload of a reference that the frame made."""
+
+    referent: Value
+    callback: Value
+    to_new: bool  # the frame made what it refers to
+
+
+@HOLDS.register(weakref.ReferenceType)
+def holds(entity: Entity) -> dict[str, Value]:
+    made = payload_of(entity)
+    return {"referent": made.referent, "callback": made.callback}
+
+
+def payload_of(entity: Entity) -> WeakReference:
+    made: WeakReference = entity.note
+    return made
+
+
 @models(weakref.ReferenceType, "__new__")
 def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
     """A callback comes when the object dies: it is heard of where the reference outlives the frame."""
@@ -38,7 +57,7 @@ def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
         if issubclass(obj.pytype, REFUSING):
             raise vm.error(TypeError, f"cannot create weak reference to {type_name(obj.pytype)!r} object")
         raise Break("unknown call", name="weakref.ref")
-    return vm.new(cls.obj, note=not existed(vm, obj), **{"<referent>": obj, "<callback>": callback})
+    return vm.new(cls.obj, note=WeakReference(obj, callback, not existed(vm, obj)))
 
 
 KINDS = (weakref.ReferenceType, weakref.KeyedRef)
@@ -106,9 +125,10 @@ def is_same(vm: Machine, one: Object, other: Object) -> bool:
         return operators.identical(vm, one, other)
     if first.real is not MISSING or second.real is not MISSING:
         raise Break("unknown call", name="weakref.ref")
-    if first.attrs["<callback>"] is not NONE or second.attrs["<callback>"] is not NONE:
+    mine, others = payload_of(first), payload_of(second)
+    if mine.callback is not NONE or others.callback is not NONE:
         return False
-    return operators.identical(vm, first.attrs["<referent>"], second.attrs["<referent>"])
+    return operators.identical(vm, mine.referent, others.referent)
 
 
 @models(weakref.ReferenceType, "__eq__")
@@ -134,7 +154,7 @@ def init(vm: Machine, self: Value, *args: Value) -> Value:
 def call(vm: Machine, self: Object) -> Value:
     entity = vm.entity(self)
     if entity.real is MISSING:
-        found: Value = entity.attrs["<referent>"]
+        found = payload_of(entity).referent
     else:
         assert entity.source is not None
         found = vm.wrap(weakref.ref.__call__(entity.real), Source("call", entity.source, ()))
@@ -226,7 +246,8 @@ def goes_by_id(hash: Any) -> bool:
 def hash_key(vm: Machine, self: Object) -> Weakly | Weaker:
     """Where identity is all that tells what it refers to; of others that were there at entry, nobody knows which of
     them the code would be asked about."""
-    referent: Value = vm.entity(self).attrs.get("<referent>") or call(vm, self)
+    entity = vm.entity(self)
+    referent = payload_of(entity).referent if entity.fresh else call(vm, self)
     hkey = vm.hkey(referent) if by_identity(referent.pytype) else None
     if referent.__class__ is Known and hkey is not None:
         return Weakly(Ref(id(hkey)))
@@ -261,11 +282,11 @@ def is_reference(obj: Any) -> bool:
 @rebuilds(weakref.ReferenceType)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """Not of what the frame made: replacement code would hold that for longer than the program does."""
-    referent = entity.attrs["<referent>"]
-    if entity.note:
+    made = payload_of(entity)
+    if made.to_new:
         raise Restart(-1)
     emit.function(weakref.ReferenceType.__new__)  # past KeyedRef's own, which is Python's and may be this very frame
     emit.const(entity.pytype)
-    emit.value(referent)
-    emit.value(entity.attrs["<callback>"])
+    emit.value(made.referent)
+    emit.value(made.callback)
     emit.op("CALL", (3, ()))

@@ -32,6 +32,7 @@ from torchdynamo.capture.vm import (
 )
 from torchdynamo.capture.vm import call as calls
 from torchdynamo.capture.vm import wrap as wrapping
+from torchdynamo.capture.vm.exception_state import ExceptionState, state_of
 from torchdynamo.capture.vm.finalizers import Finalizable
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.remade_classes import MadeClass
@@ -78,9 +79,6 @@ class Keyed:
 
     def __hash__(self) -> int:
         return self.hash if isinstance(self.hash, int) else hash(self.hash)  # a long word is not hashed again
-
-
-RAISED = "raised"  # the note of an exception that was
 
 
 class MadeFunction(NamedTuple):
@@ -238,8 +236,9 @@ class Machine(CaptureState):
     def note_raised(self, exc: Object) -> None:
         """An exception of the frame's has a context and a traceback from now on."""
         entity = self.entity(exc)
-        if entity.fresh and entity.note is not RAISED:
-            entity.note = RAISED
+        state = state_of(entity)
+        if entity.fresh and not state.raised:
+            entity.note = state._replace(raised=True)
             self.put_in_context(exc)
 
     def put_in_context(self, exc: Object) -> None:
@@ -511,7 +510,7 @@ class Machine(CaptureState):
                         "__suppress_context__": TRUE,
                     }
                     self.effects.write_all(self.entity(error.value), links)
-                    self.entity(error.value).note = RAISED
+                    self.entity(error.value).note = ExceptionState(raised=True)
                     raise error from None
                 raise
             if not frame.yielded:

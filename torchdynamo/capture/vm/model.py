@@ -106,6 +106,8 @@ REBUILD: Table[Callable[[Emitter, Entity], None]] = Table()
 REPLAY: Table[Callable[[Emitter, Entity], None]] = Table()
 enters, iterates, rebuilds, replays = ENTER.register, ITERATE.register, REBUILD.register, REPLAY.register
 
+# Return what an object that the frame made holds beside its attributes, by name.
+HOLDS: Table[Callable[[Entity], Mapping[str, Value]]] = Table()
 # Return what stands for a value as a dictionary key: equal for equal values.
 HASH_KEY: Table[Callable[[Machine, Object], Hashable]] = Table()
 # Return the items of a dict or a set, each with what it is found by, without hashing them again.
