@@ -261,3 +261,19 @@ def test_nothing_is_kept_under_a_name_in_angle_brackets(path: Path) -> None:
     tree = ast.parse(path.read_text())
     found = [text for node in ast.walk(tree) for text in texts_that_select(node) if re.fullmatch(r"<[\w' ]+>", text)]
     assert found == []
+
+
+def test_what_models_remember_of_objects_has_types() -> None:
+    """`Entity.payload` is an object of a class that `payload_as` names; there is no `note` of any type beside it."""
+    found = []
+    for path in PYTHON:
+        tree = ast.parse(path.read_text())
+        called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "note" and id(node) not in called:
+                found.append(f"{name_of(path)}:{node.lineno}")
+            if isinstance(node, ast.keyword) and node.arg == "note":
+                found.append(f"{name_of(path)}:{node.value.lineno}")
+    assert found == []
+    heap = (PACKAGE / "capture/vm/heap.py").read_text()
+    assert "self.payload: object = None" in heap

@@ -37,6 +37,13 @@ class FunctionParts(NamedTuple):
     closure: dict[str, Value]
 
 
+class MadeFunction(NamedTuple):
+    """The payload of a function that the frame made: the function taken apart, and what the instruction was given."""
+
+    parts: FunctionParts
+    given: dict[str, Value]
+
+
 class Frame:
     """Locals, cells, stack and program counter of one activation."""
 

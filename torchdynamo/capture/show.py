@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch.fx
 
 from torchdynamo.capture.exits import BreakExit, Return
+from torchdynamo.capture.frame import MadeFunction
 from torchdynamo.capture.types.pending_appends import Tail
 from torchdynamo.capture.vm.effect_kinds import EffectKind, Write
 from torchdynamo.capture.vm.model import HOLDS
@@ -155,7 +156,7 @@ def value_text(capture: Capture, value: Value) -> str:
         if entity.source is not None:
             return str(entity.source)
         if entity.pytype is types.FunctionType:
-            return f"<function {entity.note.parts.code.co_name}>"
+            return f"<function {entity.payload_as(MadeFunction).parts.code.co_name}>"
         name = "" if entity.pytype in (list, tuple, dict, set) else entity.pytype.__name__
         holds = HOLDS.nearest(entity.pytype)
         held = entity.attrs if holds is None else {**holds(entity), **entity.attrs}

@@ -214,8 +214,8 @@ class CodeEmitter:
         if entity.ref in self.made or entity.source is not None:
             self.local(entity)
             return
-        if entity.pytype is types.CellType and entity.note is not None:
-            self.op("LOAD_CELL", entity.note)
+        if entity.pytype is types.CellType and entity.payload is not None:
+            self.op("LOAD_CELL", entity.payload)
             return
         if entity.ref in self.capture.machine.kept:
             raise Retry(Assumption.CACHES)  # whoever gets it would have to get the one in the cache

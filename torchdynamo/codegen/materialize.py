@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.vm.attribute_writes import is_field, is_writable
 from torchdynamo.capture.vm.c_fields import Hidden
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.capture.vm.iteration import OF_DICTS, IteratorState
+from torchdynamo.capture.vm.iteration import OF_DICTS, IteratorState, ViewOf
 from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
 from torchdynamo.capture.vm.model import find_slot
 from torchdynamo.core.signals import Restart
@@ -92,7 +92,7 @@ def version_of(emit: CodeEmitter, over: Any) -> int:
     if over.__class__ is not Object:
         return 0
     entity = emit.heap[over]
-    return emit.heap[entity.note[1]].version if over.pytype in OF_DICTS else entity.version
+    return emit.heap[entity.payload_as(ViewOf).box].version if over.pytype in OF_DICTS else entity.version
 
 
 def is_iterator(emit: CodeEmitter, value: Any) -> bool:

@@ -150,7 +150,7 @@ def root_cells_that_stay(emit: CodeEmitter, capture: Capture) -> None:
 
 def root_cell(emit: CodeEmitter, name: str, entity: Entity) -> None:
     value = entity.attrs.get("cell_contents")
-    if entity.note != name or value is None or getattr(value, "source", None) is local(name):
+    if entity.payload != name or value is None or getattr(value, "source", None) is local(name):
         return
     if value is not ABSENT:
         emit.value(value)

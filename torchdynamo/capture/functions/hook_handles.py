@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch.utils.hooks import RemovableHandle
 
+from torchdynamo.capture.functions.tensor_hooks import Registration
 from torchdynamo.capture.types.identity import NumberOf
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import function, polyfill
@@ -37,7 +38,7 @@ def numbered(handle: RemovableHandle) -> int:
 
 @function(numbered)
 def number(vm: Machine, handle: Value) -> Value:
-    return vm.new(int, note=NumberOf(handle, next_number))
+    return vm.new(int, payload=NumberOf(handle, next_number))
 
 
 def next_number() -> int:
@@ -54,8 +55,7 @@ def remove(vm: Machine, self: Value) -> Value:
     """
     if self.__class__ is Object and vm.entity(self).real is not MISSING:
         raise Break("unknown call", name="RemovableHandle.remove")
-    registration = vm.entity(self).note if self.__class__ is Object else None
+    registration = vm.entity(self).payload_if(Registration) if self.__class__ is Object else None
     if registration is None:
         return vm.inline(Known(RemovableHandle.remove), [self], {})
-    answer: Value = registration.remove(vm)
-    return answer
+    return registration.remove(vm)

@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.types.items import lookup
+from torchdynamo.capture.types.mapping_proxy import OfMapping
 from torchdynamo.capture.vm import call as calls
 from torchdynamo.capture.vm.enums import rest_on_members
 from torchdynamo.capture.vm.lookup import class_lookup
@@ -114,7 +115,7 @@ def make_signature(vm: Machine, fn: Value, names: list[tuple[str, Object]]) -> V
     box = vm.call(Known(ORDERED), [], {})
     for name, parameter in names:
         vm.setitem(box, Known(name), parameter)
-    proxy = vm.new(types.MappingProxyType, note=box)
+    proxy = vm.new(types.MappingProxyType, payload=OfMapping(box))
     back = lookup(vm, annotations, Known("return")) or EMPTY
     return vm.new(inspect.Signature, _parameters=proxy, _return_annotation=back)
 

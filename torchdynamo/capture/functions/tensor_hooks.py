@@ -37,7 +37,7 @@ class Registration:
         self.fn = fn
         self.version = tensor.fake._version
         self.removed = False
-        self.handle = vm.new(RemovableHandle, note=self)
+        self.handle = vm.new(RemovableHandle, payload=self)
 
     def remove(self, vm: Machine) -> Value:
         """Take the hook off again; once more does no harm."""
@@ -108,7 +108,7 @@ def reach(emit: Any, tensor: TensorNode, version: int, step: int) -> None:
 @models(RemovableHandle, "__getattr__")
 def attribute(vm: Machine, self: Object, name: str) -> Value:
     """A handle gets its attributes when the hook is registered."""
-    if vm.entity(self).note.__class__ is Registration:
+    if vm.entity(self).payload.__class__ is Registration:
         raise Break("unsupported attribute", name=name, type="RemovableHandle")
     raise vm.error(AttributeError, f"'RemovableHandle' object has no attribute {name!r}")
 
@@ -118,7 +118,7 @@ def register(emit: Any, entity: Entity) -> None:
     """Register a hook on a tensor, after those before it, which makes its handle. That of a module's hook is an
     instance like others.
     """
-    made = entity.note
+    made = entity.payload
     if made.__class__ is not Registration:
         emit.function(object.__new__)
         emit.const(RemovableHandle)

@@ -93,7 +93,7 @@ RAII = torch._C._InferenceMode
 
 @models(RAII, "__new__")
 def new_inference_mode(vm: Machine, cls: Known, mode: Value) -> Value:
-    return vm.new(cls.obj, note=vm.known(mode, "mode"))
+    return vm.new(cls.obj, payload=vm.known(mode, "mode"))
 
 
 @models(RAII, "__init__")
@@ -113,7 +113,7 @@ def enter_inference_mode(vm: Machine, self: Object) -> Value:
     entity = vm.entity(self)
     if entity.real is not MISSING:
         raise Break("unknown context manager", type="torch.inference_mode")
-    node, guard = vm.state_node(_enter_inference_mode, (entity.note,))
+    node, guard = vm.state_node(_enter_inference_mode, (entity.payload,))
     entity.items = node, guard
     vm.effects.open_layer(id(guard), lambda: _exit_inference_mode(guard))
     return NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchdynamo.bytecode.instruction import Instruction
-from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.frame import Frame, MadeFunction
 from torchdynamo.capture.interpreter import op
 from torchdynamo.core.value import Value
 
@@ -22,5 +22,5 @@ def make_function(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -
 
 @op("SET_FUNCTION_ATTRIBUTE", "part function -- function")
 def set_function_attribute(vm: Machine, frame: Frame, inst: Instruction, part: Value, fn: Value) -> Value:
-    note = vm.entity(vm.as_object(fn)).note
-    return vm.make_function(note.parts.code, frame.globals, {**note.given, inst.arg: part})
+    made = vm.entity(vm.as_object(fn)).payload_as(MadeFunction)
+    return vm.make_function(made.parts.code, frame.globals, {**made.given, inst.arg: part})

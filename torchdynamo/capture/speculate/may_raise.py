@@ -175,7 +175,7 @@ def swallows(vm: Machine, leave: Value) -> bool:
     method = lookup.guarded_lookup(vm, manager.pytype, "__exit__")
     if manager.__class__ is Object and issubclass(manager.pytype, contextlib._GeneratorContextManager):
         generator = vm.entity(manager).attrs.get("gen")
-        frame = vm.entity(generator).note if generator is not None else None  # type: ignore[arg-type]
+        frame = vm.entity(generator).payload_if(Frame) if generator.__class__ is Object else None
         return frame is None or hears(vm, frame, frame.pc - 1)
     return type(method) is types.FunctionType and not passes_on(decode(method.__code__))
 

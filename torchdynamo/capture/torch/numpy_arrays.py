@@ -68,6 +68,17 @@ class Flowing(NamedTuple):
         return self.node.meta["example_value"]
 
 
+class ArrayContents(NamedTuple):
+    """The payload of an array that the frame made and others see: what is in it for good."""
+
+    memory: bytes
+    dtype: Any
+
+
+def contents_of(array: Any) -> ArrayContents:
+    return ArrayContents(array.tobytes(), array.dtype)
+
+
 def flowing(vm: Machine, value: Value) -> Flowing | None:
     """What is known of an array, or a number of NumPy's, of the graph; None for any other value."""
     if value.__class__ is not Object or np is None or not issubclass(value.pytype, (np.ndarray, np.generic)):
@@ -110,8 +121,8 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
         if entity.items.tobytes() != held:
             vm.effects.items(entity)
     for entity in arrays(vm):
-        fixed = entity.note if entity.source is None else (entity.real.tobytes(), entity.real.dtype)
-        if fixed is not None and fixed != (entity.items.tobytes(), entity.items.dtype):
+        fixed = entity.payload_if(ArrayContents) if entity.source is None else contents_of(entity.real)
+        if fixed is not None and fixed != contents_of(entity.items):
             raise Break("side effect not replayable", what=f"numpy.{name}, which writes into an array that others see,")
     given = zip((*args, *kwargs.values()), (*real, *named.values()), strict=True)
     same = (value for value, each in given if each is result and value.__class__ is Object)  # `a += 1`, `asarray(a)`
@@ -182,7 +193,7 @@ def share(vm: Machine, value: Object) -> Value:
         if np.may_share_memory(entity.items, array):
             if entity.source is not None:
                 raise Break("unsupported argument", what="tensor", type="ndarray that existed before")
-            entity.note = entity.items.tobytes(), entity.items.dtype
+            entity.payload = contents_of(entity.items)
     return to_tensor(vm, array)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NumberPayload(NamedTuple):
-    """The note of such an object."""
+    """The payload of such an object."""
 
     number: Value  # a Symbol, of Python's type
 
@@ -28,8 +28,8 @@ def held(vm: Machine, value: Value) -> Value | None:
     """Return the plain number behind a number of NumPy's that varies; None for any other value."""
     if value.__class__ is not Object or not numpy_arrays.flowing_type(value):
         return None
-    note = vm.entity(value).note
-    return note.number if note.__class__ is NumberPayload else None
+    known = vm.entity(value).payload_if(NumberPayload)
+    return None if known is None else known.number
 
 
 def among(vm: Machine, a: Value, b: Value) -> bool:
@@ -55,7 +55,7 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value | None:
     else:
         return None
     value = vm.heap.adopt(obj, source)
-    vm.entity(value).note = NumberPayload(number)
+    vm.entity(value).payload = NumberPayload(number)
     return value
 
 
@@ -73,7 +73,7 @@ def settled(vm: Machine, value: Object) -> Any:
 
 def made(vm: Machine, cls: Any, number: Value) -> Value:
     """Return a number of NumPy's type `cls`."""
-    return Known(cls(number.obj)) if number.__class__ is Known else vm.new(cls, note=NumberPayload(number))
+    return Known(cls(number.obj)) if number.__class__ is Known else vm.new(cls, payload=NumberPayload(number))
 
 
 FAR = 1 << 62  # integers of NumPy's have 64 bits

@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
+from torchdynamo.capture.frame import MadeFunction
 from torchdynamo.capture.vm import c_fields, lookup, namespaces
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @passes_on
 def call_function(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """A function the frame made."""
-    return vm.enter_function(vm.entity(self).note.parts, list(args), dict(kwargs))
+    return vm.enter_function(vm.entity(self).payload_as(MadeFunction).parts, list(args), dict(kwargs))
 
 
 @models(types.FunctionType, "__get__")
@@ -52,7 +53,8 @@ def made_name(field: str) -> Any:
         entity = vm.entity(vm.as_object(self))
         if field in entity.attrs:
             return entity.attrs[field]
-        code, space = entity.note.parts.code, entity.note.parts.globals
+        parts = entity.payload_as(MadeFunction).parts
+        code, space = parts.code, parts.globals
         doc = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else None
         answers = {
             "__name__": code.co_name,
@@ -71,8 +73,7 @@ def made_part(field: str, given: str) -> Any:
             real, source = self.obj, self.source
             part = getattr(real, field)
             return wrap(vm, part, Source("attr", source, field)) if source is not None else lift(vm, part)
-        found: Value = vm.entity(self).note.given.get(given, NONE)  # type: ignore[arg-type]
-        return found
+        return vm.entity(vm.as_object(self)).payload_as(MadeFunction).given.get(given, NONE)
 
     return row
 
@@ -89,7 +90,7 @@ def function_code(vm: Machine, self: Value) -> Value:
     if self.__class__ is Known:
         return Known(self.obj.__code__)
     assert self.__class__ is Object
-    return Known(vm.entity(self).note.parts.code)
+    return Known(vm.entity(self).payload_as(MadeFunction).parts.code)
 
 
 @models(types.FunctionType, ".__annotations__")
@@ -102,7 +103,8 @@ def function_annotations(vm: Machine, self: Value) -> Value:
     assert self.__class__ is Object
     entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
-        flat = list(vm.iterate(entity.note.given["annotations"])) if "annotations" in entity.note.given else []
+        given = entity.payload_as(MadeFunction).given
+        flat = list(vm.iterate(given["annotations"])) if "annotations" in given else []
         vm.effects.look(entity, "__annotations__", vm.make_dict(zip(flat[::2], flat[1::2])))
     return entity.attrs["__annotations__"]
 
@@ -119,7 +121,7 @@ def set_function_attribute(vm: Machine, self: Value, name: Known, value: Value) 
 
 @rebuilds(types.FunctionType)
 def rebuild_function(emit: Emitter, entity: Entity) -> None:
-    made = entity.note
+    made = entity.payload_as(MadeFunction)
     if emit.is_home(made.parts.globals):
         for part in made.given.values():
             emit.value(part)

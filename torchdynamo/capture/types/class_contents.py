@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
+from torchdynamo.capture.frame import MadeFunction
 from torchdynamo.capture.types.wrappers import WRAPPERS, given
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import class_lookup
@@ -73,7 +74,8 @@ def make_real(vm: Machine, value: Object) -> Any:
 def real_function(vm: Machine, value: Object) -> types.FunctionType:
     """Its code, with cells that stand for the frame's."""
     entity = vm.entity(value)
-    code, space, given = entity.note.parts.code, entity.note.parts.globals, entity.note.given
+    made = entity.payload_as(MadeFunction)
+    code, space, given = made.parts.code, made.parts.globals, made.given
     parts = {name: real_of(vm, part) for name, part in given.items() if name != "annotations"}
     fn = types.FunctionType(code, space.real, code.co_name, parts.get("defaults"), parts.get("closure"))
     fn.__qualname__ = qualname_of(code)

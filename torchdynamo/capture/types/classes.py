@@ -13,8 +13,9 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.frame import Frame, MadeFunction
 from torchdynamo.capture.types.class_contents import ATTRIBUTES, PYTHONS, is_stood_for, real_of
+from torchdynamo.capture.types.supers import SuperOf
 from torchdynamo.capture.vm.heap import Missing
 from torchdynamo.capture.vm.lookup import class_lookup, derives, rest_on_metaclass
 from torchdynamo.capture.vm.model import function, models
@@ -32,7 +33,7 @@ RUN_BY_ENUM = ("__new__", "__init__", "_generate_next_value_", "_missing_")
 @function(builtins.__build_class__)
 def build_class(vm: Machine, body: Value, name: Value, *bases: Value, **kwargs: Value) -> Value:
     """A class statement."""
-    parts = vm.entity(vm.as_object(body)).note.parts
+    parts = vm.entity(vm.as_object(body)).payload_as(MadeFunction).parts
     frame = Frame(parts.code, parts.globals, {}, parts.closure)
     frame.namespace = {}
     vm.run(frame)
@@ -111,7 +112,7 @@ def make_class(
     MadeClass(vm.step, called(new_class, parts, {})).known_to(vm, made)
     if heard:
         told = {key: value for key, value in kwargs.items() if key != "metaclass"}
-        above_it = vm.new(super, note=(Known(made), Known(made)))
+        above_it = vm.new(super, payload=SuperOf(Known(made), Known(made)))
         vm.call(vm.getattr(above_it, "__init_subclass__"), [], told)
     return Known(made)
 

@@ -25,24 +25,24 @@ class ComparedBy(NamedTuple):
 
 @HOLDS.register(KEY)
 def holds(entity: Entity) -> dict[str, Value]:
-    made: ComparedBy = entity.note
+    made = entity.payload_as(ComparedBy)
     return {"cmp": made.compare} if made.obj is None else {"cmp": made.compare, "obj": made.obj}
 
 
 @function(functools.cmp_to_key)
 def cmp_to_key(vm: Machine, mycmp: Value) -> Value:
-    return vm.new(KEY, note=ComparedBy(mycmp))
+    return vm.new(KEY, payload=ComparedBy(mycmp))
 
 
 def compare_of(vm: Machine, self: Object) -> Value:
-    made: ComparedBy | None = vm.entity(self).note
+    made = vm.entity(self).payload_if(ComparedBy)
     if made is None:
         raise unknown()
     return made.compare
 
 
 def obj_of(vm: Machine, self: Object) -> Value:
-    made: ComparedBy | None = vm.entity(self).note
+    made = vm.entity(self).payload_if(ComparedBy)
     if made is None or made.obj is None:
         raise unknown()
     return made.obj
@@ -54,7 +54,7 @@ def unknown() -> Break:
 
 @models(KEY, "__call__")
 def call(vm: Machine, self: Object, obj: Value) -> Value:
-    return vm.new(KEY, note=ComparedBy(compare_of(vm, self), obj))
+    return vm.new(KEY, payload=ComparedBy(compare_of(vm, self), obj))
 
 
 @models(KEY, ".obj")

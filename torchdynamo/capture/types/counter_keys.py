@@ -23,7 +23,7 @@ def run_on(vm: Machine, entity: Entity) -> bool:
     """Return whether a dict was there at entry, has not been written to, and had other numbers for keys in an earlier
     call.
     """
-    if entity.real is MISSING or entity.touched or entity.note is not None or entity.items_at >= 0:
+    if entity.real is MISSING or entity.touched or entity.payload is not None or entity.items_at >= 0:
         return False
     varying = vm.builder.numbers.varying
     found = any(source.how == "key_at" and source.base is entity.source for source in varying)
@@ -57,7 +57,7 @@ def holds_running_key(vm: Machine, entity: Entity, key: Value) -> bool | None:
     """
     if not isinstance(key, Symbol) or key.source is None or key.source.how != "key_at" or entity.source is None:
         return None
-    if entity.real is MISSING or entity.touched or entity.note is not None:
+    if entity.real is MISSING or entity.touched or entity.payload is not None:
         return None
     if not all(type(other) is int for other in dict.keys(entity.real)):
         return None

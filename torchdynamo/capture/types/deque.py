@@ -54,7 +54,7 @@ def limit(vm: Machine, value: Object) -> int | None:
     """The most items it may hold."""
     entity = vm.entity(value)
     if entity.real is MISSING:
-        return entity.note
+        return entity.payload_if(int)
     assert entity.source is not None
     found: int | None = vm.known(wrap(vm, entity.real.maxlen, Source("attr", entity.source, "maxlen")), "maxlen")
     return found
@@ -109,7 +109,7 @@ def init(vm: Machine, self: Object, iterable: Value | None = None, maxlen: Value
         clear(vm, self)
     if not vm.entity(self).fresh:
         raise Break("side effect not replayable", what="deque.__init__()")
-    vm.entity(self).note = vm.known(maxlen, "maxlen")
+    vm.entity(self).payload = vm.known(maxlen, "maxlen")
     if iterable is not None:
         extend(vm, self, iterable)
     return NONE
@@ -204,7 +204,7 @@ def rotate(vm: Machine, self: Object, steps: Value = ONE) -> Value:
 
 @models(DEQUE, "copy", "__copy__")
 def copy(vm: Machine, self: Object) -> Value:
-    return vm.new(self.pytype, list(items_of(vm, self)), note=limit(vm, self))
+    return vm.new(self.pytype, list(items_of(vm, self)), payload=limit(vm, self))
 
 
 @models(DEQUE, "__len__")
@@ -324,7 +324,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     for item in entity.items or ():
         emit.value(item)
     emit.op("BUILD", ("list", len(entity.items or ())))
-    emit.const(entity.note)
+    emit.const(entity.payload)
     emit.op("CALL", (3, ()))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.types.items import lookup, turns
 from torchdynamo.capture.types.mapping import contains, hashed, length
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.iteration import ViewOf
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.core.signals import Break
@@ -24,19 +25,18 @@ ORDERED_VIEWS = {"keys": type(collections.OrderedDict().keys()), "values": type(
 
 def view(kind: str) -> Any:
     def row(vm: Machine, self: Object) -> Value:
-        return vm.new(
-            (ORDERED_VIEWS if issubclass(self.pytype, collections.OrderedDict) else VIEWS)[kind], note=(kind, self)
-        )
+        views = ORDERED_VIEWS if issubclass(self.pytype, collections.OrderedDict) else VIEWS
+        return vm.new(views[kind], payload=ViewOf(kind, self))
 
     return row
 
 
-def shown(vm: Machine, value: Object) -> tuple[str, Object]:
+def shown(vm: Machine, value: Object) -> ViewOf:
     """What the view shows of which dict; one that existed does not tell its dict."""
-    note: tuple[str, Object] | None = vm.entity(value).note
-    if note is None:
+    view = vm.entity(value).payload_if(ViewOf)
+    if view is None:
         raise Break("unsupported type", type=value.pytype.__name__)
-    return note
+    return view
 
 
 PARTS: dict[str, Any] = {
@@ -52,7 +52,7 @@ def view_items(vm: Machine, value: Object) -> Iterator[Value]:
 
 
 def view_length(vm: Machine, self: Object) -> Value:
-    return length(vm, shown(vm, self)[1])
+    return length(vm, shown(vm, self).box)
 
 
 def view_contains(vm: Machine, self: Object, item: Value) -> Value:
@@ -72,7 +72,7 @@ def view_contains(vm: Machine, self: Object, item: Value) -> Value:
 def view_set(vm: Machine, value: Value) -> Object:
     """The view's items, or any other iterable's, as a set; the keys of a dict are not hashed again."""
     if value.__class__ is Object and value.pytype is VIEWS["keys"]:
-        return vm.new(set, dict(hashed(vm, shown(vm, value)[1])))
+        return vm.new(set, dict(hashed(vm, shown(vm, value).box)))
     return vm.new(set, {vm.hkey(item): item for item in vm.iterate(value)})
 
 
@@ -99,16 +99,16 @@ def view_operator(name: str) -> Any:
         if made.__class__ is Object:  # its order is that of what Python does with views, not with sets
             given = [list(vm.entity(each).items) for each in (mine, theirs)]
             if all(item.__class__ is Known for each in (mine, theirs) for item in vm.entity(each).items.values()):
-                vm.entity(made).note = getattr(dict.fromkeys(given[0]).keys(), name)(dict.fromkeys(given[1]).keys())
+                vm.entity(made).payload = getattr(dict.fromkeys(given[0]).keys(), name)(dict.fromkeys(given[1]).keys())
             else:
-                vm.entity(made).note = None
+                vm.entity(made).payload = None
         return made
 
     return row
 
 
 def rebuild_view(emit: Emitter, entity: Entity) -> None:
-    kind, box = entity.note
+    kind, box = entity.payload_as(ViewOf)
     base: Any = collections.OrderedDict if issubclass(box.pytype, collections.OrderedDict) else dict
     emit.function(getattr(base, kind))
     emit.value(box)

@@ -20,7 +20,7 @@ GENERATOR = types.GeneratorType
 
 def steps_of(vm: Machine, self: Object) -> IteratorState:
     """Its steps; one that existed before the frame cannot be followed."""
-    if vm.entity(self).note is None:
+    if vm.entity(self).payload is None:
         raise Break("unknown iterator", type="generator")
     return vm.generator(self)  # type: ignore[return-value]
 

@@ -30,13 +30,13 @@ KEEPING = frozenset({"copy", "json.encoder", "pprint", "reprlib"})  # modules th
 
 
 class IdOf(NamedTuple):
-    """The note of an int that is some object's id."""
+    """The payload of an int that is some object's id."""
 
     owner: Value
 
 
 class NumberOf(NamedTuple):
-    """The note of an int that a counter gives some object: another one in each call, and taken where it is needed."""
+    """The payload of an int that a counter gives some object: another in each call, and taken where it is needed."""
 
     owner: Value
     take: Callable[[], int]
@@ -46,14 +46,14 @@ NUMBER = "number"  # what stands for such a number as a key begins with it
 
 
 class HashOf(NamedTuple):
-    """The note of an int that is the hash of what has ids in it."""
+    """The payload of an int that is the hash of what has ids in it."""
 
     key: Any
 
 
 def hash_of(vm: Machine, obj: Value) -> Value:
     """The hash of an id, or of a tuple with ids or objects in it: a number that is good for being one, and no more."""
-    return vm.new(int, note=HashOf(vm.hkey(obj)))
+    return vm.new(int, payload=HashOf(vm.hkey(obj)))
 
 
 @function(id)
@@ -63,7 +63,7 @@ def id_(vm: Machine, obj: Value) -> Value:
     if obj.pytype is tuple and source_of(vm, obj) is None and vm.frames[-1].globals.real.get("__name__") not in KEEPING:
         raise Break("unknown call", name="id")  # `zip` gives a tuple again that nobody has kept
     if obj.__class__ is Object or obj.__class__ is Known or obj.__class__ is TensorNode:
-        return vm.new(int, note=IdOf(obj))
+        return vm.new(int, payload=IdOf(obj))
     raise Break("unknown call", name="id")
 
 
@@ -73,16 +73,16 @@ class Thread:
 
 @function(threading.get_ident)
 def get_ident(vm: Machine) -> Value:
-    return vm.new(int, note=IdOf(Known(Thread)))
+    return vm.new(int, payload=IdOf(Known(Thread)))
 
 
 def is_id(vm: Machine, value: Value) -> bool:
-    return value.__class__ is Object and vm.entity(value).note.__class__ in (IdOf, NumberOf)
+    return value.__class__ is Object and vm.entity(value).payload.__class__ in (IdOf, NumberOf)
 
 
 def is_new_number(vm: Machine, value: Value) -> bool:
     """Whether a counter gives this number in this frame: nothing that was there before has had it."""
-    return value.__class__ is Object and vm.entity(value).note.__class__ is NumberOf
+    return value.__class__ is Object and vm.entity(value).payload.__class__ is NumberOf
 
 
 def holds_id(vm: Machine, value: Value) -> bool:
@@ -95,10 +95,10 @@ def holds_id(vm: Machine, value: Value) -> bool:
 @models(int, "__eq__")
 def equal(vm: Machine, self: Value, other: Value) -> Value:
     if is_id(vm, self) and is_id(vm, other):
-        mine, others = vm.entity(self).note, vm.entity(other).note  # type: ignore[arg-type]
-        if mine.__class__ is not others.__class__:
-            raise Break("unknown call", name="id")
-        return boolean(vm.identical(mine.owner, others.owner))
+        mine, others = vm.entity(self).payload, vm.entity(other).payload  # type: ignore[arg-type]
+        if isinstance(mine, (IdOf, NumberOf)) and isinstance(others, type(mine)):
+            return boolean(vm.identical(mine.owner, others.owner))
+        raise Break("unknown call", name="id")
     if is_id(vm, self) or is_id(vm, other):
         raise Break("unknown call", name="id")
     if not issubclass(other.pytype, int):
@@ -117,14 +117,14 @@ def truth(vm: Machine, self: Value) -> Value:
 @HASH_KEY.register(int)
 def hash_key(vm: Machine, self: Object) -> Any:
     """Where a dict that was there has such keys, an object that was there is guarded to be itself, and so is its id."""
-    note = vm.entity(self).note
-    if note.__class__ is HashOf:
-        return Ref(("hash", note.key))  # the classes of what has this hash say what it equals
-    if note.__class__ is NumberOf:
-        return Ref((NUMBER, vm.identity(note.owner)))
-    if note.__class__ is not IdOf:
+    made = vm.entity(self).payload
+    if made.__class__ is HashOf:
+        return Ref(("hash", made.key))  # the classes of what has this hash say what it equals
+    if made.__class__ is NumberOf:
+        return Ref((NUMBER, vm.identity(made.owner)))
+    if made.__class__ is not IdOf:
         raise Break("unsupported key", type=self.pytype.__name__)
-    owner: Value = note.owner
+    owner = made.owner
     if Assumption.ADDRESSES in vm.builder.numbers.dropped and owner.__class__ is Object:
         entity = vm.entity(owner)
         if entity.real is not MISSING and entity.source is not None:
@@ -167,19 +167,19 @@ LARGEST_SIZE = 1 << 16  # no object lies below
 
 @rebuilds(int)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    if entity.note.__class__ is Plain:
+    if entity.payload.__class__ is Plain:
         scalars.rebuild(emit, entity)
         return
-    if entity.note.__class__ is NumberOf:
-        emit.function(entity.note.take)
+    if entity.payload.__class__ is NumberOf:
+        emit.function(entity.payload.take)
         emit.op("CALL", (0, ()))
         return
-    if entity.note.__class__ is not IdOf:
+    if entity.payload.__class__ is not IdOf:
         raise Restart(entity.born - 1)
-    if getattr(entity.note.owner, "obj", None) is Thread:
+    if getattr(entity.payload.owner, "obj", None) is Thread:
         emit.function(threading.get_ident)
         emit.op("CALL", (0, ()))
         return
     emit.function(id)
-    emit.value(entity.note.owner)
+    emit.value(entity.payload.owner)
     emit.op("CALL", (1, ()))

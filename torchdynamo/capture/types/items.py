@@ -57,8 +57,8 @@ class Partly(dict[Any, list[Any]]):
 def items_of(vm: Machine, value: Object) -> Items:
     """The items as they are now, in order; values nothing has read yet are Lazy."""
     entity = vm.entity(value)
-    if entity.note.__class__ is OfInstance:
-        return instance_items(vm, entity.note.owner)
+    if entity.payload.__class__ is OfInstance:
+        return instance_items(vm, entity.payload.owner)
     if entity.items is None:
         entity.items = {}
         if entity.real is not MISSING:
@@ -121,7 +121,7 @@ def whole(vm: Machine, value: Object) -> Items:
     """The items, for an operation that depends on which keys there are and in which order."""
     entity = vm.entity(value)
     items = items_of(vm, value)
-    if entity.real is not MISSING and entity.note is None and not was_cleared(vm, entity):
+    if entity.real is not MISSING and entity.payload is None and not was_cleared(vm, entity):
         assert entity.source is not None
         if len(entity.real) > MANY:
             raise Break("too long to follow", name="dict")
@@ -167,10 +167,10 @@ def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
 def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | None:
     """The same for a key that has been hashed: the user's code is asked as often as Python asks it."""
     entity = vm.entity(value)
-    if entity.note.__class__ is OfInstance:
-        if type(hkey) is str and not kept_elsewhere(entity.note.owner.pytype, hkey):
-            return namespaces.read_instance(vm, vm.entity(entity.note.owner), hkey)
-        if type(hkey) is not str and was_there(vm.entity(entity.note.owner).attrs, hkey):
+    if entity.payload.__class__ is OfInstance:
+        if type(hkey) is str and not kept_elsewhere(entity.payload.owner.pytype, hkey):
+            return namespaces.read_instance(vm, vm.entity(entity.payload.owner), hkey)
+        if type(hkey) is not str and was_there(vm.entity(entity.payload.owner).attrs, hkey):
             raise Break("unsupported key", type=type(hkey).__name__)  # it equals a name
         guard_missing(vm, value, key, hkey)  # no attribute: only who writes to the dict itself puts it there
         return None
@@ -266,8 +266,8 @@ def store(vm: Machine, value: Object, key: Value, item: Value) -> None:
 def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> None:
     """One look into the dict, as Python takes: a key that is there stays, and gets the new item."""
     entity = vm.entity(value)
-    if entity.note.__class__ is OfInstance:
-        namespaces.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), item)
+    if entity.payload.__class__ is OfInstance:
+        namespaces.write_instance(vm, vm.entity(entity.payload.owner), of_instance_key(vm, entity, hkey), item)
         return
     found = entered(vm, value, key, hkey, item)
     if found[1] is not item:
@@ -315,7 +315,8 @@ def by_code(hkey: Any) -> bool:
 
 def of_instance_key(vm: Machine, entity: Entity, hkey: Any) -> str:
     """The name of an attribute; an instance's `__dict__` may hold other keys, which no attribute has."""
-    if type(hkey) is not str or hasattr(type(guarded_lookup(vm, entity.note.owner.pytype, hkey)), "__set__"):
+    owner = entity.payload_as(OfInstance).owner
+    if type(hkey) is not str or hasattr(type(guarded_lookup(vm, owner.pytype, hkey)), "__set__"):
         raise Break("unsupported key", type=type(hkey).__name__)
     return hkey
 
@@ -323,10 +324,10 @@ def of_instance_key(vm: Machine, entity: Entity, hkey: Any) -> str:
 def remove(vm: Machine, value: Object, key: Value) -> Value | None:
     """Take the item under a key away, and give it; None if there is none."""
     entity, hkey = vm.entity(value), vm.hkey(key)
-    if entity.note.__class__ is OfInstance:
+    if entity.payload.__class__ is OfInstance:
         held = found_under(vm, value, key, hkey)
         if held is not None:
-            namespaces.write_instance(vm, vm.entity(entity.note.owner), of_instance_key(vm, entity, hkey), ABSENT)
+            namespaces.write_instance(vm, vm.entity(entity.payload.owner), of_instance_key(vm, entity, hkey), ABSENT)
         return held
     if entity.real is not MISSING and not entity.touched and found_under(vm, value, key, hkey) is None:
         return None
@@ -377,7 +378,7 @@ def turns(
 
     def size() -> int:
         items = items_of(vm, value)
-        if entity.note.__class__ is OfInstance and len(items) == len(order) and items.keys() != dict(order).keys():
+        if entity.payload.__class__ is OfInstance and len(items) == len(order) and items.keys() != dict(order).keys():
             raise Break("unknown iterator", type="dict that changes")
         return len(items)
 
@@ -395,7 +396,7 @@ def each_by_key(
     def step(entry: tuple[Any, list[Any]]) -> Value:
         hkey, found = entry
         key = known_key(found)
-        if entity.note.__class__ is OfInstance:
+        if entity.payload.__class__ is OfInstance:
             return part(key, found_under(vm, value, key, hkey) or NONE)
         return part(key, seen(vm, entity, found, key, hkey))
 

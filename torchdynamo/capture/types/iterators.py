@@ -13,7 +13,7 @@ from torchdynamo.capture.types.dict_views import PARTS, VIEWS
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.items import turns
 from torchdynamo.capture.types.sequence import items_of, read
-from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, OF_SEQUENCES, iterate, make_iterator
+from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, OF_SEQUENCES, ViewOf, iterate, make_iterator
 from torchdynamo.capture.vm.lookup import guarded_slot
 from torchdynamo.capture.vm.model import ITERATE, function, models
 from torchdynamo.core.signals import Raised
@@ -125,7 +125,7 @@ def list_from_end(vm: Machine, self: Object) -> Iterator[Value]:
 
 def reversible(pytype: type, kind: str) -> None:
     def row(vm: Machine, self: Object) -> Value:
-        box = self if pytype is dict else vm.entity(self).note[1]
+        box = self if pytype is dict else vm.entity(self).payload_as(ViewOf).box
         return make_iterator(vm, turns(vm, box, PARTS[kind](vm), backwards=True), self, REVERSED_VIEWS[kind])
 
     models(pytype, "__reversed__")(row)

@@ -17,7 +17,7 @@ CACHED = functools._lru_cache_wrapper
 
 
 class CachedFunction(NamedTuple):
-    """The note of such a function: what it wraps, and how it keeps results."""
+    """The payload of such a function: what it wraps, and how it keeps results."""
 
     fn: Value
     most: int | None
@@ -38,7 +38,7 @@ def init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
 def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Results are kept in the order of their last use; where there is no more room, the one unused longest goes."""
     entity = vm.entity(self)
-    kept: CachedFunction = entity.note
+    kept = entity.payload_as(CachedFunction)
     key: Any = (tuple(vm.hkey(arg) for arg in args), tuple((name, vm.hkey(arg)) for name, arg in kwargs.items()))
     if kept.typed:
         key = (key, tuple(arg.pytype for arg in (*args, *kwargs.values())))
@@ -59,7 +59,7 @@ def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value])
 @rebuilds(CACHED)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """With nothing in it yet: what is could only be put there by calling it."""
-    kept: CachedFunction = entity.note
+    kept = entity.payload_as(CachedFunction)
     if entity.items:
         raise Restart(entity.born - 1)
     emit.function(CACHED)

@@ -64,7 +64,7 @@ def of_instance(vm: Machine, owner: Object) -> Value:
     if known is None:
         own = namespaces.own_attributes(vm, entity)
         there = own is not None and entity.source is not None
-        made = vm.wrap(own, namespaces.dict_source(entity)) if there else vm.new(dict, note=OfInstance(owner))
+        made = vm.wrap(own, namespaces.dict_source(entity)) if there else vm.new(dict, payload=OfInstance(owner))
         known = entity.loaded["__dict__"] = made
     return known
 
@@ -108,7 +108,7 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
     if running is not None:
         return boolean(running)
     hkey = vm.hkey(key)
-    if entity.real is not MISSING and entity.note is None and not entity.touched and entity.source is not None:
+    if entity.real is not MISSING and entity.payload is None and not entity.touched and entity.source is not None:
         if hkey.__class__ is Weakly or source_of_tensor(key) is not None:
             return boolean(lookup(vm, self, key) is not None)
         if identity.is_new_number(vm, key):
@@ -120,7 +120,7 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
         present = was_there(entity.real, hkey)
         vm.guard(entity.source, "HAS_KEY" if present else "NO_KEY", hkey)
         return boolean(present)
-    if entity.note.__class__ is OfInstance or entity.items.__class__ is Partly:
+    if entity.payload.__class__ is OfInstance or entity.items.__class__ is Partly:
         return boolean(lookup(vm, self, key) is not None)
     return boolean(hkey in items_of(vm, self))
 
@@ -128,7 +128,7 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
 @models(dict, "__len__")
 def length(vm: Machine, self: Object) -> Value:
     entity = vm.entity(self)
-    if entity.real is not MISSING and not entity.touched and entity.note is None:
+    if entity.real is not MISSING and not entity.touched and entity.payload is None:
         assert entity.source is not None
         vm.guard(entity.source, "LENGTH", dict.__len__(entity.real))
         return Known(dict.__len__(entity.real))
@@ -147,7 +147,7 @@ def get(vm: Machine, self: Object, key: Value, default: Value = NONE) -> Value:
 @models(dict, "setdefault")
 def setdefault(vm: Machine, self: Object, key: Value, default: Value = NONE) -> Value:
     entity, hkey = vm.entity(self), vm.hkey(key)
-    if entity.note.__class__ is OfInstance or (entity.real is not MISSING and not entity.touched):
+    if entity.payload.__class__ is OfInstance or (entity.real is not MISSING and not entity.touched):
         held = found_under(vm, self, key, hkey)
         if held is None:
             store_under(vm, self, key, hkey, default)
@@ -168,7 +168,7 @@ def pop(vm: Machine, self: Object, key: Value, default: Value | None = None) -> 
 @models(dict, "popitem")
 def popitem(vm: Machine, self: Object, last: Value = TRUE) -> Value:
     entity = vm.entity(self)
-    if entity.note.__class__ is OfInstance:
+    if entity.payload.__class__ is OfInstance:
         raise Break("unsupported method", name="popitem", type="dict")
     entries = each_entry(vm, self)
     if not entries:
@@ -191,7 +191,7 @@ def different(vm: Machine, self: Object, other: Value) -> Value:
 @models(dict, "clear")
 def clear(vm: Machine, self: Object) -> Value:
     entity = vm.entity(self)
-    if entity.note.__class__ is OfInstance:
+    if entity.payload.__class__ is OfInstance:
         for key in list(keys_of(vm, self)):
             remove(vm, self, key)
     elif clears_plain_items(vm, entity):
@@ -207,7 +207,7 @@ def clears_plain_items(vm: Machine, entity: Entity) -> bool:
     """Clear a dict that was there, of which nobody has asked what is in it; return False where it holds other things
     than numbers and strings, whose end might be noticed.
     """
-    if entity.source is None or entity.touched or entity.note is not None or not holds_plain(entity.real):
+    if entity.source is None or entity.touched or entity.payload is not None or not holds_plain(entity.real):
         return False
     writing_items(vm, entity)
     vm.guard(entity.source, "PLAIN_ITEMS", None)
@@ -375,8 +375,8 @@ def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
 
 @rebuilds(dict)
 def rebuild_dict(emit: Emitter, entity: Entity) -> None:
-    if entity.note.__class__ is OfInstance:
-        emit.value(entity.note.owner)
+    if entity.payload.__class__ is OfInstance:
+        emit.value(entity.payload.owner)
         emit.op("LOAD_ATTR", "__dict__")
         return
     check_keys(entity)

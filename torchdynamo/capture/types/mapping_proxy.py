@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 PROXY = types.MappingProxyType
 
 
+class OfMapping(NamedTuple):
+    """The payload of a proxy that shows a mapping."""
+
+    mapping: Value
+
+
+class OfClass(NamedTuple):
+    """The payload of a proxy that shows what a class itself says, its bases aside."""
+
+    cls: type
+
+
 @enters(PROXY)
 def enter(vm: Machine, obj: Any, source: Source) -> Value:
     """A proxy shows one mapping for all its life: to be the same proxy is to show the same mapping."""
@@ -29,23 +41,22 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     if source is not pinned:
         vm.guard(source, "SAME_OBJECT", pinned)
     value = vm.heap.adopt(obj, source)
-    vm.entity(value).note = wrap(vm, mapping, Source("pinned", None, Pinned(mapping)))
+    vm.entity(value).payload = OfMapping(wrap(vm, mapping, Source("pinned", None, Pinned(mapping))))
     return value
 
 
-def mapping_of(vm: Machine, self: Value) -> Value:
-    note = vm.entity(self).note  # type: ignore[arg-type]
-    if note.__class__ is Own:
+def mapping_of(vm: Machine, self: Object) -> Value:
+    shown = vm.entity(self).payload_if(OfMapping)
+    if shown is None:
         raise Break("unsupported method", name="__iter__", type="mappingproxy")
-    found: Value = note
-    return found
+    return shown.mapping
 
 
 @models(PROXY, "__new__")
 def new(vm: Machine, cls: Known, mapping: Value) -> Value:
     if mapping.__class__ is not Object or not issubclass(mapping.pytype, dict):
         raise Break("unsupported type", type="mappingproxy")
-    return vm.new(PROXY, note=mapping)
+    return vm.new(PROXY, payload=OfMapping(mapping))
 
 
 @models(PROXY, "__init__")
@@ -58,15 +69,9 @@ def iterate(vm: Machine, self: Object) -> Iterator[Value]:
     return vm.iterate(mapping_of(vm, self))
 
 
-class Own(NamedTuple):
-    """The note of a proxy that shows what a class itself says, its bases aside."""
-
-    cls: type
-
-
 @CLASS_DICT.register(type)
 def of_class(vm: Machine, cls: type) -> Value:
-    return vm.new(PROXY, note=Own(cls))
+    return vm.new(PROXY, payload=OfClass(cls))
 
 
 def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Value:
@@ -90,11 +95,11 @@ def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Valu
 
 def passed_on(name: str) -> Model:
     def row(vm: Machine, self: Object, *args: Value) -> Value:
-        note = vm.entity(self).note
-        if note.__class__ is Own:
+        shown = vm.entity(self).payload_if(OfClass)
+        if shown is not None:
             if not args:
                 raise Break("unsupported method", name=name, type="mappingproxy")
-            return own(vm, note.cls, name, *args)
+            return own(vm, shown.cls, name, *args)
         return vm.call_method(mapping_of(vm, self), name, *args)
 
     return row
@@ -109,10 +114,10 @@ for _name in (
 
 @rebuilds(PROXY)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    if entity.note.__class__ is Own:
+    if entity.payload.__class__ is OfClass:
         emit.function(vars)
-        emit.const(entity.note.cls)
+        emit.const(entity.payload.cls)
     else:
         emit.function(PROXY)
-        emit.value(entity.note)
+        emit.value(entity.payload_as(OfMapping).mapping)
     emit.op("CALL", (1, ()))

@@ -78,7 +78,7 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     for_real(vm, self, "__init__", args, kwargs)
-    vm.entity(self).note = len(args) > 1 or "newline" in kwargs  # it reads and writes lines its own way
+    vm.entity(self).payload = len(args) > 1 or "newline" in kwargs  # it reads and writes lines its own way
     return NONE
 
 
@@ -108,7 +108,7 @@ def leave(vm: Machine, self: Object, *error: Value) -> Value:
 
 
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    if entity.items.closed or entity.note:
+    if entity.items.closed or entity.payload:
         raise Restart(entity.born - 1)
     emit.function(made_again)
     emit.const(entity.pytype)

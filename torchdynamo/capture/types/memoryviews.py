@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.types.bytearrays import contents, for_real
 from torchdynamo.capture.types.iterators import iterated_by
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 
+class MemoryOf(NamedTuple):
+    """The payload of a memoryview that the frame made: whose bytes it shows."""
+
+    owner: Value
+
+
 @models(memoryview, "__new__")
 def new(vm: Machine, cls: Known, object: Value) -> Value:
-    """The note is whose bytes it shows."""
     owner = object
     if owner.__class__ is Object and owner.pytype is memoryview:
-        return shown(vm, memoryview(view(vm, owner)), vm.entity(owner).note)
+        return shown(vm, memoryview(view(vm, owner)), owner_of(vm, owner))
     if owner.__class__ is Object and owner.pytype is bytearray:
         return shown(vm, memoryview(contents(vm, owner)), owner)
     if owner.pytype is bytes:
@@ -32,7 +37,11 @@ def new(vm: Machine, cls: Known, object: Value) -> Value:
 
 
 def shown(vm: Machine, real: memoryview, owner: Value) -> Object:
-    return vm.new(memoryview, real, owner)
+    return vm.new(memoryview, real, MemoryOf(owner))
+
+
+def owner_of(vm: Machine, self: Object) -> Value:
+    return vm.entity(self).payload_as(MemoryOf).owner
 
 
 def view(vm: Machine, self: Value) -> memoryview:
@@ -50,8 +59,8 @@ def method(name: str) -> Model:
     fn = getattr(memoryview, name)
 
     def row(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
-        real, owner = view(vm, self), vm.entity(self).note
-        box = contents(vm, owner) if owner.pytype is bytearray else b""
+        real, owner = view(vm, self), owner_of(vm, self)
+        box = contents(vm, owner) if owner.__class__ is Object and owner.pytype is bytearray else b""
         before = bytes(box)
         result: Any = for_real(vm, fn, real, args, kwargs)
         if owner.__class__ is Object and before != box:
@@ -76,8 +85,7 @@ for _name, _found in vars(memoryview).items():
 
 def field(name: str) -> Model:
     def row(vm: Machine, self: Object) -> Value:
-        owner: Value = vm.entity(self).note
-        return owner if name == "obj" else lift(vm, getattr(view(vm, self), name))
+        return owner_of(vm, self) if name == "obj" else lift(vm, getattr(view(vm, self), name))
 
     return row
 

@@ -49,7 +49,7 @@ def rebuild(emit: Any, entity: Entity) -> None:
         emit.computed(TensorNode(entity.items.node, None, entity.pytype))
         return
     arrays = numpy_arrays.arrays(emit.capture.machine)
-    shared = [each for each in arrays if each.ref in emit.made or each.note is not None or each.source is not None]
+    shared = [each for each in arrays if each.ref in emit.made or each.payload is not None or each.source is not None]
     lies_otherwise = np.array(entity.items).strides != entity.items.strides
     if lies_otherwise or any(np.may_share_memory(entity.items, other.items) for other in shared):
         raise Restart(entity.born - 1)

@@ -257,9 +257,9 @@ def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> V
 
 def rebuild(emit: Any, entity: Entity) -> None:
     """A number that comes out of the graph, as it is or as a plain one."""
-    if entity.note.__class__ is numpy_numbers.NumberPayload:
+    if entity.payload.__class__ is numpy_numbers.NumberPayload:
         emit.function(entity.pytype)
-        emit.value(entity.note.number)
+        emit.value(entity.payload.number)
         emit.op("CALL", (1, ()))
         return
     emit.computed(TensorNode(entity.items.node, None, entity.pytype))

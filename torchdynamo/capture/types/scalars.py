@@ -26,7 +26,7 @@ def maker(base: Any) -> None:
         known = plain_value(vm, made) or made
         if known.__class__ is not Known or type(known.obj) is not base:
             raise Break("unsupported type", type=cls.obj.__name__)
-        return vm.new(cls.obj, note=Plain(Known(known.obj)))
+        return vm.new(cls.obj, payload=Plain(Known(known.obj)))
 
     models(base, "__new__")(row)
 
@@ -61,9 +61,10 @@ def iterate(vm: Machine, self: Object) -> Iterator[Value]:
 @rebuilds(float, complex, str, bytes)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """Past the class's own `__new__`, which has run. The text of a number that nobody knows cannot be made."""
-    if entity.note is None:
+    known = entity.payload_if(Plain)
+    if known is None:
         raise Restart(entity.born - 1)
     emit.function(plain_new(entity.pytype))
     emit.const(entity.pytype)
-    emit.const(entity.note.value.obj)
+    emit.const(known.value.obj)
     emit.op("CALL", (2, ()))

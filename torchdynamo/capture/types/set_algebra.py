@@ -45,7 +45,7 @@ def as_given(vm: Machine, other: Value, theirs: Items, given: Any) -> Value | No
     if type(given) is frozenset:
         return other
     if is_set(other):
-        return None if given is None else vm.new(set, dict(theirs), note=list(given))
+        return None if given is None else vm.new(set, dict(theirs), payload=list(given))
     if issubclass(other.pytype, dict):
         return vm.make_dict([(item, NONE) for item in theirs.values()])
     return vm.new(list, items=list(theirs.values()))
@@ -78,9 +78,11 @@ def combine(name: str) -> None:
             if name == "union":
                 united(vm, self, before, given, theirs, other)
             elif entity.fresh:
-                entity.note = None if given is None else entity.note
-                if entity.note is not None:
-                    getattr(entity.note, update_name)(given)
+                order = entity.payload_if(set)
+                if given is None:
+                    entity.payload = None
+                elif order is not None:
+                    getattr(order, update_name)(given)
             else:
                 changed(vm, self, update_name, before, mine, as_given(vm, other, theirs, given))
             entity.items = mine

@@ -1,6 +1,6 @@
 """The order of a set comes from its history, so the history is what is kept.
 
-Of a set that the frame makes: a real set of the same keys beside the items, its entity's `note`, as long as all are
+Of a set that the frame makes: a real set of the same keys beside the items, its entity's payload, as long as all are
 constants, or objects that existed. Of one that existed: what was done to it, in a list, to be done again.
 """
 
@@ -28,13 +28,15 @@ def happened(vm: Machine, self: Object, method: str, key: Any = None, item: Valu
     """A change of one item, or of all."""
     entity = vm.entity(self)
     if not entity.fresh:
-        note(entity, (method, item))
-    elif entity.note is not None:
+        happened_there(entity, (method, item))
+        return
+    order = entity.payload_if(set)
+    if order is not None:
         each = () if item is None else (stand_in(vm, key, item),)
         if each and each[0] is MISSING:
-            entity.note = None
+            entity.payload = None
         else:
-            getattr(entity.note, method)(*each)
+            getattr(order, method)(*each)
 
 
 def stand_in(vm: Machine, key: Any, item: Value) -> Any:
@@ -60,10 +62,16 @@ def by_stand_in(vm: Machine, items: dict[Any, Value], order: Iterable[Any]) -> l
     return found
 
 
-def note(entity: Entity, change: Change) -> None:
-    """One more thing that was done to a set that existed."""
-    entity.note = entity.note or []
-    entity.note.append(change)
+class SetHistory(list[Change]):
+    """The payload of a set that existed: what was done to it."""
+
+
+def happened_there(entity: Entity, change: Change) -> None:
+    """Add to what was done to a set that existed."""
+    history = entity.payload_if(SetHistory)
+    if history is None:
+        history = entity.payload = SetHistory()
+    history.append(change)
 
 
 def united(
@@ -74,19 +82,20 @@ def united(
     if type(given) is frozenset:
         vm.heap.literals.append(given)
     if entity.fresh:
+        order = entity.payload_if(set)
         if given is None:
-            entity.note = None
-        elif entity.note is not None:
-            entity.note.update(given)
+            entity.payload = None
+        elif order is not None:
+            order.update(given)
     elif given is None or type(given) is list:
         for item in (item for key, item in theirs.items() if key not in mine):
-            note(entity, ("add", item))
+            happened_there(entity, ("add", item))
     elif type(given) is dict:
-        note(entity, ("update", vm.make_dict([(item, NONE) for item in theirs.values()])))
+        happened_there(entity, ("update", vm.make_dict([(item, NONE) for item in theirs.values()])))
     elif type(given) is frozenset:
-        note(entity, ("update", other))
+        happened_there(entity, ("update", other))
     else:
-        note(entity, ("update", vm.new(set, items=dict(theirs), note=list(given))))
+        happened_there(entity, ("update", vm.new(set, items=dict(theirs), payload=list(given))))
 
 
 def changed(
@@ -94,12 +103,12 @@ def changed(
 ) -> None:
     """Items of a set that existed have gone, or come, by a method that makes a new table as it sees fit."""
     if given is not None:
-        note(vm.entity(self), (method, given))
+        happened_there(vm.entity(self), (method, given))
         return
     for item in (item for key, item in before.items() if key not in after):
-        note(vm.entity(self), ("discard", item))
+        happened_there(vm.entity(self), ("discard", item))
     for item in (item for key, item in after.items() if key not in before):
-        note(vm.entity(self), ("add", item))
+        happened_there(vm.entity(self), ("add", item))
 
 
 def given_order(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:
@@ -127,8 +136,10 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     if any(by_code(key) for key in items):
         raise Restart(entity.born - 1)
     keys: Any = list(items)
-    if entity.note is not None and len(items) > 1 and all(item.__class__ is Known for item in items.values()):
-        keys = given_order(emit.heap, keys, entity.note)
+    order = entity.payload
+    constants = len(items) > 1 and all(item.__class__ is Known for item in items.values())
+    if constants and isinstance(order, (set, list)):
+        keys = given_order(emit.heap, keys, order)
     if keys is None:
         raise Restart(entity.born - 1)
     if type(keys) is frozenset:
@@ -146,7 +157,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 @replays(set)
 def replay(emit: Emitter, entity: Entity) -> None:
     """What was done, each by itself; nothing, where items only came and went, or were there."""
-    done: list[Change] = entity.note or []
+    done = entity.payload_if(SetHistory) or ()
     there = [id(item) for item in entity.entry_items.values()]
     if entity.items.keys() == entity.entry_items.keys() and all(
         method == "update" or (method in ("add", "discard") and id(item) not in there) for method, item in done

@@ -80,7 +80,7 @@ def entry_item(vm: Machine, item: Any) -> tuple[Any, Value]:
 
 def fresh(vm: Machine, cls: type, items: Items, order: set[Any] | None) -> Object:
     """A set made by the frame; `order` has its history, None if that cannot be known."""
-    return vm.new(cls, items, note=order)
+    return vm.new(cls, items, payload=order)
 
 
 @BUILD_SET.register(set)
@@ -98,7 +98,7 @@ def order_of(vm: Machine, value: Value) -> set[Any] | None:
         return vm.known(value, "set")
     entity = vm.entity(value)
     if entity.fresh:
-        return entity.note
+        return entity.payload_if(set)
     if entity.touched or entity.source is None:
         return None
     guard_order(vm, entity.source, entity.real)
@@ -119,7 +119,7 @@ def keys(vm: Machine, values: Value) -> Items:
     """Any iterable as set items; those of sets and dicts are not hashed again."""
     if values.__class__ is Object and issubclass(values.pytype, set):
         return items_of(vm, values)
-    if values.__class__ is Object and values.pytype is dict and vm.entity(values).note is None:
+    if values.__class__ is Object and values.pytype is dict and vm.entity(values).payload is None:
         whole(vm, values)
         return {key: item or NONE for key, (item, _) in dict_items_of(vm, values).items()}
     found = ((vm.hkey(item), item) for item in vm.iterate(values))
@@ -226,7 +226,7 @@ def pop(vm: Machine, self: Object) -> Value:
     if not items_of(vm, self):
         raise vm.error(KeyError, "pop from an empty set")
     entity = vm.entity(self)
-    order = entity.note if entity.fresh else None
+    order = entity.payload_if(set) if entity.fresh else None
     if order is None:
         raise Break("unsupported method", name="pop", type="set")
     (first,) = by_stand_in(vm, items_of(vm, self), [order.pop()])
@@ -244,7 +244,7 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
 def clear(vm: Machine, self: Object) -> Value:
     write(vm, self).clear()
     if vm.entity(self).fresh:
-        vm.entity(self).note = set()
+        vm.entity(self).payload = set()
     else:
         happened(vm, self, "clear")
     return NONE

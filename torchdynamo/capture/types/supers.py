@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.vm import descriptors, lookup
 from torchdynamo.capture.vm.heap import MISSING
@@ -14,6 +14,13 @@ from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
+
+
+class SuperOf(NamedTuple):
+    """The payload of a super object that the frame made: after which class, and of what, attributes are looked for."""
+
+    cls: Value
+    obj: Value
 
 
 @function(super)
@@ -33,7 +40,7 @@ def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) 
         if lookup.class_lies(vm, obj.pytype):
             raise Break("unknown call", name="super")
         raise vm.error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
-    return vm.new(super, note=(cls, obj))
+    return vm.new(super, payload=SuperOf(cls, obj))
 
 
 def of_frame(vm: Machine) -> tuple[Value, Value]:
@@ -75,11 +82,12 @@ def issubclass_plainly(cls: type, base: type) -> bool:
 @models(super, "__getattribute__")
 def super_getattr(vm: Machine, self: Object, name: str) -> Value:
     entity = vm.entity(self)
-    if name == "__class__" or entity.note is None:
+    made = entity.payload_if(SuperOf)
+    if name == "__class__" or made is None:
         if not entity.fresh:
             raise Break("unsupported attribute", name=name, type="super")
         return Known(super)
-    of_class, obj = entity.note
+    of_class, obj = made
     cls = vm.known(of_class, "class")
     start = start_of(obj, cls)
     assert start is not None

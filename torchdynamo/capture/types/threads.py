@@ -56,7 +56,7 @@ def alone(vm: Machine) -> None:
 
 
 class HeldLock(NamedTuple):
-    """The note of a lock that others know: when the frame took it, and what had been done by then."""
+    """The payload of a lock that others know: when the frame took it, and what had been done by then."""
 
     step: int
     ops: int
@@ -68,7 +68,7 @@ def hold(vm: Machine, self: Object) -> Value:
     entity = known_free(vm, self)
     vm.effects.items(entity)
     if not entity.fresh and not entity.items:
-        entity.note = HeldLock(vm.step, vm.ops, vm.effects.mark())
+        entity.payload = HeldLock(vm.step, vm.ops, vm.effects.mark())
     entity.items += 1
     return TRUE
 
@@ -118,7 +118,7 @@ def release(vm: Machine, self: Object, *args: Value) -> Value:
         raise vm.error(RuntimeError, cannot)
     vm.effects.items(entity)
     if not entity.fresh and entity.items == 1:
-        if is_seen(vm, entity.note):
+        if is_seen(vm, entity.payload_as(HeldLock)):
             alone(vm)
         vm.effects.items_as_at_entry(entity)
     entity.items -= 1
@@ -136,7 +136,7 @@ MAKERS: dict[type, Any] = {LOCK: threading.Lock, RLOCK: RLOCK}  # what C has, no
 @replays(*LOCKS)
 def replay(emit: Emitter, entity: Entity) -> None:
     """Still held where the graph ends: it ends before the lock is taken."""
-    raise Restart(entity.note.step - 1)
+    raise Restart(entity.payload_as(HeldLock).step - 1)
 
 
 @rebuilds(LOCK, RLOCK)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types import mapping, sets
 from torchdynamo.capture.types.items import keys_of
-from torchdynamo.capture.types.weakrefs import payload_of
+from torchdynamo.capture.types.weakrefs import WeakReference
 from torchdynamo.capture.vm.model import Emitter, function, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -59,9 +59,9 @@ def contents(emit: Emitter, entity: Entity, cls: type) -> list[tuple[Value, Valu
 def referent(emit: Emitter, ref: Any) -> Value:
     """Not of what the frame made: replacement code would hold that for longer than the program does."""
     entity = emit.heap[ref]
-    if not entity.fresh or payload_of(entity).to_new:
+    if not entity.fresh or entity.payload_as(WeakReference).to_new:
         raise Restart(-1)
-    return payload_of(entity).referent
+    return entity.payload_as(WeakReference).referent
 
 
 @rebuilds(weakref.WeakKeyDictionary)

@@ -21,11 +21,11 @@ PROXY = weakref.ProxyType
 def proxy(vm: Machine, obj: Value, callback: Value = NONE) -> Value:
     if callback is not NONE or obj.__class__ is not Object or not vm.entity(obj).fresh or not takes_references(obj):
         raise Break("unknown call", name="weakref.proxy")
-    return vm.new(PROXY, note=obj)
+    return vm.new(PROXY, payload=obj)
 
 
 def referent(vm: Machine, self: Object) -> Object:
-    found: Object | None = vm.entity(self).note
+    found = vm.entity(self).payload_if(Object)
     if found is None or not is_held(vm, found):
         raise Break("unsupported type", type="weakproxy")
     return found

@@ -41,13 +41,8 @@ class WeakReference(NamedTuple):
 
 @HOLDS.register(weakref.ReferenceType)
 def holds(entity: Entity) -> dict[str, Value]:
-    made = payload_of(entity)
+    made = entity.payload_as(WeakReference)
     return {"referent": made.referent, "callback": made.callback}
-
-
-def payload_of(entity: Entity) -> WeakReference:
-    made: WeakReference = entity.note
-    return made
 
 
 @models(weakref.ReferenceType, "__new__")
@@ -57,7 +52,7 @@ def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
         if issubclass(obj.pytype, REFUSING):
             raise vm.error(TypeError, f"cannot create weak reference to {type_name(obj.pytype)!r} object")
         raise Break("unknown call", name="weakref.ref")
-    return vm.new(cls.obj, note=WeakReference(obj, callback, not existed(vm, obj)))
+    return vm.new(cls.obj, payload=WeakReference(obj, callback, not existed(vm, obj)))
 
 
 KINDS = (weakref.ReferenceType, weakref.KeyedRef)
@@ -125,7 +120,7 @@ def is_same(vm: Machine, one: Object, other: Object) -> bool:
         return operators.identical(vm, one, other)
     if first.real is not MISSING or second.real is not MISSING:
         raise Break("unknown call", name="weakref.ref")
-    mine, others = payload_of(first), payload_of(second)
+    mine, others = first.payload_as(WeakReference), second.payload_as(WeakReference)
     if mine.callback is not NONE or others.callback is not NONE:
         return False
     return operators.identical(vm, mine.referent, others.referent)
@@ -154,7 +149,7 @@ def init(vm: Machine, self: Value, *args: Value) -> Value:
 def call(vm: Machine, self: Object) -> Value:
     entity = vm.entity(self)
     if entity.real is MISSING:
-        found = payload_of(entity).referent
+        found = entity.payload_as(WeakReference).referent
     else:
         assert entity.source is not None
         found = vm.wrap(weakref.ref.__call__(entity.real), Source("call", entity.source, ()))
@@ -247,7 +242,7 @@ def hash_key(vm: Machine, self: Object) -> Weakly | Weaker:
     """Where identity is all that tells what it refers to; of others that were there at entry, nobody knows which of
     them the code would be asked about."""
     entity = vm.entity(self)
-    referent = payload_of(entity).referent if entity.fresh else call(vm, self)
+    referent = entity.payload_as(WeakReference).referent if entity.fresh else call(vm, self)
     hkey = vm.hkey(referent) if by_identity(referent.pytype) else None
     if referent.__class__ is Known and hkey is not None:
         return Weakly(Ref(id(hkey)))
@@ -282,7 +277,7 @@ def is_reference(obj: Any) -> bool:
 @rebuilds(weakref.ReferenceType)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """Not of what the frame made: replacement code would hold that for longer than the program does."""
-    made = payload_of(entity)
+    made = entity.payload_as(WeakReference)
     if made.to_new:
         raise Restart(-1)
     emit.function(weakref.ReferenceType.__new__)  # past KeyedRef's own, which is Python's and may be this very frame

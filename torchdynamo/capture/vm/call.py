@@ -275,7 +275,7 @@ def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs:
     direct, vm.direct = vm.direct, False
     frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
     if flags & inspect.CO_GENERATOR:
-        return vm.new(types.GeneratorType, items=None, note=frame)
+        return vm.new(types.GeneratorType, items=None, payload=frame)
     frame.direct = direct
     return vm.run(frame)
 

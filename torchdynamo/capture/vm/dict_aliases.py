@@ -33,7 +33,7 @@ class AliasedDict:
 
 
 class OfInstance(NamedTuple):
-    """The note of a dict that is some instance's `__dict__`: its contents are that instance's attributes."""
+    """The payload of a dict that is some instance's `__dict__`: its contents are that instance's attributes."""
 
     owner: Object
 
@@ -61,7 +61,7 @@ def write(space: AliasedDict) -> None:
 def meet(vm: Machine, space: AliasedDict, entity: Entity) -> None:
     """The same dictionary, as attributes and as a dict."""
     if space.owner.__class__ is Object and not space.shared and not entity.touched:
-        entity.note, entity.items = OfInstance(space.owner), None
+        entity.payload, entity.items = OfInstance(space.owner), None
         if entity.source is not space.source and entity.source is not None:
             vm.guard(entity.source, "SAME_OBJECT", space.source)
     else:

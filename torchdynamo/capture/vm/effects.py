@@ -88,10 +88,10 @@ class SideEffects:
         self._note_attributes(entity)
         return entity.attrs.pop(name, None)
 
-    def remember(self, entity: Entity, payload: Any) -> None:
+    def remember(self, entity: Entity, payload: object) -> None:
         """Set what the model of the type remembers of an object: for readers, a write to its attributes."""
         self._note_attributes(entity)
-        entity.note = payload
+        entity.payload = payload
 
     def put_back(self, entity: Entity, attrs: Mapping[str, Value]) -> None:
         """Set all attributes to what they were, as if nothing had been written."""

@@ -22,5 +22,4 @@ NEW = ExceptionState()
 
 def state_of(entity: Entity) -> ExceptionState:
     """Return what the exception has been through."""
-    state: ExceptionState = entity.note or NEW
-    return state
+    return entity.payload_if(ExceptionState) or NEW

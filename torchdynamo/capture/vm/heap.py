@@ -8,11 +8,13 @@ which only effects.py writes to, or is told of.
 from __future__ import annotations
 
 import threading
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Object, Value
+
+P = TypeVar("P")
 
 
 class Missing:
@@ -36,7 +38,7 @@ class Entity:
         "items",
         "items_at",
         "loaded",
-        "note",
+        "payload",
         "pytype",
         "real",
         "ref",
@@ -58,7 +60,16 @@ class Entity:
         self.attrs_at = self.items_at = -1  # after how many marks the frame wrote to them last
         self.version = 0  # how often it changed in a way that ends its iterators
         self.born = born  # the root step it was made in: where to stop if it cannot be rebuilt
-        self.note: Any = None  # what the type's model needs to remember of how it was made
+        self.payload: object = None  # what the model of its type remembers of it, of a class that the model declares
+
+    def payload_as(self, cls: type[P]) -> P:
+        """Return the payload, which is of this class."""
+        assert isinstance(self.payload, cls), self.pytype
+        return self.payload
+
+    def payload_if(self, cls: type[P]) -> P | None:
+        """Return the payload if it is of this class; None if there is another, or none."""
+        return self.payload if isinstance(self.payload, cls) else None
 
     @property
     def fresh(self) -> bool:
@@ -84,11 +95,11 @@ class Heap:
         self.by_id: dict[int, Object] = {}
         self.literals: list[frozenset[Any]] = []  # what sets were filled with at once, in an order of its own
 
-    def new(self, pytype: type, *, items: Any = None, born: int = 0, note: Any = None) -> Object:
+    def new(self, pytype: type, *, items: Any = None, born: int = 0, payload: object = None) -> Object:
         """An object made by the frame."""
         entity = Entity(len(self.entities), pytype, MISSING, None, born)
         entity.items = items
-        entity.note = note
+        entity.payload = payload
         self.entities.append(entity)
         return Object(entity.ref, pytype)
 

@@ -6,7 +6,7 @@ import collections
 import itertools
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import tensor_methods
@@ -78,7 +78,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     entity = vm.entity(value)
     if entity.items.__class__ is IteratorState:
         return entity.items
-    if cls is types.GeneratorType and entity.note is not None:
+    if cls is types.GeneratorType and entity.payload is not None:
         return vm.generator(value)
     lookup.guarded_lookup(vm, cls, "__iter__")
     for base in cls.__mro__:
@@ -202,6 +202,13 @@ ITERATOR_TYPES: model.Table[type] = model.Table(
 ITERATOR_TYPES.update({type(view): type(iter(view)) for view in VIEWS})
 
 
+class ViewOf(NamedTuple):
+    """The payload of a dict's view that the frame made: whether it shows keys, values or items, and of which dict."""
+
+    kind: str
+    box: Object
+
+
 def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
     """An iterator object around host-level steps."""
     if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
@@ -218,7 +225,7 @@ def version(vm: Machine, over: Value | None) -> int:
     if over.__class__ is not Object:
         return 0
     entity = vm.entity(over)
-    shown = entity.note[1] if over.pytype in OF_DICTS else over
+    shown = entity.payload_as(ViewOf).box if over.pytype in OF_DICTS else over
     return vm.entity(shown).version
 
 
@@ -229,7 +236,7 @@ def advance(vm: Machine, value: Value) -> Value | None:
     entity = vm.entity(value)
     if entity.items.__class__ is IteratorState:
         return next(entity.items, None)
-    if value.pytype is types.GeneratorType and entity.note is not None:
+    if value.pytype is types.GeneratorType and entity.payload is not None:
         return next(vm.generator(value), None)
     lookup.guarded_lookup(vm, value.pytype, "__next__")
     found = model.find_slot(value.pytype, "__next__")

@@ -7,13 +7,13 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.capture import interpreter
-from torchdynamo.capture.frame import Frame, FunctionParts, Globals
+from torchdynamo.capture.frame import Frame, FunctionParts, Globals, MadeFunction
 from torchdynamo.capture.torch import arguments, numpy_numbers, overrides, symbols, tensor_methods
 from torchdynamo.capture.vm import (
     attribute_writes,
@@ -79,13 +79,6 @@ class Keyed:
 
     def __hash__(self) -> int:
         return self.hash if isinstance(self.hash, int) else hash(self.hash)  # a long word is not hashed again
-
-
-class MadeFunction(NamedTuple):
-    """A function the frame made: what the instruction was given, and the function taken apart."""
-
-    parts: FunctionParts
-    given: dict[str, Value]
 
 
 class Machine(CaptureState):
@@ -238,7 +231,7 @@ class Machine(CaptureState):
         entity = self.entity(exc)
         state = state_of(entity)
         if entity.fresh and not state.raised:
-            entity.note = state._replace(raised=True)
+            entity.payload = state._replace(raised=True)
             self.put_in_context(exc)
 
     def put_in_context(self, exc: Object) -> None:
@@ -260,7 +253,7 @@ class Machine(CaptureState):
     def bound_method(self, owner: Value, fn: Value, name: str) -> Value:
         """`owner.fn` as a value."""
         pytype = types.MethodType if fn.pytype is types.FunctionType else types.BuiltinMethodType
-        return self.new(pytype, note=name, __self__=owner, __func__=fn)
+        return self.new(pytype, payload=name, __self__=owner, __func__=fn)
 
     def make_tuple(self, items: list[Value]) -> Value:
         """A tuple; one of constants is a constant. Functions keep their places: what they rest on is read there."""
@@ -401,7 +394,7 @@ class Machine(CaptureState):
         parts = FunctionParts(
             code, space, qualname, len(defaults), defaults.__getitem__, frozenset(named), named.__getitem__, closure
         )
-        made = self.new(types.FunctionType, note=MadeFunction(parts, given))
+        made = self.new(types.FunctionType, payload=MadeFunction(parts, given))
         return made
 
     def wrap_cell(self, cell: types.CellType, source: Source | None) -> Value:
@@ -417,7 +410,7 @@ class Machine(CaptureState):
     def new_cell(self, frame: Frame, name: str) -> Object:
         """A cell variable of a frame, holding the argument of that name if there is one."""
         value = frame.locals.pop(name, None)
-        cell = self.new(types.CellType, note=name if frame.root else None)
+        cell = self.new(types.CellType, payload=name if frame.root else None)
         if value is not None:
             self.effects.write(self.entity(cell), "cell_contents", value)
         return cell
@@ -496,7 +489,7 @@ class Machine(CaptureState):
         return entity.items
 
     def resume(self, value: Object) -> Generator[Value, Value, None]:
-        frame: Frame = self.entity(value).note
+        frame = self.entity(value).payload_as(Frame)
         while True:
             frame.yielded = False
             try:
@@ -510,7 +503,7 @@ class Machine(CaptureState):
                         "__suppress_context__": TRUE,
                     }
                     self.effects.write_all(self.entity(error.value), links)
-                    self.entity(error.value).note = ExceptionState(raised=True)
+                    self.entity(error.value).payload = ExceptionState(raised=True)
                     raise error from None
                 raise
             if not frame.yielded:

@@ -40,7 +40,7 @@ PLAINLY = {str: str.__str__, float: float.__float__}
 
 
 class Plain(NamedTuple):
-    """The note of such an instance that the frame made."""
+    """The payload of such an instance that the frame made."""
 
     value: Known
 
@@ -49,9 +49,8 @@ def plain_value(vm: Machine, value: Value) -> Known | None:
     """What a method of the type in C sees of the instance."""
     if value.__class__ is Object and issubclass(value.pytype, SCALARS):
         entity = vm.entity(value)
-        if entity.note.__class__ is Plain:
-            known: Known = entity.note.value
-            return known
+        if entity.payload.__class__ is Plain:
+            return entity.payload.value
         if entity.real is not MISSING and entity.source is not None and not flowing_type(value):
             return held_by(vm, entity)
     return None

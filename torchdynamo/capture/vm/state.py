@@ -92,9 +92,9 @@ class CaptureState:
         return calling_from(self.frames)
 
     # -- heap -----------------------------------------------------------------------------------------------------
-    def new(self, pytype: type, items: Any = None, note: Any = None, **attrs: Value) -> Object:
+    def new(self, pytype: type, items: Any = None, payload: object = None, **attrs: Value) -> Object:
         """A fresh object of exactly this type."""
-        value = self.heap.new(pytype, items=items, born=self.step, note=note)
+        value = self.heap.new(pytype, items=items, born=self.step, payload=payload)
         if attrs:
             self.heap.entities[value.ref].attrs.update(attrs)
         return value
