@@ -29,7 +29,7 @@ CALLS: dict[str, tuple[Program, str, bool]] = {
     "a dtype": (lambda x: x.sum(0, dtype=torch.float64), "sum.dim_IntList", True),
     "nothing on one side": (lambda x: x.clamp(max=0.5), "clamp.default", True),
     "two results": (lambda x: x.max(0), "max.dim", True),
-    "a list of results": (lambda x: x.split(2), "split.Tensor", True),
+    "a list of results": (lambda x: x.unbind(), "unbind.int", True),
     "a list of tensors": (lambda x: torch.cat([x, x.sin()], 1), "cat.default", True),
     "indices and holes": (lambda x: x[:, torch.tensor([1, 0])], "index.Tensor", False),
     "a method alone": (lambda x: x.sin().view(-1), "view.default", True),
@@ -37,6 +37,9 @@ CALLS: dict[str, tuple[Program, str, bool]] = {
     "an enumeration of strings": (lambda x: F.gelu(x, approximate="tanh"), "gelu.default", True),
     "no tensor": (lambda x: x + torch.full((4,), 2.0), "full.default", True),
     "another default": (lambda x: F.multi_margin_loss(x, torch.arange(4)), "multi_margin_loss.default", False),
+    "fewer results in Python": (lambda x: x.unique_consecutive(), "unique_consecutive.default", False),
+    "a list of results in Python": (lambda x: x.split(2), "split.Tensor", False),
+    "Python around it": (lambda x: torch.cdist(x, x), "_cdist_forward.default", False),
     "a private one": (lambda x: x.to(torch.float64), "_to_copy.default", False),
 }
 
@@ -82,5 +85,6 @@ def traced(program: Program, x: torch.Tensor, dynamic: bool | None = None) -> li
     def keep(gm: torch.fx.GraphModule, inputs: Any) -> None:
         graphs.append(copy.deepcopy(gm.graph))
 
-    torchdynamo.compile(program, backend=aot_autograd(keep), dynamic=dynamic)(x)
+    with torchdynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torchdynamo.compile(program, backend=aot_autograd(keep), dynamic=dynamic)(x)
     return graphs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchdynamo
 from torchdynamo.backends import aot_autograd
@@ -195,6 +197,23 @@ def test_versions_are_eagers(program: Program) -> None:
         compiled(x, y)
         program(a, b)
         assert (x._version, y._version) == (a._version, b._version)
+
+
+class Passing(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def test_writes_of_lists_are_counted_under_a_mode() -> None:
+    """AOTAutograd calls a graph under one of its own when it is called first."""
+    (graph,) = traced(foreach, torch.ones(4, 4), torch.ones(4, 4))
+    write_in_place(graph)
+    run = torch.fx.GraphModule({}, graph)
+    for mode in (contextlib.nullcontext(), Passing()):
+        x, y = torch.ones(4, 4), torch.ones(4, 4)
+        with torch.no_grad(), mode:
+            run(x, y)
+        assert (x._version, y._version) == (2, 2)
 
 
 # What is left of a graph: operators in place, and copies to inputs.

@@ -10,6 +10,7 @@ Python around it.
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -19,8 +20,10 @@ from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Where bindings are, and what each place has its functions from.
-PLACES: tuple[Any, ...] = (torch._C._VariableFunctions, torch._C.TensorBase, torch._C._nn)
+# Where bindings are. FX's code calls them by these names, some of which stand for Python functions around the binding,
+# with other results than the operator has.
+PLACES: tuple[Any, ...] = (torch, torch.Tensor, torch._C._nn)
+BINDINGS = (types.BuiltinFunctionType, types.MethodDescriptorType)
 
 
 def call_directly(graph: torch.fx.Graph) -> None:
@@ -35,7 +38,7 @@ def binding(node: torch.fx.Node) -> Callable[..., Any] | None:
     op = node.target
     if not isinstance(op, OpOverload) or op.namespace != "aten":
         return None
-    found = [found for place in PLACES if (found := getattr(place, op._opname, None)) is not None]
+    found = [found for place in PLACES if isinstance(found := getattr(place, op._opname, None), BINDINGS)]
     if not found:
         return None
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta.get("val"))

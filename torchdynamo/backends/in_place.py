@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch._ops import OpOverload
+from torch.autograd.graph import increment_version
 
 aten = torch.ops.aten
 MAKERS = frozenset({aten.empty_like.default, aten.zeros_like.default, aten.full_like.default})
@@ -111,6 +112,7 @@ class Writes:
         self.homes: dict[torch.fx.Node, set[torch.fx.Node]] = {}  # whose memory a node may be in
         self.living: dict[torch.fx.Node, list[torch.fx.Node]] = {}  # what may be in the memory of a node
         self.whole: dict[torch.fx.Node, torch.fx.Node] = {}  # whose memory it is, no more and no less
+        self.writes_of_lists: dict[torch.fx.Node, list[torch.fx.Node]] = {}  # nodes, with the inputs they write over
         for node in nodes:
             self.settle(node)
 
@@ -157,15 +159,29 @@ class Writes:
         ):
             return
         node.target = form
+        self.writes_of_lists[node] = [each for each in over if self.whole[each] in self.copies]
         for at, each in enumerate(over):
             results[at].replace_all_uses_with(each)
             self.graph.erase_node(results[at])
 
     def drop_copies(self) -> None:
-        """Erase copies of memory to itself."""
+        """Erase copies of memory to itself, which would have been counted as writes."""
         for home, copy in self.copies.items():
             if self.whole.get(copy.args[1]) is home:
                 self.graph.erase_node(copy)
+        for node, inputs in self.writes_of_lists.items():
+            if inputs:
+                with self.graph.inserting_after(node):
+                    self.graph.call_function(count_writes_under_modes, (inputs,))
+
+
+def count_writes_under_modes(written: list[torch.Tensor]) -> None:
+    """Count a write by an operator on lists, which does not while a dispatch mode is on.
+
+    AOTAutograd has one on when a graph is first called, to check custom operators.
+    """
+    if torch._C._len_torch_dispatch_stack():
+        increment_version(written)
 
 
 def operands(node: torch.fx.Node) -> list[torch.fx.Node]:
