@@ -44,7 +44,6 @@ PRIVATE: dict[str, str] = {
     "torch.autograd.function._SingleLevelFunction": "whether an autograd.Function has a `setup_context` of its own",
     "torch.utils.checkpoint._StopRecomputationError": "a checkpoint that has computed enough",
     # -- operators ----------------------------------------------------------------------------------------------------
-    "torch._C._VariableFunctions": "bindings of operators, called without the Python around them",
     "torch._C._nn": "bindings of operators, called without the Python around them",
     "torch._C._infer_size": "the shape that two broadcast to",
     "torch._C._group_tensors_by_device_and_dtype": "optimizers group their tensors so",
