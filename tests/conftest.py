@@ -1,16 +1,24 @@
-"""Give each process of tests one thread for operators, and a folder of its own for compiled code.
+"""Run each test in a process as the one before it found it, and fail those that leave it otherwise.
 
-Under pytest-xdist there is a process for each core. Inductor's files go to a folder that lives as long as the process
-does, so that no test is served what another run has compiled.
+Under pytest-xdist there is a process for each core, with one thread for operators and a folder of its own for compiled
+code. Inductor's files go to a folder that lives as long as the process does, so that no test is served what another run
+has compiled.
+
+Some tests run on a Python without torch (`without_torch.py`), so neither torch nor torchdynamo is imported here: what a
+test has imported is looked up when the test begins.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 
+import process_state
 import pytest
+import without_torch  # noqa: F401
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -20,3 +28,30 @@ def own_compiled_code() -> Iterator[None]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", folder)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imported_ahead() -> None:
+    """Import what changes the process when it is imported, which a first capture or a first compile does.
+
+    sympy adds a filter of warnings, setuptools (Inductor's) a folder to the path of modules.
+    """
+    for name in ("sympy", "setuptools"):
+        if "torch" in sys.modules and importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+
+
+@pytest.fixture(autouse=True)
+def unchanged_process() -> Iterator[None]:
+    """Begin with nothing compiled, and compare the state of the process before and after.
+
+    Fixtures of the test's own are set up later and torn down earlier, so what they put back is back by then.
+    """
+    process_state.forget()
+    before = process_state.snapshot()
+    yield
+    process_state.forget()
+    left = process_state.put_back(before)
+    assert not left, "the test left changed: " + "; ".join(
+        f"{name}: {process_state.difference(*values)}" for name, values in left.items()
+    )

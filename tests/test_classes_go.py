@@ -239,7 +239,6 @@ def function_of_autograd() -> Made:
 @pytest.mark.parametrize("calls", [1, 4])
 @pytest.mark.parametrize("row", MADE, ids=lambda row: row.__name__)
 def test_it_goes(row: Callable[[], Made], calls: int) -> None:
-    torchdynamo.reset()
     kind, fn, args = row()
     x = torch.ones(2, 2)
     compiled = torchdynamo.compile(fn, backend="eager")
@@ -277,7 +276,6 @@ def test_another_takes_its_place() -> None:
 
 def test_a_wrapper_of_what_is_gone_says_so() -> None:
     """Guards that outlive a class do not hold, and can be read."""
-    torchdynamo.reset()
     kind, fn, args = given()
     torchdynamo.compile(fn, backend="eager")(torch.ones(2), *args)
     [entry] = cache_entries(fn)

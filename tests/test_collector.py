@@ -15,9 +15,10 @@ from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.hook.collector import awake, resting
 
 
-@pytest.fixture(autouse=True)
-def leave_it_on() -> Iterator[None]:
-    gc.enable()
+@pytest.fixture
+def turned_off() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
     yield
     gc.enable()
 
@@ -35,8 +36,7 @@ def test_it_rests_and_wakes() -> None:
         assert gc.isenabled()
 
 
-def test_it_stays_off_for_a_user_who_turned_it_off() -> None:
-    gc.disable()
+def test_it_stays_off_for_a_user_who_turned_it_off(turned_off: None) -> None:
     with resting(), awake():
         assert not gc.isenabled()
     assert not gc.isenabled()
@@ -91,10 +91,7 @@ def swallows(x: torch.Tensor) -> torch.Tensor:
     return x + hasattr(ASKED, "missing")
 
 
-def test_captures_leave_it_nothing() -> None:
+def test_captures_leave_it_nothing(turned_off: None) -> None:
     """What a capture was made of goes with it, also where the program raised and caught."""
-    torchdynamo.reset()
-    gc.collect()
-    gc.disable()
     torchdynamo.compile(swallows, backend="eager", fullgraph=True)(torch.ones(3))
     assert not [each for each in gc.get_objects() if type(each) is Machine]

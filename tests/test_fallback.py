@@ -49,13 +49,6 @@ def whole(x, log):
     return x + torch.rand(3) + len(log)
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    torchdynamo.reset()
-    yield
-    torchdynamo.reset()
-
-
 def outcome(fn: Callable[..., Any], capsys: Any) -> tuple[Any, ...]:
     """All that one call does."""
     global COUNT

@@ -88,7 +88,6 @@ class Mode(nn.Module):
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_one_compilation(kind: type[nn.Module], fullgraph: bool) -> None:
     """The first call runs what it captured as it is; what is compiled is there for the second."""
-    torchdynamo.reset()
     backend, mine, theirs = Counting(), kind(), kind()
     compiled = torchdynamo.compile(mine, backend=backend, fullgraph=fullgraph)
     for call in range(3):
@@ -108,7 +107,6 @@ class Keeps(nn.Module):
 
 
 def test_a_state_of_the_same_kind_is_no_first_run() -> None:
-    torchdynamo.reset()
     backend, mine, theirs = Counting(), Keeps(), Keeps()
     compiled = torchdynamo.compile(mine, backend=backend)
     for call in range(3):
@@ -147,7 +145,6 @@ def test_never_settled(kind: type[nn.Module]) -> None:
 
 def test_set_up_again() -> None:
     """A cache that is cleared: the code for the state without it is made in its turn."""
-    torchdynamo.reset()
     backend, mine = Counting(), Cached()
     compiled = torchdynamo.compile(mine, backend=backend)
     for _ in range(3):
@@ -158,7 +155,6 @@ def test_set_up_again() -> None:
 
 def test_new_each_time() -> None:
     """Many modules of one class, each used once: that is compiled as it is found."""
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(lambda m, x: m(x), backend=backend)
     for _ in range(10):
@@ -179,7 +175,6 @@ def make_closure() -> Any:
 
 
 def test_closures_and_arguments() -> None:
-    torchdynamo.reset()
     backend, mine, theirs = Counting(), make_closure(), make_closure()
     compiled = torchdynamo.compile(mine, backend=backend, fullgraph=True)
     for call in range(3):
@@ -213,7 +208,6 @@ class Breaks(Cached):
 
 
 def test_first_run_that_breaks() -> None:
-    torchdynamo.reset()
     backend, mine = Counting(), Breaks()
     compiled = torchdynamo.compile(mine, backend=backend)
     for _ in range(3):
@@ -237,7 +231,6 @@ class Fills(nn.Module):
 
 
 def test_what_is_given_to_be_filled_is_empty_the_next_time() -> None:
-    torchdynamo.reset()
     backend, mine = Counting(), Fills()
     compiled = torchdynamo.compile(mine, backend=backend)
     for _ in range(3):
@@ -258,7 +251,6 @@ def puts_another_in_its_place(x: Any, scale: Any) -> Any:
 
 
 def test_a_variable_of_the_call_is_another_in_the_next() -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(puts_another_in_its_place, backend=backend)
     for _ in range(4):

@@ -10,8 +10,6 @@ import pytest
 import torch
 import worlds
 
-import torchdynamo
-
 CASES: list[Any] = []
 Call = Callable[[], list[Any]]
 
@@ -351,6 +349,5 @@ case(
 
 @pytest.mark.parametrize(("source", "calls", "whole"), CASES)
 def test_agrees(source: str, calls: tuple[Call, ...], whole: bool) -> None:
-    torchdynamo.reset()
     arguments = [lambda space, call=call: (call(), {}) for call in calls]
     assert worlds.compare(source, arguments).whole == whole

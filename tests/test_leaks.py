@@ -26,13 +26,6 @@ CALLS = 10_000
 LIMIT = 100_000  # bytes; less than ten for each call
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    torchdynamo.reset()
-    yield
-    torchdynamo.reset()
-
-
 def resident() -> int:
     """Bytes of memory in use by this process."""
     with open("/proc/self/statm") as file:

@@ -261,7 +261,6 @@ def test_stances(stance: str) -> None:
 
 
 def test_force_eager_runs_nothing_that_is_compiled() -> None:
-    torchdynamo.reset()
     ran = []
 
     def backend(gm, example_inputs):
@@ -342,7 +341,6 @@ def test_settings_that_say_what_is_done_anyway() -> None:
 
 
 def test_torch_compile_switched_off_switches_us_off() -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(adds, backend=backend)
     with torch._dynamo.config.patch(disable=True):

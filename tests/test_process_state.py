@@ -21,6 +21,7 @@ import torch
 from apart import in_a_fork
 
 import torchdynamo
+from torchdynamo.backends.recursion_limit import unraised
 from torchdynamo.graph.patches import PATCHES
 
 LIMITS = Path(__file__).parent.parent / "docs" / "limits.md"
@@ -163,6 +164,17 @@ def test_afterwards_all_is_as_it_was() -> None:
     assert state() == expected
     assert gc.isenabled()
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize(("asked", "left"), [(2000, 1000), (3000, 3000)])
+def test_the_limit_that_inductor_raises_and_the_one_that_the_program_sets(asked: int, left: int) -> None:
+    def compiled() -> int:
+        sys.setrecursionlimit(1000)
+        with unraised(), unraised():  # a thread and another one
+            sys.setrecursionlimit(asked)
+        return sys.getrecursionlimit()
+
+    assert in_a_fork(compiled) == left
 
 
 def raise_the_limit() -> int:

@@ -44,7 +44,6 @@ def scaled(x: torch.Tensor, by: int) -> torch.Tensor:
 
 
 def test_one_function_in_many_threads() -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(scaled, backend=backend, dynamic=False)
     x = torch.arange(-2.0, 3.0)
@@ -57,7 +56,6 @@ def test_one_function_in_many_threads() -> None:
 
 
 def test_many_functions_in_many_threads() -> None:
-    torchdynamo.reset()
     backend = Counting()
     text = "def fn(x):\n    return (x * {0}).sum() + {0}\n"
     spaces: list[dict[str, Any]] = [{} for _ in range(THREADS)]
@@ -75,7 +73,6 @@ def test_many_functions_in_many_threads() -> None:
 
 
 def test_settings_of_threads_are_not_mixed() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(lambda x: (x * 2, torch.is_grad_enabled()), backend="eager")
 
     def work(number: int) -> bool:
@@ -87,7 +84,6 @@ def test_settings_of_threads_are_not_mixed() -> None:
 
 
 def test_entries_come_and_go_under_threads() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(scaled, backend="eager", dynamic=False)
     x = torch.arange(-2.0, 3.0)
 

@@ -36,10 +36,8 @@ class Counting:
 @pytest.fixture(autouse=True)
 def _fresh():
     torch.compiler.reset()
-    torchdynamo.reset()
     yield
     torch.compiler.reset()
-    torchdynamo.reset()
 
 
 @pytest.fixture
@@ -285,7 +283,6 @@ def locking(gm, example_inputs):
 
 def test_first_calls_in_many_threads(x):
     """32 threads compile for the first time, half of them by torch.compile, under its lock."""
-    torchdynamo.reset()
     start = threading.Barrier(32)
 
     def work(number):

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from torchdynamo import config
-
-
-@pytest.fixture(autouse=True)
-def _defaults() -> Iterator[None]:
-    yield
-    config.reset()
 
 
 def test_a_setting_is_an_attribute() -> None:

@@ -50,7 +50,6 @@ def marked(size: int, mark: Callable[..., None], **bounds: int) -> Any:
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize("fn", [compared, counted, with_a_constant], ids=lambda fn: fn.__name__)
 def test_a_constant_is_an_error_that_names_the_line(fn: Fn, fullgraph: bool) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=fullgraph)
     with pytest.raises(ConstraintViolationError, match=r"x.size\(0\) has been marked as dynamic") as raised:
         compiled(marked(5, torchdynamo.mark_dynamic))
@@ -61,7 +60,6 @@ def test_a_constant_is_an_error_that_names_the_line(fn: Fn, fullgraph: bool) -> 
 
 
 def test_perhaps_is_no_promise() -> None:
-    torchdynamo.reset()
     for fn in (compared, counted, with_a_constant, any_size):
         compiled = torchdynamo.compile(fn, backend="eager")
         assert torch.equal(compiled(marked(5, torchdynamo.maybe_mark_dynamic)), fn(torch.ones(5, 2)))
@@ -69,7 +67,6 @@ def test_perhaps_is_no_promise() -> None:
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_small_sizes_may_be_special(size: int) -> None:
-    torchdynamo.reset()
 
     def fn(x: Any) -> Any:
         return x * 2 if x.shape[0] == size else x
@@ -80,7 +77,6 @@ def test_small_sizes_may_be_special(size: int) -> None:
 
 @pytest.mark.parametrize("fn", [bounded, any_size, square], ids=lambda fn: fn.__name__)
 def test_what_stays_open_is_compiled_once(fn: Fn) -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(fn, backend=backend)
     for size in (5, 6, 4):
@@ -90,7 +86,6 @@ def test_what_stays_open_is_compiled_once(fn: Fn) -> None:
 
 @pytest.mark.parametrize(("low", "high", "holds"), [(4, 8, True), (4, 20, True), (2, 8, False), (3, 8, False)])
 def test_bounds_have_to_hold_as_a_whole(low: int, high: int, holds: bool) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(bounded, backend="eager")
     x = marked(5, torchdynamo.mark_dynamic, min=low, max=high)
     if holds:
@@ -101,7 +96,6 @@ def test_bounds_have_to_hold_as_a_whole(low: int, high: int, holds: bool) -> Non
 
 
 def test_bounds_serve_the_sizes_between_them() -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(bounded, backend=backend)
     for size in (4, 8, 5):

@@ -84,7 +84,6 @@ CASES = {
 
 @pytest.mark.parametrize("fn", CASES, ids=lambda fn: fn.__name__)
 def test_the_graph_has_its_name(fn: Any) -> None:
-    torchdynamo.reset()
     torchdynamo.compile(fn, backend="eager")(*CASES[fn])
     (entry,) = cache_entries(fn)
     text = depyf.decompile(entry.code)
@@ -94,7 +93,6 @@ def test_the_graph_has_its_name(fn: Any) -> None:
 
 
 def test_what_follows_a_break_is_the_users_code() -> None:
-    torchdynamo.reset()
     torchdynamo.compile(branches, backend="eager")(X, X)
     text = depyf.decompile(cache_entries(branches)[0].code)
     assert text.count("return x * b") == 2

@@ -178,7 +178,6 @@ def outcome(fn: Any, log: list[str]) -> Any:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_comes_between_is_seen(name: str) -> None:
-    torchdynamo.reset()
     with ExitStack() as stack:
         h = Holder(stack)
         compiled = torchdynamo.compile(h.net, backend="eager")

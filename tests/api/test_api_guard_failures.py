@@ -79,7 +79,6 @@ def test_a_first_call_and_a_break_are_no_recompiles() -> None:
 
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_the_limit_may_be_an_error(fullgraph: bool) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(scaled, backend="eager", dynamic=False, fullgraph=fullgraph)
     with torchdynamo.config.patch(cache_size_limit=2, fail_on_recompile_limit_hit=True):
         for k in (3, 4):
@@ -124,7 +123,6 @@ def drawn(x: Any) -> Any:
 )
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_other_results_are_errors(fn: Callable[..., Any], backend: Any, fullgraph: bool) -> None:
-    torchdynamo.reset()
     x = torch.ones(3)
     with torchdynamo.config.patch(verify_correctness=True), pytest.raises(VerificationError, match="incorrect results"):
         torchdynamo.compile(fn, backend=backend, fullgraph=fullgraph)(x)
@@ -135,7 +133,6 @@ def test_other_results_are_errors(fn: Callable[..., Any], backend: Any, fullgrap
 @pytest.mark.parametrize("backend", [right, "eager", "aot_eager"])
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_the_same_results_leave_no_trace(fn: Callable[..., Any], backend: Any, requires_grad: bool) -> None:
-    torchdynamo.reset()
     with torchdynamo.config.patch(verify_correctness=True), warnings.catch_warnings(action="error"):
         compiled = torchdynamo.compile(fn, backend=backend, dynamic=True)
         for _ in range(2):

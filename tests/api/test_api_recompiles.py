@@ -54,7 +54,6 @@ def test_explain_lists_symbols_and_the_lines_that_decide() -> None:
 
 
 def test_what_a_line_fixes_does_not_vary(caplog: pytest.LogCaptureFixture) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(each_row, backend="eager")
     with caplog.at_level(logging.INFO, "torchdynamo.recompiles"):
         for x in ones(5, 1, 3):
@@ -66,7 +65,6 @@ def test_what_a_line_fixes_does_not_vary(caplog: pytest.LogCaptureFixture) -> No
 
 def test_what_keeps_sizes_constant_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """With a symbol the graph would end at the comparison: some versions of constants are better."""
-    torchdynamo.reset()
     compiled = torchdynamo.compile(compared, backend="eager")
     with caplog.at_level(logging.INFO, "torchdynamo.recompiles"):
         for x in ones(5, 7):
@@ -118,7 +116,6 @@ def statics(*sizes: int) -> list[torch.Tensor]:
     ],
 )
 def test_the_limit_names_what_would_help(fn: Any, calls: list[Any], dynamic: bool | None, remedy: str) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager", dynamic=dynamic)
     with torchdynamo.config.patch(cache_size_limit=len(calls) - 1):
         for args in calls[:-1]:

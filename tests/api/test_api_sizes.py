@@ -106,7 +106,6 @@ def test_numbers_of_every_origin() -> None:
 
 
 def test_what_existed_is_found_without_compiling() -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(double, backend=backend)
     for x in rows(5, 7):
@@ -118,7 +117,6 @@ def test_what_existed_is_found_without_compiling() -> None:
 
 
 def test_an_input_that_is_a_number_comes_before_its_tensor() -> None:
-    torchdynamo.reset()
     backend = Counting()
     torchdynamo.compile(double, backend=backend, dynamic=True)(torch.ones(4, 3))
     (gm,) = backend.graphs
@@ -126,7 +124,6 @@ def test_an_input_that_is_a_number_comes_before_its_tensor() -> None:
 
 
 def test_a_backend_without_symbols_gets_fixed_sizes() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(double, backend="ts", dynamic=True)
     for x in rows(5, 7, 1):
         torch.testing.assert_close(compiled(x), double(x))
@@ -155,7 +152,6 @@ def test_sizes_vary_in_inference_mode_too(backend: str) -> None:
 
 
 def test_a_size_that_has_a_version_of_its_own_gets_it() -> None:
-    torchdynamo.reset()
     made: list[int] = []
     ran: list[int] = []
 

@@ -14,11 +14,6 @@ from torch import nn
 import torchdynamo
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    torchdynamo.reset()
-
-
 def tied() -> nn.Module:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight = model[0].weight

@@ -50,13 +50,11 @@ def fails_later(gm: Any, example_inputs: Any) -> Any:
 
 
 def test_a_backend_that_fails() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(doubles, backend=fails)
     assert place(lambda: compiled(X), exc.FallbackWarning) == [(__file__, here())]
 
 
 def test_a_graph_that_fails() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(doubles, backend=fails_later)
     assert place(lambda: compiled(X), exc.FallbackWarning) == [(__file__, doubles.__code__.co_firstlineno)]
 
@@ -69,11 +67,9 @@ def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline.codegen, "finish", fault)
     compiled = torchdynamo.compile(doubles, backend="eager")
     assert place(lambda: compiled(X), exc.FallbackWarning) == [(__file__, here())]
-    torchdynamo.reset()
 
 
 def test_too_many_versions() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(scales, backend="eager", dynamic=False)
 
     def call() -> None:
@@ -95,7 +91,6 @@ def of_a_function_of_torch(x):
 
 @pytest.mark.parametrize("fn", [of_an_operator, of_a_function_of_torch])
 def test_what_operators_warn_of_while_they_are_captured(fn: Any) -> None:
-    torchdynamo.reset()
     wanted = place(lambda: fn(X), UserWarning)
     compiled = torchdynamo.compile(fn, backend=lambda gm, inputs: lambda *args: (X,))
     assert wanted == place(lambda: compiled(X), UserWarning) == [(__file__, fn.__code__.co_firstlineno + 2)]

@@ -1,31 +1,15 @@
-"""These tests run with or without torch: decoding and assembling need none.
-
-Where there is no torch, `torchdynamo` is an empty parent that only knows its folder, so that `torchdynamo.bytecode`
-loads by itself on every Python version it speaks of.
-"""
+"""Decode code objects and assemble them again, for tests that run with or without torch."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from inspect import CO_OPTIMIZED
-from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-if "torchdynamo" not in sys.modules and importlib.util.find_spec("torch") is None:
-    parent = ModuleType("torchdynamo")
-    parent.__path__ = [str(ROOT / "torchdynamo")]
-    sys.modules["torchdynamo"] = parent
-elif str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from torchdynamo.bytecode.assemble import assemble  # noqa: E402
-from torchdynamo.bytecode.decode import decode  # noqa: E402
+from torchdynamo.bytecode.assemble import assemble
+from torchdynamo.bytecode.decode import decode
 
 
 def convert(code: CodeType) -> CodeType:

@@ -121,7 +121,6 @@ ROWS = [
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("fn", ROWS)
 def test_as_eager(fn: Any, backend: str) -> None:
-    torchdynamo.reset()
     whole = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     for compiled in (whole, whole, torchdynamo.compile(fn, backend=backend)):
         mine, theirs = X.clone(), X.clone()
@@ -129,7 +128,6 @@ def test_as_eager(fn: Any, backend: str) -> None:
 
 
 def test_memory_is_shared() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(views_of_a_tensor, backend="eager", fullgraph=True)
     x = X.clone()
     whole, turned, *_ = compiled(x)
@@ -172,7 +170,6 @@ def written_behind(x):
     "fn", [masked, of_unknown_length, nonzero, as_a_number, branch, written_through, written_behind]
 )
 def test_what_contents_decide(fn: Any) -> None:
-    torchdynamo.reset()
     with pytest.raises(Unsupported):
         torchdynamo.compile(fn, backend="eager", fullgraph=True)(X.clone())
     mine, theirs = X.clone(), X.clone()

@@ -40,7 +40,6 @@ USES: list[Callable[[Any, Any], Any]] = [made, made_with_a_mask, given, held]
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("fn", USES, ids=lambda fn: fn.__name__)
 def test_captured_whole(fn: Callable[[Any, Any], Any], backend: str) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     for _ in range(2):
         for wanted, found in zip(fn(Q, HELD), compiled(Q, HELD), strict=True):

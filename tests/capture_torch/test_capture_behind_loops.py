@@ -195,7 +195,6 @@ def outcome(fn: Callable[..., Any], n: int) -> Any:
 
 @pytest.mark.parametrize(("fn", "graphs"), PROGRAMS, ids=lambda each: getattr(each, "__name__", ""))
 def test_behind_a_loop(fn: Callable[..., Any], graphs: int) -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(fn, backend=backend, dynamic=False)
     assert outcome(compiled, 3) == outcome(fn, 3)

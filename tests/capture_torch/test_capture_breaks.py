@@ -252,7 +252,6 @@ def raises_after_a_write(x, index):
 
 @pytest.mark.parametrize("fn", [raises_behind_a_block, raises_in_a_block, raises_after_a_write])
 def test_an_error_leaves_the_blocks_that_were_open_at_the_break(fn):
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager")
     compiled(torch.ones(3), torch.tensor([0, 1]))
     with pytest.raises(IndexError):

@@ -30,7 +30,6 @@ def traced() -> Callable[..., Any]:
 
 @pytest.mark.parametrize("made", [lambda: written, exported, traced], ids=["written", "exported", "traced"])
 def test_whole_and_compiled_once(made: Callable[[], Callable[..., Any]]) -> None:
-    torchdynamo.reset()
     fn = made()
     fast = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     with collecting() as events:

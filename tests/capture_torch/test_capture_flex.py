@@ -45,7 +45,6 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", CASES)
 def test_whole_and_equal(name: str, backend: str) -> None:
-    torchdynamo.reset()
     fn = CASES[name]
     fast = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     for seed in (0, 1):
@@ -60,7 +59,6 @@ def test_whole_and_equal(name: str, backend: str) -> None:
 
 
 def test_inductor_has_a_kernel_for_it() -> None:
-    torchdynamo.reset()
     q = torch.randn(2, 2, 16, 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -78,7 +78,6 @@ CASES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_eager(name: str, backend: str) -> None:
-    torchdynamo.reset()
     fn = CASES[name]
     compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     for _ in range(2):

@@ -282,7 +282,6 @@ def the_same_object_in_both_frames(x):
 @pytest.mark.parametrize("grad", [False, True], ids=["no_grad", "grad"])
 @pytest.mark.parametrize(("fn", "graphs"), PROGRAMS, ids=lambda each: getattr(each, "__name__", ""))
 def test_agrees_with_eager(fn: Callable[..., Any], graphs: int, grad: bool) -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(fn, backend=backend)
     for _ in range(3):

@@ -41,7 +41,6 @@ def fn(x):
 @pytest.mark.parametrize("mode", [Functions, Operators])
 @pytest.mark.parametrize("before", [False, True])
 def test_modes_see_what_they_would_see(mode: Any, before: bool) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager")
     if before:
         compiled(X)
@@ -62,7 +61,6 @@ def test_a_default_device_is_followed() -> None:
 
 @pytest.mark.parametrize("before", [False, True])
 def test_hooks_on_saved_tensors_see_no_stand_ins(before: bool) -> None:
-    torchdynamo.reset()
     x = X.clone().requires_grad_()
     compiled = torchdynamo.compile(fn, backend="eager")
     if before:

@@ -66,7 +66,6 @@ USES: list[Use] = [a_hook, a_hook_before, with_keywords, a_hook_that_keeps, in_a
 
 @pytest.mark.parametrize("fn", USES, ids=lambda fn: fn.__name__)
 def test_compiled_once(fn: Use) -> None:
-    torchdynamo.reset()
     model, x = nn.Linear(3, 3), torch.arange(6.0).view(2, 3)
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     for _ in range(3):

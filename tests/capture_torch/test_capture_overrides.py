@@ -219,7 +219,6 @@ def plainly(value: Any) -> Any:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fn.__name__)
 def test_agrees_with_eager(case: Case, backend: str) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(case.fn, backend=backend, fullgraph=True)
     for _ in range(2):
         wanted, got = case.fn(X.clone().as_subclass(case.cls)), compiled(X.clone().as_subclass(case.cls))

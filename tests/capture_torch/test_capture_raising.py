@@ -164,7 +164,6 @@ def test_one_graph_and_what_is_raised(case: Row, backend: str) -> None:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: case.fn.__name__)
 def test_a_first_call_that_raises(case: Row, backend: str) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(case.fn, backend=backend)
     for args in (case.bad, case.good):
         Alike()(outcome(case.fn, args), outcome(compiled, args))

@@ -53,7 +53,6 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_is_followed(change: Any) -> None:
-    torchdynamo.reset()
     module, backend = Padded(), Counting()
     compiled = torchdynamo.compile(module, backend=backend, fullgraph=True)
     for _ in range(2):
@@ -76,7 +75,6 @@ class Counts(torch.nn.Module):
 
 
 def test_what_changes_is_a_break_from_then_on() -> None:
-    torchdynamo.reset()
     module, backend = Counts(), Counting()
     compiled = torchdynamo.compile(module, backend=backend)
     for number in range(12):
@@ -96,7 +94,6 @@ class Writes(torch.nn.Module):
 
 
 def test_what_the_frame_has_written_is_not_what_was_there() -> None:
-    torchdynamo.reset()
     theirs, mine = Writes(), Writes()
     compiled = torchdynamo.compile(mine, backend="eager")
     for _ in range(4):
@@ -108,7 +105,6 @@ def passed(x: Any, n: Any, also: Any) -> Any:
 
 
 def test_what_is_passed_is_not_taken_for_a_constant() -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(passed, backend=backend)
     assert torch.equal(compiled(X, torch.tensor(2), {"n": torch.tensor(3)}), X * 2 + 3)

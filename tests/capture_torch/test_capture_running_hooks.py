@@ -92,7 +92,6 @@ def outside(fn: Callable[..., Any], m: nn.Module, x: Any, register: Register) ->
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_settles_by_the_third_step(kind: str, inside: bool) -> None:
-    torchdynamo.reset()
     m, reference, register, counting = model(), model(), KINDS[kind], Counting()
     function: Callable[..., Any] = in_one_function if inside else called
     optimized = torchdynamo.optimize(counting)(function)
@@ -186,7 +185,6 @@ USES: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("cls", [dict, OrderedDict])
 @pytest.mark.parametrize("use", USES)
 def test_keys_that_are_looked_at_count(use: str, cls: type) -> None:
-    torchdynamo.reset()
     fn = USES[use]
     optimized = torchdynamo.optimize("eager")(fn)
     for step in range(8):

@@ -27,7 +27,6 @@ EXAMPLES = int(os.environ.get("FUZZ_SIZES", "0"))  # set by `make fuzz`: so many
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fn.__name__)
 def test_uses_of_sizes(case: SizeCase) -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(case.fn, backend=backend, fullgraph=True)
     with torchdynamo.config.patch(cache_size_limit=16, suppress_errors=False):
@@ -170,7 +169,6 @@ def counted() -> bool:
 
 def test_a_column_that_lies_as_a_row_would() -> None:
     """What `nonzero` gives is one column whose other stride is its length."""
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(lambda column: column * 2, backend=backend)
     for size in SIZES:
@@ -230,7 +228,6 @@ def test_statistics_of_a_norm_that_does_not_train_are_not_written_to() -> None:
 @pytest.mark.parametrize("order", [(0, 5, 7, 1, 9), (5, 0, 7, 1, 9), (5, 7, 0, 1, 9)])
 def test_a_size_that_raises_is_left_to_itself(order: tuple[int, ...]) -> None:
     """Other sizes are compiled as if it had not been."""
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(lambda x: x.amax(0), backend=backend)
     for size in order:
@@ -261,7 +258,6 @@ def test_where_rules_of_operators_know_too_little_the_size_at_hand_decides() -> 
 @pytest.mark.parametrize("layer", [torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_sequences_of_any_length(layer: Any, batch_first: bool, backend: str) -> None:
-    torchdynamo.reset()
     module = layer(3, 4, batch_first=batch_first, bidirectional=True)
 
     def trained(x: Any) -> Any:
@@ -322,7 +318,6 @@ def test_facts_that_are_forgotten_are_found_out_again() -> None:
     ],
 )
 def test_what_a_tensor_says_of_sizes(fn: Any) -> None:
-    torchdynamo.reset()
     backend = Counting()
     compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     for size, at in ((5, [1, 3]), (7, [2, 9]), (9, [0, 0]), (2, [1, 1])):

@@ -163,7 +163,6 @@ def played(fn: Case) -> Any:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("fn", CASES, ids=lambda fn: fn.__name__)
 def test_one_graph_and_eagers_gradients(fn: Case, backend: str) -> None:
-    torchdynamo.reset()
     with torchdynamo.config.patch(suppress_errors=False):
         assert played(torchdynamo.compile(fn, backend=backend, fullgraph=True)) == played(fn)
     assert len(_native.cache_entries(fn.__code__)) == 1  # type: ignore[attr-defined]

@@ -573,7 +573,6 @@ def asked_twice(fn):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("use", [twice, of_another_shape, written_over, in_a_hook, asked_twice])
 def test_in_the_backward(use: Any, backend: str) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(scalar, backend=backend)
     for _ in range(2):
         assert attempt(use, compiled) == attempt(use, scalar)
@@ -626,7 +625,6 @@ def test_variables_can_be_read() -> None:
 
 
 def test_frames_of_a_traceback_know_their_callers() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(in_modules_that_draw_and_write, backend="eager")
     compiled(GOOD)
     frames = [frame for frame, _ in traceback.walk_tb(raised(compiled, BAD).__traceback__)][1:]
@@ -636,7 +634,6 @@ def test_frames_of_a_traceback_know_their_callers() -> None:
 
 
 def test_a_handled_exception_is_the_context() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(in_the_function, backend="eager")
 
     def handling(fn: Any) -> Any:
@@ -650,7 +647,6 @@ def test_a_handled_exception_is_the_context() -> None:
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(in_a_checkpoint, backend=lambda gm, inputs: gm)
     compiled(X, GOOD)
     raised(compiled, X, BAD)

@@ -88,7 +88,6 @@ def alike(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("fn", PROGRAMS)
 def test_what_repeats_itself_stays_python(fn: Callable[..., Any], backend: str) -> None:
-    torchdynamo.reset()
     counting, x = Counting(backend), torch.rand(4)
     compiled = torchdynamo.compile(fn, backend=counting)
     for _ in range(3):
@@ -97,7 +96,6 @@ def test_what_repeats_itself_stays_python(fn: Callable[..., Any], backend: str) 
 
 
 def test_functions_that_such_a_loop_calls_are_compiled() -> None:
-    torchdynamo.reset()
     counting, x = Counting(), torch.rand(4)
     compiled = torchdynamo.compile(of_functions, backend=counting)
     assert torch.equal(compiled(x), of_functions(x))
@@ -118,7 +116,6 @@ class Tower(torch.nn.Module):
 
 @torch.no_grad()
 def test_layers_are_written_out() -> None:
-    torchdynamo.reset()
     counting, tower, x = Counting(), Tower(), torch.rand(2, 3)
     assert torch.equal(torchdynamo.compile(tower, backend=counting)(x), tower(x))
     assert len(counting.graphs) == 1
@@ -126,7 +123,6 @@ def test_layers_are_written_out() -> None:
 
 def test_updates_of_many_parameters_are_written_out() -> None:
     """Their tensors were gathered in a loop before, which computes nothing."""
-    torchdynamo.reset()
     counting = Counting()
     parameters = [torch.nn.Parameter(torch.rand(3)) for _ in range(40)]
     optimizer = torch.optim.AdamW(parameters, foreach=False)
@@ -139,7 +135,6 @@ def test_updates_of_many_parameters_are_written_out() -> None:
 
 
 def test_whole_graphs_are_written_out() -> None:
-    torchdynamo.reset()
     counting, x = Counting(), torch.rand(4)
     assert torch.equal(torchdynamo.compile(simulated, backend=counting, fullgraph=True)(x), simulated(x))
     (gm,) = counting.graphs

@@ -135,7 +135,6 @@ class Table(nn.Module):
 
 @pytest.mark.parametrize("kept", [lambda shape: shape, tuple], ids=["sizes", "tuple"])
 def test_sizes_that_are_kept_vary_with_what_they_are_sizes_of(kept: Callable[[torch.Size], Any]) -> None:
-    torchdynamo.reset()
     backend = Counted()
     module, plain = Table(kept), Table(kept)
     compiled = torchdynamo.compile(module, backend=backend, fullgraph=True)

@@ -13,7 +13,6 @@ from torchdynamo.report.explain import collecting
 
 @pytest.mark.parametrize("name", ["__call__", "_call_impl"])
 def test_wrapped_once_and_compiled_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    torchdynamo.reset()
     seen: list[str] = []
     own = getattr(torch.nn.Module, name)
 

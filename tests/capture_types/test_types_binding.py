@@ -105,6 +105,5 @@ def words(x: Any, call: Any) -> Any:
 
 @pytest.mark.parametrize("number", range(len(CALLS)))
 def test_words(number: int) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(words, backend="eager", fullgraph=True)
     assert compiled(X, CALLS[number])[1] == words(X, CALLS[number])[1]

@@ -519,13 +519,11 @@ LEAVING = [
 
 @pytest.mark.parametrize("fn", INSIDE, ids=lambda fn: fn.__name__)
 def test_in_one_graph(fn: Any) -> None:
-    torchdynamo.reset()
     check(fn, (X,))
 
 
 @pytest.mark.parametrize("fn", IN_PARTS, ids=lambda fn: fn.__name__)
 def test_as_eager(fn: Any) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager")
     for _ in range(3):
         assert torch.equal(fn(X)[0], compiled(X)[0])
@@ -552,7 +550,6 @@ def classes(result: Any) -> set[type]:
 @pytest.mark.parametrize("fn", LEAVING, ids=lambda fn: fn.__name__)
 def test_classes_that_leave(fn: Any) -> None:
     """They are made by each call, and are what the statement makes."""
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     wanted, first, second = fn(X), compiled(X), compiled(X)
     assert len(_native.cache_entries(fn.__code__)) == 1
@@ -573,7 +570,6 @@ def inherits(x):
 
 
 def test_bases_are_guarded() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(inherits, backend="eager", fullgraph=True)
     assert torch.equal(compiled(X), X * 2)
     Changing.factor = 5

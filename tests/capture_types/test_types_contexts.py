@@ -234,7 +234,6 @@ ROWS = [
 
 @pytest.mark.parametrize("fn", ROWS)
 def test_as_eager(fn: Any) -> None:
-    torchdynamo.reset()
     compiled, x = torchdynamo.compile(fn, backend="eager", fullgraph=True), torch.ones(2)
     for _ in range(2):
         assert str(compiled(x)) == str(fn(x))

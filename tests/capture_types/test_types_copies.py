@@ -174,7 +174,6 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_as_eager(fn: Any) -> None:
-    torchdynamo.reset()
     check(fn, (X,))
 
 
@@ -192,13 +191,11 @@ def things() -> Any:
 
 
 def test_of_what_was_there() -> None:
-    torchdynamo.reset()
     check(found, (X, things()))
 
 
 def test_shared_memory() -> None:
     """Two tensors of one memory share it afterwards, too."""
-    torchdynamo.reset()
     compiled = torchdynamo.compile(found, backend="eager")
     for shared in (False, True, False):
         thing = things()
@@ -214,7 +211,6 @@ def with_gradient(x, leaf):
 
 
 def test_gradients() -> None:
-    torchdynamo.reset()
     leaf = torch.ones(4, requires_grad=True)
     compiled = torchdynamo.compile(with_gradient, backend="eager")
     for _ in range(2):

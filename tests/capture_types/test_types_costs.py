@@ -71,7 +71,6 @@ def chain_map(x):
 
 
 def test_chain_map() -> None:
-    torchdynamo.reset()
     check(chain_map, (X,))
 
 

@@ -231,7 +231,6 @@ def given_some(fn: Any) -> list[Any]:
     [in_an_attribute, in_a_list, in_a_cleared_list, in_a_dict, in_a_cleared_dict],
 )
 def test_classes_that_get_a_finalizer(fn: Any, monkeypatch: Any) -> None:
-    torchdynamo.reset()
     for finalizer in (None, lambda self: LOG.append("gone")):
         if finalizer is not None:
             monkeypatch.setattr(Later, "__del__", finalizer, raising=False)
@@ -251,7 +250,6 @@ def outcome(fn: Any) -> tuple[str, list[Any]]:
 
 @pytest.mark.parametrize("fn", [one, several, copied, returned, carried_by_an_exception])
 def test_unnoticed(fn: Any) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     for _ in range(2):
         assert outcome(compiled) == outcome(fn)

@@ -58,7 +58,6 @@ CONTENTS: list[dict[Any, Any]] = [{}, {"a": 1}, {"b": 2.0, 3: None}, {"a": 7}, {
 
 @pytest.mark.parametrize("fn", USES, ids=lambda fn: fn.__name__)
 def test_equals_eager(fn: Any) -> None:
-    torchdynamo.reset()
     optimized = torchdynamo.optimize("eager")(fn)
     for contents in CONTENTS + [{"a": torch.ones(3)}, {"t": [1]}, {Heard: 1}]:
         x, tables = torch.randn(3), (dict(contents), dict(contents))
@@ -70,7 +69,6 @@ def test_equals_eager(fn: Any) -> None:
 
 @pytest.mark.parametrize("fn", [cleared, filled_again, asked_afterwards], ids=lambda fn: fn.__name__)
 def test_compiled_once(fn: Any) -> None:
-    torchdynamo.reset()
     counting = Counting()
     optimized = torchdynamo.optimize(counting)(fn)
     for contents in CONTENTS:
@@ -79,7 +77,6 @@ def test_compiled_once(fn: Any) -> None:
 
 
 def test_an_end_that_is_heard_comes_at_its_time() -> None:
-    torchdynamo.reset()
 
     def fn(table: dict[Any, Any], x: Any) -> Any:
         table.clear()

@@ -188,7 +188,6 @@ NAMES = [line.split("(")[0][4:] for line in PROGRAMS.splitlines() if line.endswi
 
 @pytest.mark.parametrize("name", NAMES)
 def test_as_eager(name: str) -> None:
-    torchdynamo.reset()
     module: dict[str, Any] = {"__name__": __name__}
     exec(compile(PROGRAMS, __file__, "exec"), module)
     fn = module[name]

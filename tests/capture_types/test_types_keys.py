@@ -47,7 +47,6 @@ def put(x, found):
 
 @pytest.mark.parametrize("fn", [contained, looked_up, looked_up_or_not, put])
 def test_asked_as_often(fn: Any) -> None:
-    torchdynamo.reset()
     told = []
     for run in (fn, torchdynamo.compile(fn, backend="eager")):
         key = Text("a")

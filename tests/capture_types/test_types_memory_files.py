@@ -90,7 +90,6 @@ ROWS = [written, read, returned, with_its_own_lines, closed, of_bytes, print_to_
 
 @pytest.mark.parametrize("fn", ROWS)
 def test_as_eager(fn: Any) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     for _ in range(2):
         assert shown(compiled(X)) == shown(fn(X))

@@ -95,7 +95,6 @@ def test_messages(fn: Any, action: str) -> None:
 
 
 def test_filters_and_levels_that_change() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(catches, backend="eager", fullgraph=True)
     for action in ("always", "error", "ignore", "always"):
         assert seen(compiled, action) == seen(catches, action)
@@ -127,7 +126,6 @@ def skips(skip: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("skip", SKIPS, ids=str)
 def test_files_that_are_skipped(skip: dict[str, Any]) -> None:
-    torchdynamo.reset()
     outer = skips(skip)
     compiled = torchdynamo.compile(outer, backend="eager", fullgraph=__file__ not in skip.get("skip_file_prefixes", ()))
     for _ in range(2):

@@ -150,7 +150,6 @@ def test_as_eager(owner: str, program: str) -> None:
 
 @pytest.mark.parametrize(("owner", "program"), PAIRS)
 def test_in_one_graph(owner: str, program: str) -> None:
-    torchdynamo.reset()
     space = world(owner, program)
     before = space["names"]()
     compiled = torchdynamo.compile(space["f"], backend="eager", fullgraph=True)

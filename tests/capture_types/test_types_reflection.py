@@ -104,12 +104,10 @@ PROGRAMS = [names_of_instances, names_of_modules, held_statically, not_there]
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_as_eager(fn: Any) -> None:
-    torchdynamo.reset()
     check(fn, (X,))
 
 
 def test_hints_as_eager() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(hints, backend="eager", fullgraph=True)
     assert all(compiled(X)[1:] == hints(X)[1:] for _ in range(2))
     assert len(_native.cache_entries(hints.__code__)) == 1

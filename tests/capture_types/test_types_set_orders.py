@@ -119,7 +119,6 @@ def of_objects(x):
 
 def test_objects_that_existed():
     """They are where they lie. So others, which lie elsewhere, have another order."""
-    torchdynamo.reset()
     compiled = torchdynamo.compile(of_objects, backend="eager", fullgraph=True)
     for _ in range(3):
         assert compiled(X) == of_objects(X)

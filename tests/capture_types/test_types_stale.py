@@ -243,7 +243,9 @@ def class_items(x):
 
 
 @pytest.mark.parametrize(("fn", "change"), CASES)
-def test_new_result(fn: Any, change: Callable[[], Any]) -> None:
+def test_new_result(fn: Any, change: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDYNAMO_TEST_STALE", "1")  # so that it is gone again afterwards
+    monkeypatch.delenv("TORCHDYNAMO_TEST_STALE")
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     before = fn(X)
     Same()(before, compiled(X))

@@ -73,7 +73,6 @@ SEEING = [read_afterwards, read_before, taken_away, looped_over]
 @pytest.mark.parametrize("kind", [list, Silent, collections.deque], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("fn", [*BLIND, *SEEING], ids=lambda fn: fn.__name__)
 def test_as_eager(fn, kind):
-    torchdynamo.reset()
     theirs, ours = made(kind), made(kind)
     fast = torchdynamo.optimize("eager")(fn)
     with collecting() as events:

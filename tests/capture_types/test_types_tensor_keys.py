@@ -100,7 +100,6 @@ def outcome(fn: Callable[..., Any], name: str) -> Any:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_as_python(name: str) -> None:
-    torchdynamo.reset()
     expected = outcome(PROGRAMS[name], name)
     actual = outcome(torchdynamo.optimize("eager")(PROGRAMS[name]), name)
     ours, theirs = pytree.tree_flatten(actual), pytree.tree_flatten(expected)
@@ -111,7 +110,6 @@ def test_same_as_python(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - BREAKS - {"made_where_missing"}))
 def test_ends_no_graph(name: str) -> None:
-    torchdynamo.reset()
     old, new = torch.arange(2), torch.ones(2)
     with collecting() as events:
         torchdynamo.optimize("eager")(PROGRAMS[name])({old: {"sum": old}}, old, new)
@@ -120,7 +118,6 @@ def test_ends_no_graph(name: str) -> None:
 
 def test_a_key_that_was_there_next_time() -> None:
     """That it is new is looked at in each call."""
-    torchdynamo.reset()
     fn = torchdynamo.optimize("eager")(PROGRAMS["asked"])
     old, new = torch.arange(2), torch.ones(2)
     assert fn({old: {}}, old, new)[0] == (False, 1, True)

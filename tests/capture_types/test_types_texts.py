@@ -115,7 +115,6 @@ def not_read_as_json(x):
 
 
 def test_what_is_no_json() -> None:
-    torchdynamo.reset()
     assert str(torchdynamo.compile(not_read_as_json, backend="eager")(X)) == str(not_read_as_json(X))
 
 
@@ -179,12 +178,10 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_as_eager(fn: Any) -> None:
-    torchdynamo.reset()
     check(fn, (X,))
 
 
 def test_bytes_that_were_there() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(bytes_given, backend="eager")
     for text in (b"abc", b"abd", b"a"):
         box, other = bytearray(text), bytearray(text)

@@ -72,7 +72,6 @@ def clear() -> None:
 
 
 def test_reads() -> None:
-    torchdynamo.reset()
     clear()
     compiled = torchdynamo.compile(reads, backend="eager", fullgraph=True)
     for scale in (None, 2, 3, 2):
@@ -88,7 +87,6 @@ def test_reads() -> None:
 
 
 def test_writes() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(writes, backend="eager", fullgraph=True)
     for _ in range(3):
         held = []
@@ -101,7 +99,6 @@ def test_writes() -> None:
 
 
 def test_restored() -> None:
-    torchdynamo.reset()
     clear()
     compiled = torchdynamo.compile(counts, backend="eager", fullgraph=True)
     for _ in range(3):
@@ -110,7 +107,6 @@ def test_restored() -> None:
 
 
 def test_made() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(makes, backend="eager", fullgraph=True)
     for _ in range(2):
         result, state = compiled(X)
@@ -143,7 +139,6 @@ def of_more(x):
 
 def test_subclasses() -> None:
     """Their `__init__` runs once in each thread, where they are first looked at."""
-    torchdynamo.reset()
     compiled = torchdynamo.compile(of_a_subclass, backend="eager", fullgraph=True)
     for _ in range(2):
         assert torch.equal(compiled(X), X * 2) and torch.equal(in_a_thread(compiled, X), X * 2)
@@ -154,7 +149,6 @@ def test_subclasses() -> None:
 
 
 def test_what_a_subclass_says() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(of_more, backend="eager")
     assert str(compiled(X)) == str(of_more(X)) == str(compiled(X))
     assert torch.equal(PREPARED.seen, X + 1)
@@ -178,7 +172,6 @@ def raised_by(x: Any) -> tuple[str, bool]:
 
 
 def test_an_init_that_raises() -> None:
-    torchdynamo.reset()
     torchdynamo.compile(of_more, backend="eager")(X)
     assert in_a_thread(raised_by, X) == ("only here", True)
 
@@ -190,7 +183,6 @@ def its_dict(x):
 
 
 def test_its_dict() -> None:
-    torchdynamo.reset()
     clear()
     compiled = torchdynamo.compile(its_dict, backend="eager", fullgraph=True)
     for scale in (1, 2, 3):

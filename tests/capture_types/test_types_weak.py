@@ -147,7 +147,6 @@ def added(x: Any, items: Any, ref: Any) -> Any:
 
 @pytest.mark.parametrize("fn", [taken_out, overwritten, added])
 def test_what_the_function_lets_go_of(fn: Any) -> None:
-    torchdynamo.reset()
     for run in (fn, torchdynamo.compile(fn, backend="eager")):
         items = [Node(3)]
         assert run(X, items, weakref.ref(items[0]))[1] == (3 if fn is added else True)
@@ -161,7 +160,6 @@ class Kind(enum.Enum):
 @pytest.mark.parametrize("key", [Named("a"), Kind.A, len, Node, Node(1)], ids=lambda key: type(key).__name__)
 def test_references_from_outside(fn: Any, key: Any) -> None:
     """Whatever tells keys apart, and whatever a subclass makes of a call."""
-    torchdynamo.reset()
     told = []
     for run in (fn, torchdynamo.compile(fn, backend="eager")):
         keys, ref = weakref.WeakKeyDictionary({key: 3}), Counted(key)
@@ -191,7 +189,6 @@ def within(x: Any, nodes: Any) -> Any:
 @pytest.mark.parametrize("fn", [still_there, within, no_longer_there])
 def test_what_a_variable_holds_lives_on_after_a_break(fn: Any) -> None:
     """Until the function returns, whether something reads it or not."""
-    torchdynamo.reset()
     compiled = torchdynamo.compile(fn, backend="eager")
     for _ in range(2):
         assert str(compiled(X, [Node(1), Node(2)])) == str(fn(X, [Node(1), Node(2)]))

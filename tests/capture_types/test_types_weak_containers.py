@@ -188,7 +188,6 @@ def look_up(x, keys, key):
 
 def test_guards() -> None:
     """Another object is not the same key; what others put in does not matter to who is found."""
-    torchdynamo.reset()
     compiled = torchdynamo.compile(look_up, backend="eager", fullgraph=True)
     nodes = [Node() for _ in range(3)]
     keys = weakref.WeakKeyDictionary({nodes[0]: 2, nodes[1]: 3})

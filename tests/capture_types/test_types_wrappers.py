@@ -99,7 +99,6 @@ def proxies(x):
 
 @pytest.mark.parametrize("fn", [counted, wrapped_twice, partial_methods, proxies], ids=lambda fn: fn.__name__)
 def test_as_eager(fn: Any) -> None:
-    torchdynamo.reset()
     check(fn, (X,))
 
 
@@ -112,7 +111,6 @@ def dead_proxy(x):
 
 
 def test_dead_proxy() -> None:
-    torchdynamo.reset()
     assert str(torchdynamo.compile(dead_proxy, backend="eager")(X)) == str(dead_proxy(X))
 
 

@@ -97,7 +97,6 @@ CASES["tuple"] = by_item, lambda i: (({"by": i},), X)
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_call_finds_its_version(name: str) -> None:
-    torchdynamo.reset()
     fn, args = CASES[name]
     compiled = torchdynamo.compile(fn, backend="eager", dynamic=False)
     order = list(range(COUNT))
@@ -110,7 +109,6 @@ def test_each_call_finds_its_version(name: str) -> None:
 
 
 def test_cells_tell_versions_apart() -> None:
-    torchdynamo.reset()
     functions = [torchdynamo.compile(by_cell(i), backend="eager", dynamic=False) for i in range(COUNT)]
     with config.patch(cache_size_limit=COUNT), collecting() as events:
         for _ in range(3):
@@ -121,7 +119,6 @@ def test_cells_tell_versions_apart() -> None:
 
 def test_guards_in_python_among_others() -> None:
     """They may drop what the hook is looking through."""
-    torchdynamo.reset()
     install = torchdynamo.eval_frame
     compiled = torchdynamo.compile(by_number, backend="eager", dynamic=False)
     for by in range(4):
@@ -140,7 +137,6 @@ def test_guards_in_python_among_others() -> None:
 
 
 def test_a_version_that_was_dropped_is_not_run() -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(by_number, backend="eager", dynamic=False)
     for _ in range(2):
         for by in range(4):
@@ -156,7 +152,6 @@ def test_a_version_that_was_dropped_is_not_run() -> None:
 
 def test_versions_may_change_what_they_look_like() -> None:
     """What the guess was made from is the same, and another version fits: the guards say so."""
-    torchdynamo.reset()
     module = Scaled(2)
     compiled = torchdynamo.compile(by_module, backend="eager", dynamic=False)
     for by in (2, 3, 2, 5, 3, 2):

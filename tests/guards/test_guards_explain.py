@@ -155,7 +155,6 @@ def test_the_state_of_torch() -> None:
 
 
 def test_guards_of_an_entry_print_with_what_each_costs() -> None:
-    torchdynamo.reset()
     module = torch.nn.Linear(2, 2)
 
     def priced(x: torch.Tensor) -> torch.Tensor:
@@ -187,7 +186,6 @@ class Stack(torch.nn.Module):
 
 def test_a_function_that_is_compiled_again_says_why(caplog: pytest.LogCaptureFixture) -> None:
     """The path, the old value and the new, and the line, in the log and to whoever collects."""
-    torchdynamo.reset()
     model = Stack()
     compiled = torchdynamo.compile(model, backend="eager")
     x = torch.ones(2)

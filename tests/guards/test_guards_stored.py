@@ -65,7 +65,6 @@ UNKNOWN: list[str] = []
 @pytest.mark.parametrize("row", ASKED[::3], ids=lambda row: row.__name__)
 def test_what_comes_back_says_the_same(row: Any) -> None:
     """Of every third row of the table of mutations, before the change and after it."""
-    torchdynamo.reset()
     case = row()
     compiled = torchdynamo.compile(case.fn, backend="eager")
     with ExitStack() as stack:

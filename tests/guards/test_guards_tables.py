@@ -42,7 +42,6 @@ def filled(size: int) -> dict[Any, float]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", WANTED)
 def test_a_key_that_comes_and_goes(name: str, size: int) -> None:
-    torchdynamo.reset()
     wanted, table, x = WANTED[name], filled(size), torch.ones(2)
     compiled = torchdynamo.compile(lambda x, table: x * table.get(wanted, 2.0), backend="eager")
     for at in range(6):

@@ -175,7 +175,7 @@ def test_a_script_may_end_with_a_callback_on(tmp_path: Path) -> None:
     script.write_text(
         "import sys\n"
         "sys.path[:0] = sys.argv[1:]\n"
-        "import conftest\n"
+        "import without_torch\n"
         "from torchdynamo.eval_frame import set_eval_frame\n"
         "import json\n"
         "class Late:\n"
@@ -185,8 +185,8 @@ def test_a_script_may_end_with_a_callback_on(tmp_path: Path) -> None:
         "set_eval_frame(callback)\n"
         "json.dumps([1])\n"
     )
-    here = Path(__file__).parent
-    command = [sys.executable, str(script), str(here), str(here.parents[1])]
+    tests = Path(__file__).parents[1]
+    command = [sys.executable, str(script), str(tests), str(tests.parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -64,7 +64,6 @@ def with_gradient(loss: Loss, given: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_rounds_as_in_eager(name: str) -> None:
-    torchdynamo.reset()
     given, loss = LOSSES[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error", TorchDynamoWarning)
@@ -74,7 +73,6 @@ def test_rounds_as_in_eager(name: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ON_A_GPU)
 def test_rounds_as_in_eager_on_a_gpu(name: str) -> None:
-    torchdynamo.reset()
     given, loss = ON_A_GPU[name]
     there = given.cuda()
     assert_same(with_gradient(loss, there), with_gradient(compiled("aot_eager")(loss), there))
@@ -92,7 +90,6 @@ def test_margins_of_sets(one: bool, reduction: str) -> None:
 
 
 def test_margins_of_sets_where_operators_are_taken_apart() -> None:
-    torchdynamo.reset()
     given, loss = LOSSES["multilabel_margin"]
     apart = compiled("aot_eager_decomp_partition")(loss)
     torch.testing.assert_close(with_gradient(apart, given), with_gradient(loss, given))

@@ -10,7 +10,6 @@ import pytest
 import torch
 from training import BACKENDS, Net, assert_feature, batches, compiled, loop
 
-import torchdynamo
 from torchdynamo.report.explain import collecting
 
 Step = Callable[[torch.Tensor], Any]
@@ -175,7 +174,6 @@ def test_memory_is_free_while_the_graph_runs() -> None:
 
 def test_what_may_begin_again_keeps_its_gradients() -> None:
     """A check that fails runs the frame once more, from its start, with the gradients it began with."""
-    torchdynamo.reset()
     p = torch.nn.Parameter(torch.ones(3))
 
     def step(x: torch.Tensor) -> Any:

@@ -66,7 +66,6 @@ def updates(events: list[CompileEvent]) -> list[CompileEvent]:
 
 @pytest.mark.parametrize(("name", "kwargs"), ROWS, ids=lambda row: str(row).replace(" ", ""))
 def test_same_to_the_bit(name: str, kwargs: dict[str, Any]) -> None:
-    torchdynamo.reset()
     expected = train(name, as_it_is, **kwargs)
     with collecting() as events, warnings.catch_warnings():
         warnings.simplefilter("error", FallbackWarning)
@@ -78,7 +77,6 @@ def test_same_to_the_bit(name: str, kwargs: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_steps_and_learning_rates_do_not_recompile(name: str, foreach: bool) -> None:
     """A hundred steps of a schedule: a graph for what comes first, and one that goes on."""
-    torchdynamo.reset()
     model = Net()
     optimizer = getattr(torch.optim, name)(model.parameters(), foreach=foreach)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=101, cycle_momentum=False)
@@ -114,7 +112,6 @@ def test_an_update_with_a_closure() -> None:
 
 def test_two_models_share_what_was_compiled() -> None:
     """State is found by where parameters are, not by which they are."""
-    torchdynamo.reset()
     with collecting() as events:
         for _ in range(3):
             train("Adam", compiled("eager"))
@@ -194,7 +191,6 @@ def test_a_whole_step_of_what_it_is_given(make: Any) -> None:
 
 def test_parameters_that_join_end_no_graph() -> None:
     """Their state is put beside that of the others."""
-    torchdynamo.reset()
     model = Net()
     model.first.requires_grad_(False)
     optimizer = torch.optim.Adam(model.parameters())
@@ -242,7 +238,6 @@ def test_hooks_of_optimizers_run() -> None:
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
 def test_inductor_is_close(name: str) -> None:
-    torchdynamo.reset()
     kwargs = {"foreach": False, "lr": 0.01}
     losses, after = train(name, as_it_is, **kwargs)
     theirs, ours = train(name, compiled("inductor"), **kwargs)

@@ -273,7 +273,6 @@ def test_gradients(name: str, backend: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compiled_once(name: str) -> None:
-    torchdynamo.reset()
     compiled = torchdynamo.compile(PROGRAMS[name], backend="eager", fullgraph=True)
     with collecting() as events:
         for _ in range(3):

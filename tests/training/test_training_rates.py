@@ -9,7 +9,6 @@ import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn, get_swa_multi_avg_fn
 from training import Net, as_it_is, assert_same, batches, compiled, state
 
-import torchdynamo
 from torchdynamo.report.explain import CompileEvent, collecting
 
 RATES: list[tuple[str, dict[str, Any]]] = [
@@ -69,7 +68,6 @@ def assert_whole(events: list[CompileEvent]) -> None:
 
 @pytest.mark.parametrize(("name", "kwargs"), RATES, ids=lambda row: row if isinstance(row, str) else "")
 def test_rates_in_tensors(name: str, kwargs: dict[str, Any]) -> None:
-    torchdynamo.reset()
     expected = rated(name, kwargs, as_it_is)
     with collecting() as events:
         assert_same(expected, rated(name, kwargs, compiled()))
@@ -78,7 +76,6 @@ def test_rates_in_tensors(name: str, kwargs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", AVERAGES)
 def test_averages_of_models(kind: str) -> None:
-    torchdynamo.reset()
     expected = averaged(AVERAGES[kind], as_it_is)
     with collecting() as events:
         assert_same(expected, averaged(AVERAGES[kind], compiled()))

@@ -64,7 +64,6 @@ def train(schedule: str, optimizer_row: str, compile: Any, count: int = 20) -> A
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_same_as_eager(schedule: str, optimizer: str) -> None:
-    torchdynamo.reset()
     expected = train(schedule, optimizer, as_it_is)
     with collecting() as events:
         assert_same(expected, train(schedule, optimizer, compiled("eager")))
@@ -74,7 +73,6 @@ def test_same_as_eager(schedule: str, optimizer: str) -> None:
 @pytest.mark.parametrize("schedule", ["OneCycleLR", "ReduceLROnPlateau"])
 def test_a_hundred_steps(schedule: str) -> None:
     """Of what changes more than the rate, and of what has not marked the rate as its own."""
-    torchdynamo.reset()
     with collecting() as events:
         train(schedule, "SGD", compiled("aot_eager"), 100)
     assert 1 <= sum(event.ops > 0 for event in events) <= 2

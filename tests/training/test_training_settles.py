@@ -169,7 +169,6 @@ def test_settles(name: str, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_functions_of_numbers_that_raise(backend: str) -> None:
-    torchdynamo.reset()
     fn = compiled(backend)(lambda x: (math.log(x.item()), math.exp(x.item())))
     assert fn(torch.tensor(0.5)) == (math.log(0.5), math.exp(0.5))
     for wrong, error in ((-1.0, ValueError), (1e5, OverflowError)):
@@ -178,7 +177,6 @@ def test_functions_of_numbers_that_raise(backend: str) -> None:
 
 
 def test_what_varies_is_told() -> None:
-    torchdynamo.reset()
     best = {"loss": float("inf")}
 
     def keep(x: torch.Tensor) -> torch.Tensor:
