@@ -5,6 +5,7 @@
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
 #   make corpus    185 models of other people's, checked against eager
+#   make cold      the functions of the capture that none of them enters
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
 #   make programs  whole programs, ours and other people's, checked against eager (FRONT, BACKEND, ONLY: which; OUT: rows)
 #   make steps     a thousand steps (STEPS) of programs (ONLY): what is compiled late, whether time and memory are flat
@@ -48,7 +49,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines clean
+.PHONY: setup demo test lint format golden bench corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines clean
 
 setup: $(VENV)/.built
 
@@ -123,6 +124,13 @@ corpus: $(CORPUS_VENV)/.built
 	mkdir -p $(OUT)
 	cd $(CORPUS) && $(CORPUS_BIN)/python runner.py all --frontend adapters:torchdynamo_compile --out $(RESULTS) --jobs 2
 	cd $(CORPUS) && $(CORPUS_BIN)/python summary.py $(RESULTS) --vs anchor_torch_compile.jsonl
+
+cold: $(CORPUS_VENV)/.built
+	mkdir -p $(OUT)
+	rm -f $(abspath $(OUT))/entered
+	cd $(CORPUS) && PYTHONPATH=$(abspath benchmarks) COLD=$(abspath $(OUT))/entered $(CORPUS_BIN)/python runner.py all \
+	    --frontend cold:compiled --out $(abspath $(OUT))/cold.jsonl --jobs 2
+	$(CORPUS_BIN)/python benchmarks/cold.py $(abspath $(OUT))/entered
 
 programs: $(PROGRAMS_VENV)/.built
 	mkdir -p $(OUT)

@@ -7,69 +7,20 @@ import io
 import itertools
 import linecache
 import re
-import types
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from pictures import Picture, difference
 
 import torchdynamo
 from torchdynamo.errors import CacheLimitWarning
 from torchdynamo.report.explain import collecting
 from torchdynamo.specialization import MOST_WHOLE_IF_ASKED
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, torch.dtype, torch.device)
 ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+")  # of what a repr shows
 _numbers = itertools.count()
-
-
-class Picture:
-    """What can be seen of objects: types, values, and by numbers what is the same object or shares its storage."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[int, int] = {}
-        self.storages: dict[int, int] = {}
-        self.kept: list[Any] = []  # so that no id is given twice
-
-    def of(self, obj: Any) -> Any:
-        if isinstance(obj, PLAIN) or (type(obj) is tuple and all(isinstance(item, PLAIN) for item in obj)):
-            return (type(obj).__name__, repr(obj))  # which of equal constants it is, is nobody's business
-        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
-            return (type(obj).__name__, obj.__name__)
-        known = self.numbers.get(id(obj))
-        if known is not None:
-            return f"#{known}"
-        self.kept.append(obj)
-        number = self.numbers[id(obj)] = len(self.numbers)
-        return (f"#{number}", type(obj).__name__, *self.inside(obj))
-
-    def inside(self, obj: Any) -> Iterable[Any]:
-        if isinstance(obj, torch.Tensor):
-            yield from self.tensor(obj)
-        elif isinstance(obj, BaseException):
-            yield str(obj)
-        elif isinstance(obj, dict):
-            yield [(self.of(key), self.of(value)) for key, value in obj.items()]
-        elif isinstance(obj, (set, frozenset)):
-            yield sorted(repr(self.of(item)) for item in obj)
-        elif isinstance(obj, (list, tuple)):
-            yield [self.of(item) for item in obj]
-        if type(obj).__module__ != "torch" and isinstance(getattr(obj, "__dict__", None), dict):
-            yield [(key, self.of(value)) for key, value in obj.__dict__.items()]
-
-    def tensor(self, obj: torch.Tensor) -> Iterable[Any]:
-        storage = self.storages.setdefault(obj.untyped_storage()._cdata, len(self.storages))
-        yield (str(obj.dtype), tuple(obj.shape), obj.stride(), obj.storage_offset(), f"storage {storage}")
-        yield (obj.requires_grad, is_leaf(obj), repr(obj.detach().tolist()))
-
-
-def is_leaf(tensor: torch.Tensor) -> bool | str:
-    """A view that autograd has given up on does not say."""
-    try:
-        return tensor.is_leaf
-    except RuntimeError:
-        return "given up"
 
 
 class Happened(NamedTuple):
@@ -159,7 +110,7 @@ def compare(source: str, calls: Sequence[Inputs], *, backend: Any = "eager", **g
             warnings.simplefilter("ignore", CacheLimitWarning)
             got = mine.call(*inputs(mine.space))
         for field, a, b in zip(Happened._fields, wanted, got):
-            assert a == b, f"call {number}: {field}\n  eager    {a}\n  compiled {b}\n{source}"
+            assert a == b, f"call {number}: {field} {difference(a, b)}\n{source}"
         raised = raised or bool(wanted.raised)
         if sum(made) < MOST_WHOLE_IF_ASKED:
             breaks += [event.reason for event in events if event.reason is not None]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from pictures import assert_alike
 from torch import nn
 from torch.func import (
     functional_call,
@@ -21,7 +22,6 @@ from torch.func import (
     vjp,
     vmap,
 )
-from torch_alike import Alike
 
 import torchdynamo
 from torchdynamo import _native
@@ -84,7 +84,7 @@ def test_agrees_with_eager(name: str, backend: str) -> None:
         torch.manual_seed(0)
         wanted = fn(X)
         torch.manual_seed(0)
-        Alike()(wanted, compiled(X))
+        assert_alike(wanted, compiled(X))
     assert len(_native.cache_entries(fn.__code__)) == 1
 
 
@@ -104,7 +104,7 @@ def test_what_follows_a_break_inside_is_compiled_as_it_was_captured(name: str, b
     fn = BROKEN[name]
     compiled = torchdynamo.compile(fn, backend=backend)
     for _ in range(2):
-        Alike()(fn(X), compiled(X))
+        assert_alike(fn(X), compiled(X))
 
 
 def test_a_level_that_was_open_before_is_closed_once() -> None:
@@ -119,7 +119,7 @@ def test_a_level_that_was_open_before_is_closed_once() -> None:
     compiled = torchdynamo.compile(fn, backend="eager")
     with torchdynamo.config.patch(suppress_errors=False):
         for _ in range(2):
-            Alike()(fn(X), compiled(X))
+            assert_alike(fn(X), compiled(X))
     with forward.dual_level() as level:
         assert level == 0
 
@@ -132,7 +132,7 @@ def test_a_break_inside_leaves_no_level_open() -> None:
 
         return jvp(inner, (x,), (x,))
 
-    Alike()(fn(X), torchdynamo.compile(fn, backend="eager")(X))
+    assert_alike(fn(X), torchdynamo.compile(fn, backend="eager")(X))
     assert torch._C._functorch.peek_interpreter_stack() is None
     with torch.autograd.forward_ad.dual_level() as level:
         assert level == 0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from pictures import assert_alike
 from torch import nn
-from torch_alike import Alike
 
 import torchdynamo
 
@@ -21,9 +21,9 @@ def test_history_from_before_the_frame():
     compiled = torchdynamo.compile(slope, backend="eager")
     x = torch.ones(3, requires_grad=True)
     for _ in range(2):
-        Alike()(slope(x, x), compiled(x, x))
+        assert_alike(slope(x, x), compiled(x, x))
         y = x * 2
-        Alike()(slope(y, x), compiled(y, x))
+        assert_alike(slope(y, x), compiled(y, x))
 
 
 def asks(x):
@@ -34,7 +34,7 @@ def test_leaf_or_not():
     compiled = torchdynamo.compile(asks, backend="eager")
     x = torch.ones(3, requires_grad=True)
     for y in (x, x * 2, x, x * 2):
-        Alike()(asks(y), compiled(y))
+        assert_alike(asks(y), compiled(y))
 
 
 def marks(x, y):
@@ -56,7 +56,7 @@ def test_two_tensors_or_one(fn: Any):
 
     for one in (False, True, False):
         theirs, mine = leaf(), leaf()
-        Alike()(fn(theirs, theirs if one else leaf()), compiled(mine, mine if one else leaf()))
+        assert_alike(fn(theirs, theirs if one else leaf()), compiled(mine, mine if one else leaf()))
         assert theirs.requires_grad == mine.requires_grad and theirs.__dict__ == mine.__dict__
 
 
@@ -73,4 +73,4 @@ def test_backends(backend: str):
     compiled = torchdynamo.compile(trains, backend=backend, fullgraph=True)
     for _ in range(2):
         theirs, mine = torch.ones(3), torch.ones(3)
-        Alike()((trains(theirs), theirs), (compiled(mine), mine))
+        assert_alike((trains(theirs), theirs), (compiled(mine), mine))

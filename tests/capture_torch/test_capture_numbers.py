@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch_alike import Alike
+from pictures import assert_alike
 from torch_asserting import asserted
 
 import torchdynamo
@@ -183,7 +183,7 @@ def test_one_graph_serves_all_values(case: Row) -> None:
 
     compiled = torchdynamo.compile(case.fn, backend=backend, fullgraph=True)
     for args in case.calls:
-        Alike()(compiled(*args), case.fn(*args))
+        assert_alike(compiled(*args), case.fn(*args))
     assert len(graphs) == 1
 
 

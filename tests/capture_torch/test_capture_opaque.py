@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import torch
-from torch_alike import Alike
+from pictures import assert_alike
 
 import torchdynamo
 from torchdynamo.graph.check import problems
@@ -22,7 +22,7 @@ def run(fn: Any, *args: Any) -> list[Any]:
 
     compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     for _ in range(2):
-        Alike()(fn(*args), compiled(*args))
+        assert_alike(fn(*args), compiled(*args))
     (gm,) = graphs
     return [problem for problem in problems(gm) if "no operator" in problem]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.distributions as dist
-from torch_alike import Alike
+from pictures import assert_alike
 
 import torchdynamo
 from torchdynamo.errors import FallbackWarning
@@ -157,7 +157,7 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 def test_one_graph_and_what_is_raised(case: Row, backend: str) -> None:
     compiled = torchdynamo.compile(case.fn, backend=backend, fullgraph=True)
     for args in (case.good, case.bad, case.good, case.bad):
-        Alike()(outcome(case.fn, args), outcome(compiled, args))
+        assert_alike(outcome(case.fn, args), outcome(compiled, args))
     assert isinstance(outcome(case.fn, case.bad)[0][0], type), "the row's bad arguments are good"
 
 
@@ -166,7 +166,7 @@ def test_one_graph_and_what_is_raised(case: Row, backend: str) -> None:
 def test_a_first_call_that_raises(case: Row, backend: str) -> None:
     compiled = torchdynamo.compile(case.fn, backend=backend)
     for args in (case.bad, case.good):
-        Alike()(outcome(case.fn, args), outcome(compiled, args))
+        assert_alike(outcome(case.fn, args), outcome(compiled, args))
 
 
 def test_gradients() -> None:
@@ -278,7 +278,7 @@ def test_a_branch_that_goes_both_ways_after_all() -> None:
 
     compiled = torchdynamo.compile(swallowing, backend="eager")
     for x in (X, -X, X, -X, -X):
-        Alike()(swallowing(x), compiled(x))
+        assert_alike(swallowing(x), compiled(x))
 
 
 def test_a_backend_that_fails_is_told_apart_from_the_program() -> None:

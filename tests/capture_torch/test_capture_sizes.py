@@ -12,7 +12,7 @@ import torch
 from counting import Counting
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from torch_alike import Alike
+from pictures import assert_alike
 from torch_cases_sizes import CASES, SizeCase
 
 import torchdynamo
@@ -38,7 +38,7 @@ def test_uses_of_sizes(case: SizeCase) -> None:
                 with pytest.raises(type(error)):
                     compiled(x)
                 continue
-            Alike()(compiled(x), expected)
+            assert_alike(compiled(x), expected)
     assert len(backend.graphs) <= case.compiles
 
 
@@ -57,7 +57,7 @@ def test_operators_that_are_made_of_themselves() -> None:
     compiled = torchdynamo.compile(joined, backend=backend, fullgraph=True)
     for side in (16, 19, 23, 32):
         x = torch.randn(2, 3, side, side)
-        Alike()(compiled(x), joined(x))
+        assert_alike(compiled(x), joined(x))
     assert len(backend.graphs) == 2
 
 
@@ -98,7 +98,7 @@ def test_random_programs(chosen: list[int], order: list[int]) -> None:
     compiled = torchdynamo.compile(program, backend=backend, fullgraph=True)
     for size in order:
         args = torch.randn(size, 3), torch.randn(size, 3), 2
-        Alike()(compiled(*args), program(*args))
+        assert_alike(compiled(*args), program(*args))
     assert len(backend.graphs) <= 2
 
 
@@ -152,7 +152,7 @@ def test_caches_that_are_asked_about_sizes(fn: Any, compiles: int) -> None:
         same = [result[1] is halves(len(result[0]))[0] for result in results] if fn is hands_it_out else []
         runs.append((results, list(asked), same))
     (expected, traces, shared), (got, also, too) = runs
-    Alike()(got, expected)
+    assert_alike(got, expected)
     assert traces == also and shared == too
     assert len(backend.graphs) == compiles
 
@@ -188,7 +188,7 @@ def test_what_is_called_ahead_is_called_as_often_as_eager_calls_it() -> None:
     for size in (5, 7, 1, 0, 1):
         x, before = torch.randn(size, 3), CALLS[0]
         expected, calls = fn(x), CALLS[0] - before
-        Alike()(compiled(x), expected)
+        assert_alike(compiled(x), expected)
         assert CALLS[0] - before == 2 * calls
 
 
@@ -203,7 +203,7 @@ def test_whole_graphs_for_some_sizes_are_better_than_pieces_for_all() -> None:
     compiled, counts = torchdynamo.compile(fn, backend=backend), []
     for size in (5, 7, 1, 9, 4, 12, 13, 14):
         x = torch.randn(size, 3)
-        Alike()(compiled(x), fn(x))
+        assert_alike(compiled(x), fn(x))
         counts.append(len(backend.graphs))
     assert counts[:3] == [1, 2, 3]
     assert counts[-1] == counts[-2]  # then what comes before and after the branch, for all sizes
@@ -221,7 +221,7 @@ def test_statistics_of_a_norm_that_does_not_train_are_not_written_to() -> None:
     compiled = torchdynamo.compile(fn, backend=backend)
     for size in SIZES:
         x = torch.randn(size, 3)
-        Alike()(compiled(x), fn(x))
+        assert_alike(compiled(x), fn(x))
     assert len(backend.graphs) == 2
 
 
@@ -322,7 +322,7 @@ def test_what_a_tensor_says_of_sizes(fn: Any) -> None:
     compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
     for size, at in ((5, [1, 3]), (7, [2, 9]), (9, [0, 0]), (2, [1, 1])):
         x, index = torch.randn(size, 3), torch.tensor(at)
-        Alike()(compiled(x, index), fn(x, index))
+        assert_alike(compiled(x, index), fn(x, index))
     assert len(backend.graphs) <= 2
 
 

@@ -17,8 +17,8 @@ import torch_cases_numpy
 import torch_cases_random
 import torch_cases_repeating
 import torch_cases_tensors
+from pictures import assert_alike
 from torch.utils._pytree import tree_leaves
-from torch_alike import Alike
 from torch_cases import CASES, Case
 
 import torchdynamo
@@ -48,9 +48,9 @@ def test_agrees_with_eager(case: Case) -> None:
             torch.set_rng_state(state)
             got = compiled(*mine)
             assert _native.cache_entries(case.fn.__code__), "it ran as plain Python"
-            Alike()((wanted, theirs), (got, mine))
+            assert_alike((wanted, theirs), (got, mine))
             if backward(wanted) + backward(got):
-                Alike()(theirs, mine, "gradients")
+                assert_alike(theirs, mine, "gradients")
 
 
 def backward(result: Any) -> int:
@@ -71,6 +71,6 @@ def test_windows_that_do_not_overlap():
         return torch.istft(torch.stft(x, 8, 4, return_complex=True, window=torch.ones(8)), 8, 4, window=window)
 
     x, compiled = torch.randn(1, 40), torchdynamo.compile(inverse, backend="eager", fullgraph=True)
-    Alike()(inverse(x, torch.ones(8)), compiled(x, torch.ones(8)))
+    assert_alike(inverse(x, torch.ones(8)), compiled(x, torch.ones(8)))
     with pytest.raises(RuntimeError, match="window overlap add min: 1"):
         compiled(x, torch.zeros(8))

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from counting import Counting
-from torch_alike import Alike
+from pictures import assert_alike
 
 import torchdynamo
 
@@ -128,7 +128,7 @@ def test_one_graph_serves_all(case: tuple[Case, list[torch.Tensor]], backend: st
     for value in values:
         got, wanted = compiled(X, value), fn(X, value)
         if backend == "eager":
-            Alike()(got, wanted)
+            assert_alike(got, wanted)
         else:
             torch.testing.assert_close(got, wanted, equal_nan=True)
     assert len(counting.graphs) == 1

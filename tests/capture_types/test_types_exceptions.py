@@ -7,7 +7,8 @@ import threading
 
 import pytest
 import torch
-from following import Same, check
+from following import check
+from pictures import assert_alike
 
 import torchdynamo
 
@@ -184,4 +185,4 @@ def test_stories_as_eager(fn, handling):
             else:
                 found.append(outcome(call, log))
     for other in found[1:]:
-        Same()(found[0], other)
+        assert_alike(found[0], other)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from following import Same
+from pictures import assert_alike
 
 import torchdynamo
 
@@ -249,7 +249,7 @@ def test_outcome(fn: Any, args: tuple[Any, ...]) -> None:
     theirs, wanted = outcome(fn, args)
     for _ in range(2):
         mine, got = outcome(compiled, args)
-        Same()((wanted, theirs), (got, mine))
+        assert_alike((wanted, theirs), (got, mine))
 
 
 def outcome(fn: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from following import Same
+from pictures import assert_alike
 
 import torchdynamo
 
@@ -248,11 +248,11 @@ def test_new_result(fn: Any, change: Callable[[], Any], monkeypatch: pytest.Monk
     monkeypatch.delenv("TORCHDYNAMO_TEST_STALE")
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     before = fn(X)
-    Same()(before, compiled(X))
-    Same()(before, compiled(X))
+    assert_alike(before, compiled(X))
+    assert_alike(before, compiled(X))
     change()
     after = fn(X)
-    Same()(after, compiled(X))
+    assert_alike(after, compiled(X))
     assert not torch.equal(before, after)
 
 

@@ -6,7 +6,7 @@ import collections
 
 import pytest
 import torch
-from following import Same
+from pictures import assert_alike
 
 import torchdynamo
 
@@ -141,8 +141,8 @@ def as_eager(fn, *makers, fullgraph=True):
         args = [make() for make in makers]
         LOG.clear()
         outcomes.append((call(X, *args), args, list(LOG)))
-    Same()(outcomes[0], outcomes[1])
-    Same()(outcomes[0], outcomes[2])
+    assert_alike(outcomes[0], outcomes[1])
+    assert_alike(outcomes[0], outcomes[2])
     assert outcomes[1][0][1] is not outcomes[2][0][1]
 
 

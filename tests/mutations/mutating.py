@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
+from pictures import Picture, difference
 
 import torchdynamo
 from torchdynamo.errors import FallbackWarning
@@ -76,21 +77,8 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         result = fn(*args)
     except Exception as error:
         return type(error), str(error)
-    return told(result), told(args)
-
-
-def told(value: Any) -> Any:
-    """A value as something that == compares."""
-    if isinstance(value, torch.Tensor) and (value.layout is not torch.strided or value.is_nested):
-        return "tensor", str(value)
-    if isinstance(value, torch.Tensor):
-        flags = str(value.dtype), str(value.device), value.requires_grad, value.is_inference(), tuple(value.stride())
-        return "tensor", None if value.is_meta else value.detach().tolist(), *flags, type(value).__name__
-    if isinstance(value, (list, tuple)):
-        return type(value).__name__, [told(item) for item in value]
-    if isinstance(value, dict):
-        return [(key, told(item)) for key, item in value.items()]
-    return value if isinstance(value, (int, float, str, type(None))) else type(value).__name__
+    see = Picture()
+    return see.of(result), see.of(args)
 
 
 def entries(fn: Any) -> int:
@@ -118,7 +106,8 @@ def follow(row: Row, backend: str = "eager", first: bool = False) -> None:
         given = outcome(compiled, case.args()) if first else None
         after = outcome(case.fn, case.args())
         assert (after != before) == case.seen, "the row says otherwise of what the change does"
-        assert (given or outcome(compiled, case.args())) == after
+        given = given or outcome(compiled, case.args())
+        assert given == after, difference(after, given)
         if case.free:
             assert len(events) == done, "compiled again, for nothing"
         assert entries(case.fn) <= 2
