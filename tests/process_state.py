@@ -91,11 +91,6 @@ FACTS["precision of products"] = of_torch("get_float32_matmul_precision", "set_f
 FACTS["threads of operators"] = of_torch("get_num_threads", "set_num_threads")
 FACTS["function modes"] = of_torch("_C._len_torch_function_stack")
 FACTS["dispatch modes"] = of_torch("_C._len_torch_dispatch_stack")
-FACTS["validation of distributions"] = Fact(
-    lambda: module("torch.distributions").Distribution._validate_args,
-    lambda wanted: module("torch.distributions").Distribution.set_default_validate_args(wanted),
-    "torch.distributions",
-)
 
 
 def _hook() -> Any:
@@ -118,7 +113,12 @@ FACTS["backends"] = Fact(
 
 
 def forget() -> None:
-    """Drop what has been compiled, if anything that compiles was imported."""
+    """Drop what has been compiled, if anything that compiles was imported, and what torch.compile does to a process.
+
+    That is to switch the validation of arguments of distributions off, for good.
+    """
+    if "torch.distributions" in sys.modules:
+        module("torch.distributions").Distribution.set_default_validate_args(__debug__)
     if hasattr(sys.modules.get("torchdynamo"), "reset"):
         module("torchdynamo").reset()
     elif "torchdynamo.hook.install" in sys.modules:  # a build of the hook alone

@@ -61,7 +61,7 @@ def compile(
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """A function or nn.Module that is compiled when it is first called, and again for inputs of another kind.
+    """Return a function or nn.Module that is compiled when it is first called, and again for inputs of another kind.
 
     Takes what `torch.compile` takes, and is a decorator when `model` is left out.
 
@@ -113,7 +113,7 @@ def disable(fn: F, recursive: bool = True) -> F: ...
 @overload
 def disable(fn: None = None, recursive: bool = True) -> EvalContext: ...
 def disable(fn: Any = None, recursive: bool = True) -> Any:
-    """Plain Python inside, calls included: a `with` block, or a decorator. `recursive=False` is `skip`.
+    """Run plain Python inside, calls included: a `with` block, or a decorator. `recursive=False` is `skip`.
 
     Calls of functions that are decorated themselves, by `compile` or `optimize`, are still compiled.
     """

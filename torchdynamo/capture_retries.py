@@ -111,7 +111,9 @@ def why_of(end: Break) -> Why:
 
 
 def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
-    """Whether a frame whose graph raises, or says that a check fails, can run from its start as it was written."""
+    """Return whether a frame whose graph raises, or says that a check fails, can run from its start as it was
+    written.
+    """
     vm = captured.machine
     if not vm.checks and not vm.may_raise:
         return True
@@ -119,7 +121,7 @@ def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool
 
 
 def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
-    """The code for it; where there can be none, nobody needs the capture."""
+    """Return the code of an entry, or None where there can be none."""
     try:
         return codegen.draft(captured, functools.partial(leaves_no_trace, captured, builder))
     except BaseException:
@@ -128,6 +130,7 @@ def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
 
 
 def leaves_no_trace(captured: Capture, builder: GraphBuilder) -> bool:
-    """Whether a graph that raises can be followed by the frame as it was written. Modes are put back before that: where
-    a frame goes on inside of a `with` and leaves it, they are not those in which it raises."""
+    """Return whether a graph that raises can be followed by the frame as it was written. Modes are put back before
+    that: where a frame goes on inside of a `with` and leaves it, they are not those in which it raises.
+    """
     return captured.machine.ops > 0 and not builder.record.random and can_run_again(builder, ())

@@ -53,13 +53,13 @@ _DEFAULTS: dict[str, Any] = {name: globals()[name] for name in __annotations__}
 
 
 def knobs() -> dict[str, Any]:
-    """The settings as they stand now."""
+    """Return the settings as they stand now."""
     return {name: globals()[name] for name in _DEFAULTS}
 
 
 @contextlib.contextmanager
 def patch(**changes: Any) -> Iterator[None]:
-    """Settings for the length of a `with` block, or of a function when used as its decorator."""
+    """Set options for the length of a `with` block, or of a function when used as its decorator."""
     for name, value in changes.items():
         _check(name, value)  # all of them first: no half-applied patch
     before = {name: globals()[name] for name in changes}

@@ -51,7 +51,7 @@ class EvalContext:
         return self.decorate(args[0])
 
     def decorate(self, fn: F) -> F:
-        """The same callable with this setting on while it runs."""
+        """Return the same callable with this setting on while it runs."""
         if isinstance(fn, type):
             raise TypeError(
                 f"torchdynamo.{self._spelling} decorates functions, methods and nn.Module objects, not the class "
@@ -78,7 +78,7 @@ class EvalContext:
         return OptimizedModule.wrap(module, self.callback, self._remake, self._refused(module))
 
     def _refused(self, fn: Callable[..., Any]) -> Refused | None:
-        """What is called instead of something that has to be one graph and can be none."""
+        """Return what is called instead of something that has to be one graph and can be none."""
         reason = why_never(fn) if getattr(self.callback, "fullgraph", False) else None
         return None if reason is None else Refused(fn, reason)
 
@@ -111,7 +111,7 @@ def codes_of(fn: Any) -> Iterator[CodeType]:
 
 
 def without_compiler(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The callable under compiling wrappers of ours: the last one said is the one that counts.
+    """Return the callable under compiling wrappers of ours: the last one said is the one that counts.
 
     A wrapper that disables stays: compiling what its author kept out of compilation must not undo that.
     """

@@ -28,11 +28,11 @@ WAY = {"__call__": torch.nn.Module.__call__, "_call_impl": torch.nn.Module._call
 
 
 def the_module(self: Any) -> None:
-    """Whose frame the guards speak of."""
+    """Hold weakly the module whose frame the guards speak of."""
 
 
 def guards() -> Iterator[Guard]:
-    """Nothing stands between the module and its class's `forward`."""
+    """Yield guards that nothing stands between the module and its class's `forward`."""
     for name, function in WAY.items():
         yield Guard(CLASS, "CLASS_ATTR", (name, function))
         yield Guard(Source("class_attr", CLASS, name), "FUNCTION_MATCH", function)
@@ -49,7 +49,7 @@ def guards() -> Iterator[Guard]:
 
 
 def no_hooks(place: Source) -> Iterator[Guard]:
-    """The dict of hooks is there, and empty."""
+    """Yield guards that the dict of hooks is there, and empty."""
     yield Guard(place, "TYPE_MATCH", OrderedDict)
     yield Guard(place, "LENGTH", 0)
 
@@ -60,5 +60,5 @@ def shown() -> Above:
 
 
 def direct_call(module: torch.nn.Module) -> _native.GuardProgram:
-    """The guards of one module; they remember what they saw of it."""
+    """Return the guards of one module; they remember what they saw of it."""
     return lower(complete(guards(), Roots({"self": module}, {}, {}, {})), (), the_module.__code__)

@@ -63,7 +63,9 @@ _STEPS = ("__wrapped__", "_orig_mod", "__func__", "func", "forward", "__call__")
 
 
 def code_of(fn: Any) -> CodeType:
-    """The code that runs when `fn` is called: a function, a method, a compiled one, a partial, a module, or code."""
+    """Return the code that runs when `fn` is called: a function, a method, a compiled one, a partial, a module, or
+    code.
+    """
     seen = fn
     for _ in range(32):
         if type(seen) is CodeType:
@@ -79,7 +81,7 @@ def code_of(fn: Any) -> CodeType:
 
 
 def cache_entries(fn: Any) -> list[Entry]:
-    """What is cached for a function, oldest first: objects with `.code`, `.guards`, `.graph` and `.hits`."""
+    """Return what is cached for a function, oldest first: objects with `.code`, `.guards`, `.graph` and `.hits`."""
     return install.cache_entries(code_of(fn))
 
 

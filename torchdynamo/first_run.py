@@ -24,14 +24,16 @@ MOST = 4  # first runs of one function: with more, it is the rule that it meets 
 
 
 def may_come_again(code: CodeType) -> bool:
-    """Whether this may still be taken for something that happens once; counts that it happened."""
+    """Return whether this may still be taken for something that happens once; counts that it happened."""
     known = record(code)
     known.first_runs += 1
     return known.first_runs > MOST
 
 
 def raises(entry: Any) -> bool:
-    """Whether the frame, begun again at once, would raise: something else takes back what was set up, each time."""
+    """Return whether the frame, begun again at once, would raise: something else takes back what was set up,
+    each time.
+    """
     return entry.info.why is not None and entry.info.why.reason == "uncaught exception"
 
 
@@ -76,7 +78,7 @@ class FirstRun:
             _native.set_eval_frame(callback)
 
     def emit(self, emit: CodeEmitter) -> None:
-        """The call, where all effects are done."""
+        """Emit the call, where all side effects are done."""
         emit.function(self)
         emit.source(Source("globals"))
         emit.source(Source("builtins"))

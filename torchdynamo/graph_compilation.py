@@ -82,19 +82,19 @@ def compile_captured(
 
 
 def starting(captured: Capture) -> CallSite:
-    """The frame, before its first instruction."""
+    """Return the frame, before its first instruction."""
     return CallSite(weakref.ref(captured.code), 0, captured.machine.roots.globals.get("__name__", ""), None)
 
 
 def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
-    """What a frame that goes on after a break has to call where it leaves the `with` blocks it was in."""
+    """Return what a frame that goes on after a break has to call where it leaves the `with` blocks it was in."""
     if not resume.is_continuation(captured.code):
         return []
     return list(captured.machine.effects.switched())
 
 
 def not_overridden(fn: Any) -> Any:
-    """A graph has in it what `__torch_function__` made of the program: it is not asked once more."""
+    """Return whether a graph has in it what `__torch_function__` made of the program: it is not asked once more."""
 
     def run(*args: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
@@ -104,7 +104,7 @@ def not_overridden(fn: Any) -> Any:
 
 
 def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
-    """The handler of a graph's errors, for a graph that gets floats at these positions."""
+    """Return the handler of a graph's errors, for a graph that gets floats at these positions."""
 
     def handled(error: BaseException, args: Any) -> Any:
         return handler(error, args if args is None else in_boxes(args, positions))
@@ -113,21 +113,21 @@ def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
 
 
 def brought_by(source: Source | None) -> Source | None:
-    """The tensor that brings a size; anything else brings itself."""
+    """Return the tensor that brings a size; anything else brings itself."""
     return source.base if source is not None and source.how in ("size", "stride") else source
 
 
 def place_of(source: Source | None, code: CodeType) -> int:
-    """Inputs of a graph: the frame's arguments first, in their order, then what comes bound."""
+    """Return inputs of a graph: the frame's arguments first, in their order, then what comes bound."""
     if source is None or not is_plain_local(source, code):
         return len(code.co_varnames)
     return code.co_varnames.index(source.arg)
 
 
 def is_plain_local(source: Source | None, code: CodeType) -> bool:
-    """Whether the replacement code can read it with LOAD_FAST."""
+    """Return whether the replacement code can read it with LOAD_FAST."""
     return source is not None and source.how == "local" and source.arg not in code.co_cellvars
 
 
 def left_as_it_is(gm: Any, example_inputs: Any) -> None:
-    """Stands in for the backend where operator by operator is right: for inputs that share memory, in first runs."""
+    """Stand in for the backend where operator by operator is right: for inputs that share memory, in first runs."""

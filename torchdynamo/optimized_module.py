@@ -39,7 +39,7 @@ class OptimizedModule(torch.nn.Module):
     def wrap(
         module: torch.nn.Module, callback: Any, remake: Callable[[Any], Any], refused: Refused | None = None
     ) -> OptimizedModule:
-        """The module with `callback` on while it is called. One that is compiled already is compiled anew.
+        """Return the module with `callback` on while it is called. One that is compiled already is compiled anew.
 
         refused: what is called in its place, if it cannot be compiled as it has to be.
         """
@@ -66,11 +66,13 @@ class OptimizedModule(torch.nn.Module):
         return self
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """What the class itself makes (`self.__class__(...)` in a method of the user's) is an ordinary module."""
+        """Return what the class itself makes (`self.__class__(...)` in a method of the user's) is an ordinary
+        module.
+        """
         return cls._original_class(*args, **kwargs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """The classes made here are nobody's subclass to register."""
+        """Register nothing with bases: classes made here are nobody's subclass."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return Compiled(self._orig_mod.forward, self.__call__.callback)(*args, **kwargs)
@@ -92,7 +94,7 @@ class OptimizedModule(torch.nn.Module):
 
 
 def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
-    """The class of wrapped instances of `cls`: looks like `cls` to whoever asks for its name or source."""
+    """Return the class of wrapped instances of `cls`: looks like `cls` to whoever asks for its name or source."""
     made = _CLASSES.get(id(cls))
     if made is None:
         namespace = {

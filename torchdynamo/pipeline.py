@@ -116,7 +116,7 @@ class Compiler:
 
 
 def compiler_for(backend: Any, **settings: Any) -> Compiler:
-    """The compiler of this backend and these settings; the same one while somebody holds it."""
+    """Return the compiler of this backend and these settings; the same one while somebody holds it."""
     key = (backend if isinstance(backend, str) else id(backend), *sorted(settings.items(), key=str))
     try:
         found = _loose.get(key)
@@ -134,7 +134,7 @@ def reset() -> None:
 
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
-    """An entry for this frame, or None to run it as it is."""
+    """Return an entry for this frame, or None to run it as it is."""
     with StockBuiltins(frame.f_builtins) as seen:
         return compile_seeing(seen, frame, compiler)
 
@@ -152,12 +152,12 @@ ASKED_FOR = (
 
 
 def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[FailedGuard | None]:
-    """What of each version does not hold, newest first."""
+    """Return what of each version does not hold, newest first."""
     return [first_failure(entry.guards, roots) for entry in reversed(entries_of(code, compiler.owner_id))]
 
 
 def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
-    """The same, with the builtins that the program sees."""
+    """Return the same, with the builtins that the program sees."""
     started = time.perf_counter()
     code: CodeType = frame.f_code
     try:
@@ -202,7 +202,7 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
 
 
 def skip_reason(code: CodeType, roots: Roots) -> str | None:
-    """Why this frame is left to Python, or None if it is worth a try."""
+    """Return why this frame is left to Python, or None if it is worth a try."""
     if code in marks.SKIPPED:
         return "skipped function"
     if resume.is_continuation(code):
@@ -213,7 +213,7 @@ def skip_reason(code: CodeType, roots: Roots) -> str | None:
 
 
 def give_up(code: CodeType, error: Exception) -> None:
-    """A fault of ours or of a backend: leave the function to Python from now on, and say so once."""
+    """Leave a function to Python from now on after a fault of ours or of a backend, and say so once."""
     _native.skip_code(code, "internal error")
     text = f"torchdynamo could not compile {named(code)}: {type(error).__name__}: {error}; it runs eagerly"
     if config.verbose:
@@ -222,7 +222,9 @@ def give_up(code: CodeType, error: Exception) -> None:
 
 
 def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
-    """Whether the function has as many entries as allowed; the more often it was asked in vain, the rarer it asks."""
+    """Return whether the function has as many entries as allowed; the more often it was asked in vain, the rarer it
+    asks.
+    """
     known = entries_of(code, compiler.owner_id)
     if len(known) < config.cache_size_limit:
         return False
@@ -255,7 +257,7 @@ def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
 
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
-    """The frame is captured, and what comes of it made an entry."""
+    """Capture a frame, and make an entry of what comes of it."""
     failed = what_failed(code, compiler.owner_id, roots)
     with torch_compat.nobody_saves():
         found = follow(code, roots, compiler)
@@ -276,7 +278,7 @@ def entry_of(
     started: float,
     first: bool,
 ) -> Any:
-    """The steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
+    """Return the steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
     captured, draft, builder, why, constant = found
     check_marks(captured, builder.numbers)
     for continuation in draft.continuations:
@@ -323,7 +325,9 @@ def entry_of(
 
 
 def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
-    """The function stays Python. In whole-graph mode that is an error, unless the program is going to raise its own."""
+    """Leave a function to Python. In whole-graph mode that is an error, unless the program is going to raise its
+    own.
+    """
     if compiler.fullgraph or interop.breaks_are_errors():
         error = unsupported(why, code)
         if why.raises:
@@ -335,7 +339,8 @@ def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
 
 
 def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
-    """The entry for a frame as it is when the call that set it up is done; the next call hears of what goes wrong.
+    """Return the entry for a frame as it is when the call that set it up is done; the next call hears of what goes
+    wrong.
 
     None, if there is one that serves: for another object of the same kind, set up before.
     """
@@ -351,7 +356,7 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
 
 
 def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
-    """Nothing was captured before a loop that stays Python anyway, nor will be, of a frame that was, behind it."""
+    """Return whether nothing was captured before a loop that stays in Python, nor will be behind it."""
     leave = captured.exit
     if not isinstance(leave, BreakExit) or not leave.resume_here or captured.machine.ops:
         return False

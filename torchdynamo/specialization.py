@@ -66,7 +66,7 @@ class Specialization:
         self.spared: frozenset[Source] = frozenset()  # these floats; and for good, where that was in vain
 
     def builder(self) -> GraphBuilder:
-        """What the next try is captured with."""
+        """Return what the next try is captured with."""
         compiler = self.compiler
         made = GraphBuilder(
             scalars=compiler.fullgraph or config.capture_scalar_outputs,
@@ -83,7 +83,7 @@ class Specialization:
         return made
 
     def other(self, end: Break, builder: GraphBuilder, beginning: bool) -> Break | None:
-        """None: this is tried again, in another manner. Else the break that remains."""
+        """Choose another specialization and return None; else return the break that remains."""
         numbers, tries_operators = builder.numbers, end.reason == "unsupported operator"
         if self.fixed:
             return self.back()
@@ -123,7 +123,9 @@ class Specialization:
         self.dropped |= {presumption}
 
     def counts(self, numbers: Iterable[Source]) -> bool:
-        """Whether this is tried again because the frame changes these numbers itself, which it took for constants."""
+        """Return whether this is tried again because the frame changes these numbers itself, which it took for
+        constants.
+        """
         new = frozenset(numbers) - self.counted
         if not new or len(new) > MANY or self.compiler.dynamic is False or self.fixed:
             return False
@@ -132,14 +134,15 @@ class Specialization:
         return True
 
     def back(self) -> Break:
-        """That numbers are constants has not helped: they vary again, and this is the break that remains."""
+        """Return the break that remains where making numbers constants has not helped."""
         self.fixed, self.whole = False, False
         assert self.tried is not None
         return self.tried
 
     def may_be_constant(self, source: Source) -> bool:
-        """Whether what varies is taken for a constant all the same if a value is asked of it: a float that is given,
-        and in whole graphs what is read from a tensor, rather than none."""
+        """Return whether what varies is taken for a constant all the same if a value is asked of it: a float that is
+        given, and in whole graphs what is read from a tensor, rather than none.
+        """
         if tensor_constants.is_reading(source):
             return self.compiler.fullgraph
         return self.settling and type(read(source, self.roots)) is float

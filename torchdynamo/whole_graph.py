@@ -26,7 +26,7 @@ from torchdynamo.guards.program import lower
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:
-    """The error of whole-graph mode, in the user's words."""
+    """Return the error of whole-graph mode, in the user's words."""
     place = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
     shown = (place.filename, place.line, place.function, line_of(place), place.column, end_column(place))
     callers = [(each.filename, each.line, each.function, line_of(each)) for each in why.callers]
@@ -34,12 +34,12 @@ def unsupported(why: Why, code: CodeType) -> Unsupported:
 
 
 def line_of(place: Position) -> str:
-    """The source line, if it can be read."""
+    """Return the source line, if it can be read."""
     return linecache.getline(place.filename, place.line) if place.line else ""
 
 
 def end_column(place: Position) -> int | None:
-    """Where the caret's line ends; None if the expression goes on in the next line."""
+    """Return where the caret's line ends; None if the expression goes on in the next line."""
     return place.end_column if place.end_line == place.line else None
 
 

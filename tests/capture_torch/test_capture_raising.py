@@ -20,12 +20,6 @@ X = torch.arange(1.0, 7.0).reshape(2, 3)
 NAN = X * float("nan")
 
 
-@pytest.fixture(autouse=True)
-def validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As torch has it; torch.compile switches it off for the whole process."""
-    monkeypatch.setattr(dist.Distribution, "_validate_args", True)
-
-
 class Row(NamedTuple):
     """A function, arguments with which it returns, arguments with which it raises."""
 

@@ -39,7 +39,7 @@ def aot_autograd(
     *,
     keep_inference_input_mutations: bool = False,
 ) -> Backend:
-    """A backend whose compilers get functional graphs of ATen operators, forward and backward.
+    """Return a backend whose compilers get functional graphs of ATen operators, forward and backward.
 
     `bw_compiler` is `fw_compiler` unless given. `partition_fn` splits the joint graph: AOTAutograd's default saves
     what the backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that say
@@ -75,7 +75,7 @@ def aot_autograd(
 
 
 def boxed(compiler: Compiler) -> Callable[..., Any]:
-    """The same compiler, with results that take their inputs as one list, which they may empty as they go.
+    """Return the same compiler, with results that take their inputs as one list, which they may empty as they go.
 
     A backward is called by autograd, wherever the user's `backward()` is: nothing is captured in there either.
     """
@@ -90,7 +90,7 @@ def boxed(compiler: Compiler) -> Callable[..., Any]:
 
 
 def as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """The compiler that leaves a graph to run operator by operator. Inputs go as soon as nothing needs them."""
+    """Return the compiler that leaves a graph to run operator by operator. Inputs go as soon as nothing needs them."""
     own = graph_module(gm, copy.deepcopy(gm.graph))  # the other is the caller's, who may look at it
     for node in own.graph.find_nodes(op="call_function", target=torch.ops.aten.bernoulli.p):
         node.target = drawn_as_it_lies
@@ -109,14 +109,14 @@ def count_writes_once() -> None:
 
 
 def drawn_as_it_lies(like: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """What `bernoulli_` would have drawn in place, in the order of memory. The operator without writes draws in that of
-    dimensions.
+    """Return what `bernoulli_` would have drawn in place, in the order of memory. The operator without writes draws in
+    that of dimensions.
     """
     return torch.empty_like(like).bernoulli_(*args, **kwargs).contiguous()
 
 
 def uncaptured(function: Callable[[list[Any]], Any]) -> Any:
-    """A function of a list of inputs, that frames are not captured in."""
+    """Return a function of a list of inputs, that frames are not captured in."""
     quiet: Any = Compiled(function, None)
     quiet._boxed_call = True
     return quiet

@@ -2,7 +2,7 @@
 
 `torch.ops.aten.add.Tensor` finds its arguments by the schema, one after the other, for any operator there is: a
 microsecond more than the binding `torch.add`, which PyTorch generates for that operator alone. A binding stands for all
-overloads of a name, and chooses by the arguments. So it is tried on the stand-ins of the very call, and taken if the
+overloads of a name, and chooses by the arguments. So it is tried on the fake tensors of the very call, and taken if the
 operator that the dispatcher is asked for, and all of its arguments, are the same. What has none is called without the
 Python around it.
 """

@@ -28,7 +28,7 @@ WRAPPED: dict[str, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def as_in_eager() -> Iterator[None]:
-    """While this is open, or a function runs that is wrapped in it, have kernels written as eager's."""
+    """Have kernels, while this is open or a function runs that is wrapped in it, written as eager's."""
     changes: dict[str, Any] = {f"{VECTORS}.{name}": staticmethod(method(name)) for name in VECTORIZED}
     for target, wrap in WRAPPED.items():
         changes[target] = wrap(patches.held(*patches.place(target)))

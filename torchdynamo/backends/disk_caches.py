@@ -24,7 +24,7 @@ MARKS = "unsafe_marked_cacheable_functions"
 
 @contextlib.contextmanager
 def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) -> Iterator[None]:
-    """While this is open, compile with the caches, or without them where they cannot be relied on.
+    """Compile, while this is open, with the caches, or without them where they cannot be relied on.
 
     Writes into `patches`, the settings of Inductor for this compile, what the keys must hold. What AOTAutograd's cache
     gives is not handed to `inner_compile`, which looks after the results of CUDA graphs: with these it is not asked.

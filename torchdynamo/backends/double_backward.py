@@ -74,7 +74,7 @@ class DoubleBackward:
         return outputs
 
     def prepare(self, node: Any, args: Sequence[Any]) -> None:
-        """Once for each compiled graph: its nodes ask us first."""
+        """Prepare a compiled graph, once: its nodes ask us first."""
         cls = compiled_nodes.compiled_class(node)
         if _PREPARED in cls.__dict__:
             return
@@ -115,7 +115,9 @@ class DoubleBackward:
             return tuple(grad if at in wanted or at in hooked else None for at, grad in enumerate(found))
 
         def connected(ctx: Any, run: Any, args: list[Any]) -> Any:
-            """Further derivatives with respect to an input lead to AOTAutograd's error, not to nothing."""
+            """Connect a gradient to an input, so that further derivatives lead to AOTAutograd's error, not to
+            nothing.
+            """
             known = [ref() for ref, version in getattr(ctx, INPUTS, ()) if version is not None]
             return double(ctx, run, [*args, *(each for each in known if each is not None and each.requires_grad)])
 
@@ -181,7 +183,7 @@ def is_of_compilers(error: Exception) -> bool:
 
 
 def live_inputs(ctx: Any) -> list[Any] | None:
-    """The inputs of the call, numbers among them, if they all live and are as they were."""
+    """Return the inputs of the call, numbers among them, if they all live and are as they were."""
     known = getattr(ctx, INPUTS, None)
     if known is None:
         return None
@@ -206,12 +208,14 @@ class CopiedContext:
 
 
 def copies(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """In memory of their own. What is expanded over its memory is nobody's to write to, and stays."""
+    """Return copies in memory of their own. Expanded tensors, which nobody may write to, stay."""
     return [each.clone() if is_dense(each) else each for each in tensors]
 
 
 def keeping(cls: Any, backward: Callable[..., Any]) -> Callable[..., Any]:
-    """The same compiled backward, leaving what it has saved as it is: AOTAutograd need not mind that it is kept."""
+    """Return the same compiled backward, leaving what it has saved as it is: AOTAutograd need not mind that
+    it is kept.
+    """
 
     def run(ctx: Any, *grads: Any) -> Any:
         with compiled_nodes.nothing_given_away(cls):

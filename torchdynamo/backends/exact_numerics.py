@@ -14,7 +14,7 @@ _as_eager = contextvars.ContextVar("as eager", default=False)
 
 @contextlib.contextmanager
 def as_eager() -> Iterator[None]:
-    """While this is open, the graphs that AOTAutograd makes round and drop as eager does.
+    """Have graphs that AOTAutograd makes while this is open round and drop as eager does.
 
     Floats stay floats: arithmetic with tensors of one element rounds otherwise on some processors. What is dropped,
     and dropped again when a checkpoint is computed once more, is drawn from the generators that eager draws from.
@@ -29,7 +29,7 @@ def as_eager() -> Iterator[None]:
 
 
 def drawing_all() -> contextlib.AbstractContextManager[None]:
-    """While this is open, graphs that AOTAutograd makes draw what the program draws, used or not."""
+    """Have graphs that AOTAutograd makes while this is open draw what the program draws, used or not."""
     return patches.replaced({"torch._inductor.config.fallback_random": True})
 
 

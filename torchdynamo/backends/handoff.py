@@ -43,7 +43,7 @@ class Handoff:
         self.known_sizes = ""  # what is known of sizes that vary
 
     def as_captured(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """The compiled callable, returning what the graph that was handed over returns."""
+        """Return the compiled callable, returning what the graph that was handed over returns."""
         spec = self.spec
         if torch.is_grad_enabled() and any(
             isinstance(each, torch.Tensor) and each.requires_grad for each in self.inputs
@@ -90,7 +90,8 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
 
 
 def compiling_backward_at_once(now: bool) -> contextlib.AbstractContextManager[None]:
-    """While this is open, a backward that cannot be compiled is an error of the compile, not of the program's later on.
+    """Make a backward that cannot be compiled an error of the compile, while this is open, not of the program's later
+    on.
 
     Of a graph whose sizes vary it is compiled with the forward anyway; of others when it is first asked for.
     """
@@ -98,7 +99,7 @@ def compiling_backward_at_once(now: bool) -> contextlib.AbstractContextManager[N
 
 
 def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> TracingContext:
-    """For inputs whose sizes are fixed.
+    """Return a tracing context for inputs whose sizes are fixed.
 
     With a mode of its own: in the one that capture used, an input that the graph writes to has been written to already.
     """
@@ -110,7 +111,7 @@ def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> Tr
 
 
 def _sources(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[InputSource]:
-    """Where each input comes from; for a graph made elsewhere, by name only."""
+    """Return where each input comes from; for a graph made elsewhere, by name only."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     if len(placeholders) != len(inputs):
         raise ValueError(f"the graph takes {len(placeholders)} inputs, and got {len(inputs)} examples")
@@ -147,7 +148,7 @@ def _flatten_output(graph: torch.fx.Graph) -> pytree.TreeSpec | None:
 
 
 def _plain(value: Any) -> Any:
-    """FX keeps containers as classes of its own, which would otherwise come out at run time."""
+    """Return plain containers for FX's own classes, which would otherwise come out at run time."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

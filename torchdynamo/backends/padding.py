@@ -27,7 +27,7 @@ Fill = Callable[[torch.Tensor, int, int], torch.Tensor]
 
 
 def buckets_in(options: Mapping[str, Any] | None) -> tuple[Buckets, Mapping[str, Any] | None]:
-    """The buckets, and the options that are the backend's own business."""
+    """Return the buckets, and the options that are the backend's own business."""
     if not options or "buckets" not in options:
         return {}, options
     given = options["buckets"]
@@ -42,20 +42,20 @@ def buckets_in(options: Mapping[str, Any] | None) -> tuple[Buckets, Mapping[str,
 
 
 def zeros(tensor: torch.Tensor, dim: int, count: int) -> torch.Tensor:
-    """So many more in a dimension: zeros."""
+    """Pad one dimension by so many elements, with zeros."""
     shape = list(tensor.shape)
     shape[dim] = count
     return tensor.new_zeros(shape)
 
 
 def nans(tensor: torch.Tensor, dim: int, count: int) -> torch.Tensor:
-    """So many more: nan, where the tensor can hold it."""
+    """Pad one dimension by so many elements, with NaN where the dtype has it."""
     more = zeros(tensor, dim, count)
     return more.fill_(float("nan")) if more.is_floating_point() else more
 
 
 def opposite(tensor: torch.Tensor) -> torch.Tensor:
-    """What is least like these integers, or truth values."""
+    """Return what is least like these integers, or truth values."""
     return ~tensor
 
 
@@ -80,7 +80,7 @@ class PaddingPlan(NamedTuple):
 
 
 def cut(leaf: Any, what: Any) -> Any:
-    """A result as it is at its real size."""
+    """Return a result cut to the size and strides that it has without padding."""
     if not isinstance(leaf, torch.Tensor):
         return what
     size, stride = what
@@ -95,7 +95,7 @@ UNKNOWN = object()
 
 
 def expected(leaf: Any, values: Values) -> Any:
-    """What there is to know of a result at some sizes."""
+    """Return what there is to know of a result at some sizes."""
     if not isinstance(leaf, torch.fx.Node):
         return leaf
     example = leaf.meta.get("example_value")
@@ -107,7 +107,7 @@ def expected(leaf: Any, values: Values) -> Any:
 
 
 def same(a: Any, b: Any, exactly: bool) -> bool:
-    """Whether two results are: to the bit, or but for rounding."""
+    """Return whether two results are: to the bit, or but for rounding."""
     if not isinstance(a, torch.Tensor):
         return bool(a == b)
     near = 0.0 if exactly else None
@@ -119,18 +119,18 @@ def same(a: Any, b: Any, exactly: bool) -> bool:
 
 
 def all_same(some: Sequence[Any] | None, others: Sequence[Any] | None, exactly: bool) -> bool:
-    """The same of all results, where there are any."""
+    """Return the same of all results, where there are any."""
     return some is not None and others is not None and all(map(functools.partial(same, exactly=exactly), some, others))
 
 
 def shares_memory(results: Sequence[Any], args: Sequence[Any]) -> bool:
-    """Whether some results are views of inputs."""
+    """Return whether some results are views of inputs."""
     memory = {each.untyped_storage()._cdata for each in args if isinstance(each, torch.Tensor)}
     return any(isinstance(each, torch.Tensor) and each.untyped_storage()._cdata in memory for each in results)
 
 
 def rounded_up(size: int, buckets: Sequence[int]) -> int:
-    """The smallest that holds it; of none, it stays."""
+    """Return the smallest bucket that holds a size; the size itself, if none does."""
     return next((bucket for bucket in buckets if bucket >= size), size)
 
 
@@ -150,7 +150,7 @@ class Padding:
     def of(
         gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, NumberPlace], buckets: Buckets
     ) -> Padding | None:
-        """None where nothing may be padded."""
+        """Return how inputs are padded, or None where nothing may be."""
         found: dict[Any, tuple[int, ...]] = {}
         for symbol, (source, _) in sizes.numbers.entries.items():
             given = buckets.get(str(source.base), {}).get(source.arg, ()) if source.how == "size" else ()
@@ -163,7 +163,7 @@ class Padding:
         return Padding(gm, sizes, places, found)
 
     def plan(self, key: tuple[int, ...], args: Sequence[Any]) -> PaddingPlan | None:
-        """What to do with inputs of these sizes; None: run them as they are."""
+        """Return what to do with inputs of these sizes; None: run them as they are."""
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
             return None
         if key not in self.plans:
@@ -198,7 +198,9 @@ class Padding:
         return PaddingPlan(tuple(padded.values()), tuple(wider), tuple(results))
 
     def changes_nothing(self, plan: PaddingPlan, args: Sequence[Any]) -> bool:
-        """Whether the results are the same with padding, whatever it is, as without. Tried once a padded size."""
+        """Return whether the results are the same with padding, whatever it is, as without. Tried once a
+        padded size.
+        """
         question = plan.padded, plan.wider
         known = self.tried.get(question)
         if known is None and any(args[position].size(dim) < 2 for position, dim, _ in plan.wider):
@@ -230,7 +232,7 @@ class Padding:
     def results(
         self, gm: torch.fx.GraphModule, args: Sequence[Any], plan: PaddingPlan | None = None
     ) -> list[Any] | None:
-        """What a graph gives, one after the other; None if an operator does not take these inputs."""
+        """Return what a graph gives, one after the other; None if an operator does not take these inputs."""
         try:
             result = gm.forward(*args)
         except (RuntimeError, IndexError, ValueError, TypeError):
@@ -238,5 +240,5 @@ class Padding:
         return pytree.tree_leaves(result if plan is None else plan.cut(result))
 
     def source(self, position: int) -> Any:
-        """What an input is called."""
+        """Return what an input is called."""
         return self.gm.graph.find_nodes(op="placeholder")[position].meta["source"].path

@@ -47,7 +47,7 @@ def min_cut(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
 
 @functools.cache
 def for_inductor() -> Any:
-    """The same, as a setting of Inductor's: `custom_partitioner_fn`."""
+    """Return the same, as a setting of Inductor's: `custom_partitioner_fn`."""
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class MinCut(CustomPartitionerFn):
@@ -79,7 +79,9 @@ def keep_what_is_written_over(joint: torch.fx.GraphModule) -> None:
 
 
 def written_inputs(joint: torch.fx.GraphModule, inputs: list[torch.fx.Node]) -> list[torch.fx.Node]:
-    """In the graph, by its last nodes, or after it, by whoever runs it, with one of its results."""
+    """Return the placeholders that are written to, by the last nodes of the graph or afterwards with one of its
+    results.
+    """
     within = {node.args[0] for node in joint.graph.find_nodes(op="call_function", target=aten.copy_.default)}
     (output,) = joint.graph.find_nodes(op="output")
     after = {getattr(result, "mutated_input", None) for result in output.meta.get("desc", ())} - {None}
@@ -87,5 +89,5 @@ def written_inputs(joint: torch.fx.GraphModule, inputs: list[torch.fx.Node]) -> 
 
 
 def reads(user: torch.fx.Node) -> bool:
-    """Whether a node computes something of the input: it does not write to it, nor return it."""
+    """Return whether a node computes something of the input: it does not write to it, nor return it."""
     return user.op != "output" and user.target is not aten.copy_.default

@@ -66,30 +66,30 @@ class Contents:
 
 
 def versions(tensors: Sequence[torch.Tensor]) -> list[int | None]:
-    """How often each tensor was written to; None for those that do not count."""
+    """Return how often each tensor was written to; None for those that do not count."""
     return [None if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 def mutated_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
-    """Which of the graph's inputs it may write to."""
+    """Return which of the graph's inputs it may write to."""
     mutated = effects_of(gm).mutated
     return tuple(i for i, node in enumerate(gm.graph.find_nodes(op="placeholder")) if node.name in mutated)
 
 
 def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tensor]:
-    """The tensors among these arguments."""
+    """Return the tensors among these arguments."""
     return [args[i] for i in positions if isinstance(args[i], torch.Tensor)]
 
 
 def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
-    """Whether a graph does what no trace of its operators says, or says better: it is to run as it is."""
+    """Return whether a graph does what no trace of its operators says, or says better: it is to run as it is."""
     past_autograd = writes_past_autograd(gm, example_inputs) or writes_to_strangers(gm, example_inputs)
     sparse = torch.is_grad_enabled() and has_sparse_gradients(gm)
     return past_autograd or makes_leaves(gm) or updates_in_one_kernel(gm) or steps_vary(gm) or sparse
 
 
 def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
-    """Whether results of operators, or views, are written to through `.data`, unnoticed by autograd.
+    """Return whether results of operators, or views, are written to through `.data`, unnoticed by autograd.
 
     What AOTAutograd makes of a graph copies the new contents into such inputs, and autograd would notice.
     """
@@ -98,7 +98,8 @@ def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
 
 
 def writes_to_strangers(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
-    """Whether an input that is written to shares memory with another that is no view of it, as far as autograd knows.
+    """Return whether an input that is written to shares memory with another that is no view of it, as far as autograd
+    knows.
 
     Inductor returns views like that. AOTAutograd, which makes one input of the two, does not take them with gradients.
     """
@@ -118,13 +119,13 @@ def writes_to_strangers(gm: torch.fx.GraphModule, example_inputs: Sequence[Any])
 
 
 def origin(tensor: torch.Tensor) -> torch.Tensor:
-    """What a tensor is a view of, to autograd."""
+    """Return what a tensor is a view of, to autograd."""
     return tensor if tensor._base is None else tensor._base
 
 
 @contextlib.contextmanager
 def undisturbed(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Callable[..., Any]) -> Iterator[None]:
-    """While a backend works: whatever it does to the process or the inputs is undone."""
+    """Undo whatever a backend does to the process or the inputs."""
     modes, random = Modes.now(), RandomState()
     runs_it = not has_mark(backend, "leaves_inputs_alone")
     contents = Contents(tensors_at(mutated_positions(gm), example_inputs)) if runs_it else None

@@ -16,7 +16,7 @@ _programs = 0  # frames: the limit when the first of them began
 
 @contextlib.contextmanager
 def unraised() -> Iterator[None]:
-    """While this is open Inductor may raise the limit; when the last thread leaves, it is as the program set it.
+    """Let Inductor raise the limit while this is open; when the last thread leaves, it is as the program set it.
 
     What the program sets meanwhile stays, and so does the raised limit where the calls under way are deeper than the
     program's.

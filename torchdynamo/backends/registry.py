@@ -45,12 +45,12 @@ def register_backend(fn: B | None = None, *, name: str | None = None) -> B | Cal
 
 
 def list_backends() -> list[str]:
-    """The names that `optimize` and `compile` take."""
+    """Return the names that `optimize` and `compile` take."""
     return sorted(BACKENDS.keys() - RETIRED.keys())
 
 
 def lookup(backend: str | Backend) -> Backend:
-    """The backend of that name, or the function itself if it can be one."""
+    """Return the backend of that name, or the function itself if it can be one."""
     if not isinstance(backend, str):
         complaint = why_not_a_backend(backend)
         if complaint:
@@ -79,7 +79,7 @@ def has_mark(backend: Backend, name: str) -> bool:
 
 
 def backend_name(backend: Backend) -> str:
-    """What to call a backend in messages."""
+    """Return what to call a backend in messages."""
     for name, function in BACKENDS.items():
         if function is backend:
             return name
@@ -89,7 +89,7 @@ def backend_name(backend: Backend) -> str:
 
 
 def why_not_a_backend(candidate: Any) -> str | None:
-    """A sentence if this cannot be called as `candidate(gm, example_inputs)`; None as far as can be told."""
+    """Return a sentence if this cannot be called as `candidate(gm, example_inputs)`; None as far as can be told."""
     name = getattr(candidate, "__name__", type(candidate).__name__)
     if not callable(candidate):
         return f"a backend is a name or a function (gm, example_inputs) -> callable, not {candidate!r}"

@@ -37,7 +37,8 @@ NOWHERE = Program()
 def compile_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Backend, name: str, *, fullgraph: bool = False
 ) -> Run:
-    """What the backend makes of the graph, or the graph itself if the backend declines (None) or fails (a warning).
+    """Return what the backend makes of the graph, or the graph itself if the backend declines (None) or fails (a
+    warning).
 
     Make the `on_error` handler before this: a backend may rewrite the graph it is given.
     """
@@ -138,7 +139,7 @@ def on_error(
     program: Program = NOWHERE,
     written: bool = False,
 ) -> Handler:
-    """What to do when the compiled graph raises: run it eagerly, if that is still possible.
+    """Return what to do when the compiled graph raises: run it eagerly, if that is still possible.
 
     If eager raises too, that is the user's own error: it is given back, to be raised at their line of the `program`.
     Where the frame can run as it was `written`, or somebody is there to be told, by `raised`, None is given, and the
@@ -194,12 +195,12 @@ def on_error(
 
 
 def is_ordinary(error: BaseException) -> TypeGuard[Exception]:
-    """Whether it is an error at all, and not a way to end something."""
+    """Return whether it is an error at all, and not a way to end something."""
     return isinstance(error, Exception) and not isinstance(error, STOP_RECOMPUTING)
 
 
 def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    """The result, or what was raised: for raising it again outside the handler, with no context of ours."""
+    """Return the result, or what was raised: for raising it again outside the handler, with no context of ours."""
     try:
         return run(*args), None
     except Exception as error:

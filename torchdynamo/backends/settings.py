@@ -50,7 +50,7 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def _takes(backend: Backend, wanted: Mapping[str, Any]) -> bool:
-    """Whether it can be called with these keyword arguments, as far as can be told."""
+    """Return whether it can be called with these keyword arguments, as far as can be told."""
     try:
         signature = inspect.signature(backend)
     except (TypeError, ValueError):

@@ -29,7 +29,7 @@ B = TypeVar("B", bound=Callable[..., Any])
 
 
 def in_pieces(backend: B) -> B:
-    """The same backend, that gets graphs in pieces which it can compile each by itself."""
+    """Return the same backend, that gets graphs in pieces which it can compile each by itself."""
 
     @functools.wraps(backend)
     def whole_or_pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Run | None:
@@ -45,7 +45,7 @@ def in_pieces(backend: B) -> B:
 
 
 def places(gm: torch.fx.GraphModule) -> list[str]:
-    """The nodes after which to cut; none if it need not, or cannot be cut."""
+    """Return the nodes after which to cut; none if it need not, or cannot be cut."""
     ways = whole_layers(gm.graph, strands(gm))
     after: list[torch.fx.Node] = []
     previous, current = None, None  # what all of a piece is on: a way back, or a recurrent layer
@@ -69,7 +69,7 @@ def places(gm: torch.fx.GraphModule) -> list[str]:
 
 
 def whole_layers(graph: torch.fx.Graph, ways: dict[torch.fx.Node, int]) -> dict[torch.fx.Node, int]:
-    """The same, where all between the opening of a layer of torch.func and its closing is on one way."""
+    """Return the same, where all between the opening of a layer of torch.func and its closing is on one way."""
     inside: list[torch.fx.Node] = []
     depth = 0
     for node in graph.nodes if ways else ():
@@ -116,7 +116,7 @@ class SplitGraph:
         return pytree.tree_map(lambda each: known[each.name], self.results, is_leaf=is_result)
 
     def run(self, at: int, given: list[Any]) -> Any:
-        """One piece, compiled if it is not."""
+        """Return one piece, compiled if it is not."""
         fn, module = self.compiled[at], self.stages[at].module
         if fn is None:
             layers = any(runs_as_it_is(node) for node in module.graph.nodes)

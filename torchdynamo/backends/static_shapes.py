@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 
 
 def at_fixed_sizes(backend: Backend, buckets: Buckets) -> Backend:
-    """The backend, given graphs without symbols only."""
+    """Return the backend, given graphs without symbols only."""
 
     def fixing(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Run | None:
         sizes = sizes_of(gm)
@@ -75,7 +75,7 @@ class Varied:
             self.static(plan.padded, plan.inputs(args))
 
     def static(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run:
-        """The graph at these sizes."""
+        """Return the graph at these sizes."""
         found = self.made.get(key)
         if found is None and len(self.made) < config.cache_size_limit:
             found = self.made[key] = self.make(key, args)

@@ -15,7 +15,7 @@ from torchdynamo.graph import patches
 
 @contextlib.contextmanager
 def told_at_once() -> Iterator[None]:
-    """While this is open, or a function runs that is wrapped in it, answer so."""
+    """Answer so while this is open, or a function runs that is wrapped in it."""
     target = "torch._inductor.codegen.cpp.stride_at_vec_range"
     asked = patches.held(*patches.place(target))
 
@@ -27,7 +27,7 @@ def told_at_once() -> Iterator[None]:
 
 
 def nested(index: Any, var: Any) -> bool:
-    """Whether the variable is in a division in a division."""
+    """Return whether the variable is in a division in a division."""
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
     divisions = [each for each in index.atoms(FloorDiv, ModularIndexing) if each.has(var)]

@@ -28,7 +28,7 @@ _STARS = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
 
 
 def argument_names(code: CodeType) -> tuple[str, ...]:
-    """All of them, `*args` and `**kwargs` last, as they stand in co_varnames."""
+    """Return all of them, `*args` and `**kwargs` last, as they stand in co_varnames."""
     count = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & star) for star in _STARS)
     return code.co_varnames[:count]
 

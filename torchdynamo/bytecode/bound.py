@@ -11,12 +11,14 @@ UNSETS = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
 
 def unbound_text(name: str) -> str:
-    """What Python says where a function reads a variable of its own that is not set."""
+    """Return what Python says where a function reads a variable of its own that is not set."""
     return f"cannot access local variable {name!r} where it is not associated with a value"
 
 
 def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[int]:
-    """Places in `items` of the reads that must look. Sets of names that are surely set are bit masks."""
+    """Return the places in `items` of reads that may find a variable unbound. Sets of names that are surely set are bit
+    masks.
+    """
     bits: dict[str, int] = {}
     for name in arguments:
         bits.setdefault(name, 1 << len(bits))
@@ -62,7 +64,7 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[
 
 
 def _handlers(items: Sequence[Item], places: dict[Label, int]) -> Iterator[int | None]:
-    """Per item, where it goes if it raises."""
+    """Yield, for each item, where it goes if it raises."""
     open_regions: list[int] = []
     for item in items:
         if isinstance(item, RegionStart):

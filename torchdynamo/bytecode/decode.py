@@ -13,7 +13,7 @@ _decoded: PerCode[Code] = PerCode()
 
 
 def decode(code: CodeType) -> Code:
-    """The canonical form of `code`, remembered as long as `code` lives."""
+    """Return the canonical form of `code`, remembered as long as `code` lives."""
     known = _decoded.get(code)
     if known is None:
         known = Decoder(code).run(ACTIONS)

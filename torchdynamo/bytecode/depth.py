@@ -56,7 +56,7 @@ class _Walk:
 
 
 def stack_size(stream: Sequence[Raw], entry: int) -> int:
-    """The greatest depth. Regions that name no depth of their own get the smallest one found inside."""
+    """Return the greatest depth. Regions that name no depth of their own get the smallest one found inside."""
     walk = _Walk(stream)
     walk.follow(0, entry)
     waiting = {index: item for index, item in enumerate(stream) if isinstance(item, TryBegin)}

@@ -76,7 +76,7 @@ class StreamWriter:
         self.raw("LOAD_CONST", self.constants.number(value))
 
     def neighbour(self, step: int) -> Instruction:
-        """The instruction before (-1) or after (1) this one; an empty one if a label or mark stands there."""
+        """Return the instruction before (-1) or after (1) this one; an empty one if a label or mark stands there."""
         index = self.at + step
         item = self.items[index] if 0 <= index < len(self.items) else None
         return item if isinstance(item, Instruction) else _NOTHING
@@ -93,7 +93,7 @@ class StreamWriter:
             self.row(item.op, item.arg)
 
     def row(self, op: str, arg: Any = None) -> None:
-        """A plain row, read backwards."""
+        """Translate an instruction whose row says how to emit it."""
         family = _FAMILY.get((op, arg[0] if type(arg) is tuple else arg))
         if family is not None:
             self.raw(family, *(arg[1:] if type(arg) is tuple else ()))
@@ -114,7 +114,7 @@ class StreamWriter:
             self.raw(name)
 
     def slot(self, name: str) -> str | CellVar | FreeVar:
-        """A fast instruction can name a cell's slot (an inlined comprehension does)."""
+        """Return whether a fast instruction may name a cell's slot (an inlined comprehension does)."""
         return self.cells[name] if self.names_cell(name) else name
 
     def names_cell(self, name: str) -> bool:
@@ -134,7 +134,7 @@ class StreamWriter:
         self.stream.append(self.labels[label])
 
     def loop_end(self, label: Label) -> None:
-        """What only FOR_ITER may run into; whoever else comes here passes it by."""
+        """Emit the end of a loop, which only FOR_ITER may reach: other ways jump over it."""
         same_place: list[Raw] = []
         while self.stream and type(self.stream[-1]) is package.Label:
             same_place.append(self.stream.pop())
@@ -148,7 +148,9 @@ class StreamWriter:
         self.stream += same_place
 
     def in_outermost_region(self) -> bool:
-        """Is the one handler in reach the one that ends every generator (it turns StopIteration to RuntimeError)?"""
+        """Return whether the only handler in reach is the one of every generator, which turns StopIteration to
+        RuntimeError.
+        """
         if not self.open:
             return False
         target = self.place[self.open[-1][0].handler] + 1

@@ -26,7 +26,7 @@ class Loop(NamedTuple):
 
 
 def target(instruction: Instruction) -> Label | None:
-    """Where it may jump to."""
+    """Return where it may jump to."""
     arg = instruction.arg
     if type(arg) is tuple and arg:
         arg = arg[-1]
@@ -34,7 +34,7 @@ def target(instruction: Instruction) -> Label | None:
 
 
 def successors(code: Code) -> list[tuple[int, ...]]:
-    """Per instruction, those that can be next; handlers are not counted (`Code.lookup` knows them)."""
+    """Return, for each instruction, those that can be next; handlers are not counted (`Code.lookup` knows them)."""
     found = []
     for index, instruction in enumerate(code.instructions):
         following = () if instruction.op in FINAL else (index + 1,)
@@ -46,7 +46,7 @@ def successors(code: Code) -> list[tuple[int, ...]]:
 def reachable(
     start: Iterable[int], step: Callable[[int], Iterable[int]], avoiding: frozenset[int] = frozenset()
 ) -> set[int]:
-    """What can be got to from `start` without touching `avoiding`."""
+    """Return what can be got to from `start` without touching `avoiding`."""
     seen = set(start) - avoiding
     waiting = list(seen)
     while waiting:
@@ -58,7 +58,7 @@ def reachable(
 
 
 def rebound(code: Code) -> frozenset[str]:
-    """Local variables that the code stores or deletes."""
+    """Return the local variables that the code stores or deletes."""
     if "rebound" not in code.analyses:
         code.analyses["rebound"] = frozenset(each.arg for each in code.instructions if each.op in REBINDING)
     found: frozenset[str] = code.analyses["rebound"]
@@ -66,7 +66,9 @@ def rebound(code: Code) -> frozenset[str]:
 
 
 def way_out(code: Code, start: int) -> int | None:
-    """The instruction that follows the loop beginning at `start`, if it goes on in line there, in the same region."""
+    """Return the instruction that follows the loop beginning at `start`, if it goes on in line there, in the same
+    region.
+    """
     loop = next((loop for loop in loops(code) if loop.start == start), None)
     if loop is None:
         return None
@@ -83,7 +85,7 @@ REBINDING = ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
 
 
 def loops(code: Code) -> list[Loop]:
-    """Outermost first, by where they start."""
+    """Return loops by where they start, outermost first."""
     if "loops" not in code.analyses:
         code.analyses["loops"] = _loops(code)
     found: list[Loop] = code.analyses["loops"]

@@ -113,7 +113,7 @@ class Code:
         return code
 
     def lookup(self, index: int) -> Region | None:
-        """The region whose handler gets what the instruction at `index` raises."""
+        """Return the region whose handler gets what the instruction at `index` raises."""
         return self._region_at[index]
 
     def line(self, index: int) -> int | None:
@@ -121,14 +121,14 @@ class Code:
         return None if position is None else position.lineno
 
     def labels_at(self) -> dict[int, list[Label]]:
-        """`targets`, turned round."""
+        """Return `targets` turned round: labels by place."""
         found: dict[int, list[Label]] = {}
         for label, index in self.targets.items():
             found.setdefault(index, []).append(label)
         return found
 
     def items(self) -> list[Item]:
-        """The stream `assemble` takes: the same instruction objects, with labels and region marks in place."""
+        """Return the stream `assemble` takes: the same instruction objects, with labels and region marks in place."""
         labels_at = self.labels_at()
         regions = self.regions if EXCEPTION_TABLE else []  # else SETUP_FINALLY and POP_BLOCK are in the stream
         for region in regions:
@@ -148,7 +148,7 @@ class Code:
 
 
 def find(items: Sequence[Item], offset: int) -> int:
-    """Where the instruction that `dis` prints at `offset` is in a stream."""
+    """Return where the instruction that `dis` prints at `offset` is in a stream."""
     for index, item in enumerate(items):
         if getattr(item, "offset", None) == offset:
             return index

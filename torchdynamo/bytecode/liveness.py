@@ -13,7 +13,7 @@ SETS = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
 
 def live_locals(code: Code, index: int) -> frozenset[str]:
-    """Names of fast locals that code from `index` on may read as they are there (cells are not fast locals)."""
+    """Return names of fast locals that code from `index` on may read as they are there (cells are not fast locals)."""
     if "live" not in code.analyses:
         code.analyses["live"] = _solve(code)
     names, live = code.analyses["live"]

@@ -60,7 +60,7 @@ def _compare(d: Decoder, arg: int) -> None:
 
 
 def _to_bool(d: Decoder, arg: int) -> None:
-    """What tests a value does this by itself; alone, it is what is left of a `not not`."""
+    """Read TO_BOOL: jumps test values themselves, so alone it is what is left of a `not not`."""
     raw = d.code.co_code
     following = d.offset + 2 + 2 * versions.CACHES[raw[d.offset]]
     while raw[following] == EXTENDED_ARG:
@@ -115,7 +115,9 @@ def _make_function(d: Decoder, arg: int) -> None:
 
 
 def _set_function(d: Decoder, arg: int) -> None:
-    """Written behind MAKE_FUNCTION, last part first; older versions have it in MAKE_FUNCTION's argument."""
+    """Read SET_FUNCTION_ATTRIBUTE, which stands behind MAKE_FUNCTION, last part first; older versions have it in
+    MAKE_FUNCTION's argument.
+    """
     d.instructions[-1].arg = (rows.FUNCTION_PARTS[arg.bit_length() - 1], *d.instructions[-1].arg)
 
 
@@ -147,7 +149,7 @@ def _intrinsic(table: str) -> Action:
 
 
 def _end_for(d: Decoder, arg: int) -> None:
-    """Nothing but FOR_ITER names this place, and it goes on behind it."""
+    """Read END_FOR, which only FOR_ITER names as a target, to go on behind it."""
     d.skip_pop = "POP_TOP" in versions.FOR_END
 
 
@@ -172,7 +174,7 @@ def _pop(d: Decoder, arg: int) -> None:
 
 
 def _nop(d: Decoder, arg: int) -> None:
-    """It matters if it is all there is of a line: that of a `pass` or a `try`, which tracers want to see."""
+    """Read NOP, which matters where it is all there is of a line (`pass`, `try`): tracers see that line."""
     line = d.positions[d.offset >> 1][0]
     following = d.positions[(d.offset >> 1) + 1 : (d.offset >> 1) + 2]
     if line is not None and following and following[0][0] != line:
@@ -229,7 +231,7 @@ SPECIAL: dict[str, Action] = {
 
 
 def _category(name: str, opcode: int) -> Action:
-    """The reader of an opcode that is a plain row: what its argument is, is known from `dis`."""
+    """Return the reader of an opcode that is a plain row: what its argument is, is known from `dis`."""
     op, key = rows.FAMILIES.get(name, (rows.RENAMED.get(name, name), None))
     if opcode in versions.RELATIVE or opcode in versions.ABSOLUTE:
         return lambda d, arg: d.jump(op, key, _target(d, opcode, arg))

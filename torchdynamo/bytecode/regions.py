@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 def table_entries(code: CodeType) -> Iterator[Entry]:
-    """In table order."""
+    """Walk through the entries in the order of the table."""
     units = iter(code.co_exceptiontable)  # type: ignore[attr-defined, unused-ignore]
 
     def number(first: int) -> int:
@@ -46,7 +46,7 @@ class _Block(NamedTuple):
 
 
 def block_entries(code: CodeType) -> Iterator[Entry]:
-    """What the SETUP and POP_BLOCK instructions come to, by following every path from the start."""
+    """Yield what the SETUP and POP_BLOCK instructions come to, by following every path from the start."""
     instructions = {instruction.offset: instruction for instruction in dis.get_instructions(code)}
     blocks_at: dict[int, tuple[_Block, ...]] = {}
     waiting: list[tuple[int, int, tuple[_Block, ...]]] = [(0, 0, ())]
@@ -72,7 +72,7 @@ def block_entries(code: CodeType) -> Iterator[Entry]:
 
 
 def _ranges(blocks_at: dict[int, tuple[_Block, ...]]) -> Iterator[Entry]:
-    """Neighbours with the same innermost block are one range."""
+    """Walk through ranges of neighbours with the same innermost block."""
     start, current = 0, None
     for offset in range(0, max(blocks_at) + 4, 2):
         block = next((block for block in reversed(blocks_at.get(offset, ())) if block.handler is not None), None)

@@ -85,7 +85,7 @@ BINARY_SYMBOLS: list[str] = [symbol for _, symbol in dis._nb_ops] if V311 else [
 
 
 def slot_names(code: CodeType) -> tuple[list[str], list[str]]:
-    """(names of fast slots, names of the slots that DEREF instructions count)."""
+    """Return the names of fast slots, and of those that DEREF instructions count."""
     if not V311:
         return list(code.co_varnames), [*code.co_cellvars, *code.co_freevars]
     local = set(code.co_varnames)
@@ -94,7 +94,7 @@ def slot_names(code: CodeType) -> tuple[list[str], list[str]]:
 
 
 def positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
-    """One per code unit."""
+    """Return a line number for each code unit."""
     if V311:
         return list(code.co_positions())  # type: ignore[attr-defined, unused-ignore]
     found: list[tuple[int | None, int | None, int | None, int | None]] = []

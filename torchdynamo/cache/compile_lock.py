@@ -67,7 +67,7 @@ def publish(code: CodeType, made: Any) -> None:
 
 
 def made_meanwhile(code: CodeType, roots: Roots, owner_id: int) -> Any:
-    """An entry that fits the frame and that this compiler made since the hook looked, or None."""
+    """Return an entry that fits the frame and that this compiler made since the hook looked, or None."""
     for entry in _native.cache_entries(code):
         program = entry.check
         if entry.owner_id != owner_id or not isinstance(program, _native.GuardProgram):

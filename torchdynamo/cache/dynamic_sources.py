@@ -82,7 +82,7 @@ def is_about_contents(guard: Guard) -> bool:
 
 
 def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
-    """What a guard takes for a constant and is none."""
+    """Yield what a guard takes for a constant and is none."""
     if guard.kind == "TYPE_MATCH" and guard.arg in NUMBERS:
         yield guard.source
     elif guard.kind == "EQUALS_MATCH" and type(guard.arg) in NUMBERS:
@@ -122,7 +122,7 @@ def running_keys(guard: Guard, now: Any) -> Iterator[Source]:
 
 
 def varying_dimensions(source: Source, before: TensorMeta, now: torch.Tensor) -> Iterator[Source]:
-    """The sizes that are others, and the strides that are where no size says so."""
+    """Walk through the differing sizes, and the strides that differ where no size says so."""
     if before.size is None or before.stride is None or len(before.size) != now.dim():
         return
     for dim, length in enumerate(before.size):

@@ -24,7 +24,7 @@ class CompiledEntry(NamedTuple):
 
 
 def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
-    """This compiler's entries on a code object, oldest first."""
+    """Return the entries of this compiler on a code object, oldest first."""
     return [
         entry.info for entry in _native.cache_entries(code) if entry.owner_id == owner_id and entry.info is not None
     ]

@@ -33,7 +33,7 @@ class Ties:
 
 
 def needed_by(guard: Guard) -> Iterator[Any]:
-    """The objects that are in a guard's data by weak references."""
+    """Walk through the objects that are in a guard's data by weak references."""
     parts = guard.arg if type(guard.arg) is tuple else (guard.arg,)
     for part in parts if guard.kind not in ABOUT_ABSENCE else ():
         obj = part.ref() if type(part) is Weak else None
@@ -42,7 +42,7 @@ def needed_by(guard: Guard) -> Iterator[Any]:
 
 
 def begun_at(root: Source) -> Iterator[Any]:
-    """The class that a path begins at, if it may go."""
+    """Walk through the class that a path begins at, if it may go."""
     obj = root.arg.weak() if root.how == "pinned" and root.arg.weak is not None else None
     if obj is not None:
         yield obj
@@ -56,7 +56,9 @@ def drop(
     drop_entry: Callable[[CodeType, _native.Entry], None] = _native.drop_entry,
     ends: Callable[[], bool] = sys.is_finalizing,
 ) -> None:
-    """One of the objects is gone; perhaps while Python ends, which empties modules before it lets go of objects."""
+    """Drop the entry of an object that is gone; perhaps while Python ends, which empties modules before it frees
+    objects.
+    """
     where, which = code(), ties()
     if where is not None and which is not None and not ends():
         for entry in entries(where):

@@ -81,7 +81,8 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
 
 
 def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, discard: bool) -> CodeType:
-    """The whole code: the graph's call near its start. `arguments` are the locals it takes; the rest comes bound.
+    """Return the whole code: the graph's call near its start. `arguments` are the locals it takes; the rest comes
+    bound.
 
     The graph is a local of that name, which a frame begins with; "" if there is none.
     """

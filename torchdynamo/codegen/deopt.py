@@ -44,7 +44,7 @@ class Bailout:
         self.instead = self.as_written(emit)
 
     def raised(self, error: Exception) -> None:
-        """What the graph raised, eagerly too: it is the program's to raise."""
+        """Emit the raise of what the graph raised, eagerly too."""
         self.error = f"{type(error).__name__}: {error}"
 
     # -- the code that is run instead -----------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class Bailout:
         return made
 
     def looking(self, rest: list[Item], position: Any) -> list[Item]:
-        """With what the graph gave on the stack: go on with it, or run the frame as it was written.
+        """Emit the choice, with the graph's results on the stack: go on with them, or run the frame as it was written.
 
         That comes last, and joins the rest where it returns: decompilers take such code for an `if` and its `else`.
         """
@@ -79,7 +79,7 @@ class Bailout:
         ]
 
     def nothing_was_raised(self) -> None:
-        """The frame ran as it was written, and returned."""
+        """Emit the return of a frame that ran as it was written."""
         error, self.error = self.error, ""
         code = self.code()
         if error and not self.taken:
@@ -99,7 +99,9 @@ class Bailout:
         outputs: Sequence[torch.fx.Node],
         stops: Sequence[torch.fx.Node],
     ) -> Run:
-        """The graph, giving None if the frame is to run as it was written. `stops`: where it has to stop and look."""
+        """Return the graph, giving None if the frame is to run as it was written. `stops`: where it has to stop and
+        look.
+        """
         return compile_part(gm, examples)
 
 
@@ -124,7 +126,7 @@ class CheckedRun(Bailout):
         return self.undone(run or self.at_once(compile_part(gm, examples), outputs), gm)
 
     def at_once(self, fn: Run, outputs: Sequence[torch.fx.Node]) -> Run:
-        """All of it, then the checks."""
+        """Return all of it, then the checks."""
         places = [(outputs.index(node), truth) for node, truth in self.checks]
 
         def run(*args: Any) -> Any:
@@ -140,7 +142,7 @@ class CheckedRun(Bailout):
         outputs: Sequence[torch.fx.Node],
         stops: Sequence[torch.fx.Node],
     ) -> Run:
-        """One stage after the other. Each is compiled when a call first gets to it."""
+        """Return one stage after the other. Each is compiled when a call first gets to it."""
         stages = cut(gm, [node.name for node in stops])
         inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
         compiled: list[Run | None] = [None] * len(stages)
@@ -160,11 +162,11 @@ class CheckedRun(Bailout):
         return run
 
     def checks_of(self, stage: GraphStage) -> list[tuple[Any, bool]]:
-        """Those that the stage computes."""
+        """Return those that the stage computes."""
         return [(node, truth) for node, truth in self.checks if node.name in stage.results]
 
     def undone(self, run: Run, gm: torch.fx.GraphModule) -> Run:
-        """What gives None leaves no trace: random numbers, modes and what was written over are put back."""
+        """Return what gives None leaves no trace: random numbers, modes and what was written over are put back."""
         random, switches, written = effects_of(gm).random, changes_modes(gm), mutated_positions(gm)
 
         def attempt(*args: Any) -> Any:

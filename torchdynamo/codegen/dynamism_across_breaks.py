@@ -30,7 +30,7 @@ RESULT = local("__result")
 
 
 def known(code: CodeType, roots: Roots) -> frozenset[Source]:
-    """Where these are, in a frame that begins."""
+    """Return where these are, in a frame that begins."""
     of_code = record(code)
     found = set(of_code.given)
     for source, callee in of_code.taken:
@@ -41,12 +41,12 @@ def known(code: CodeType, roots: Roots) -> frozenset[Source]:
 
 
 def give(code: CodeType, variables: dict[str, Value], vm: Machine) -> None:
-    """A continuation gets these."""
+    """Hand these numbers to a continuation."""
     leave(code, (part for name, value in variables.items() for part in parts(value, local(name), vm)))
 
 
 def leave(code: CodeType, sources: Iterable[Source]) -> None:
-    """A frame leaves such numbers where it will find them when it runs again."""
+    """Emit the store of such numbers where the frame will find them when it runs again."""
     record(code).given |= frozenset(sources)
 
 
@@ -62,24 +62,24 @@ def get_back(code: CodeType, name: str) -> None:
 
 
 def draw(code: CodeType, name: str) -> None:
-    """A continuation gets what was read from tensors."""
+    """Hand numbers that were read from tensors to a continuation."""
     record(code).drawn |= {local(name)}
 
 
 def take(code: CodeType, name: str, callee: CodeType) -> None:
-    """A continuation gets what a function returns that is still running."""
+    """Hand to a continuation what a function returns that is still running."""
     known = record(code)
     if (local(name), callee) not in known.taken:
         known.taken = (*known.taken, (local(name), callee))
 
 
 def returns(code: CodeType, value: Value, vm: Machine) -> None:
-    """A frame of this function ends."""
+    """Note the numbers that a frame of this function returns."""
     record(code).results |= frozenset(parts(value, RESULT, vm))
 
 
 def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = None) -> Iterator[Source]:
-    """Where a value holds numbers of the graph, or what would be such if it were looked at.
+    """Yield where a value holds numbers of the graph, or what would be such if it were looked at.
 
     Objects are gone through once: what was `seen` may be met again, inside of itself or by another way.
     """
@@ -106,7 +106,7 @@ def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = Non
 
 
 def measures(source: Source, obj: Any) -> Iterator[Source]:
-    """All numbers, sizes and texts of an object, or of those in it."""
+    """Yield all numbers, sizes and texts of an object, or of those in it."""
     cls = type(obj)
     if cls is int or cls is float or cls is str:
         yield source
@@ -118,10 +118,10 @@ def measures(source: Source, obj: Any) -> Iterator[Source]:
 
 
 def is_under(part: Source, origin: Source) -> bool:
-    """Whether a path leads through another."""
+    """Return whether a path leads through another."""
     return part is origin or (part.base is not None and is_under(part.base, origin))
 
 
 def moved(part: Source, base: Source, origin: Source = RESULT) -> Source:
-    """The same path, from another beginning."""
+    """Return the same path, from another beginning."""
     return base if part is origin or part.base is None else Source(part.how, moved(part.base, base, origin), part.arg)

@@ -77,14 +77,14 @@ class CodeEmitter:
             self.op("LOAD_CONST", obj)
 
     def waits(self, cell: Entity, contents: Value | None) -> bool:
-        """Whether the cell gets its contents later: a class that is being made, and has it in a method."""
+        """Return whether the cell gets its contents later: a class that is being made, and has it in a method."""
         key = ("class", id(contents.obj)) if contents.__class__ is Known else None
         if key in self.making:
             self.waiting.setdefault(key, []).append(cell)
         return key in self.making
 
     def stays_inside(self, obj: Any) -> None:
-        """A class that the frame made is one of the capture's: what leads to it (a method of C's) is left to Python."""
+        """Break at a value that leads to a class that the frame made, such as a method of C."""
         inside = self.capture.machine.inside
         waiting, seen = [obj], set()
         while waiting:
@@ -100,7 +100,7 @@ class CodeEmitter:
         self.callee(lambda: self.const(fn))
 
     def callee(self, push: Any) -> None:
-        """A callable and the empty slot beside it, in the version's order."""
+        """Emit a callable and the empty slot beside it, in the order of the Python version."""
         if versions.NULL_FIRST:
             self.op("NULL")
         push()
@@ -122,7 +122,7 @@ class CodeEmitter:
             raise Restart(-1)
 
     def known(self, value: Known) -> None:
-        """Constants are embedded; so are classes and C functions. The user's own functions are fetched."""
+        """Emit a constant, embedded as classes and C functions are; the user's own functions are fetched."""
         obj, source = value.obj, value.source
         if source is not None and not isinstance(obj, OWNED) and (type(obj) not in EMBEDDED or source.how == "local"):
             self.source(source)
@@ -136,7 +136,7 @@ class CodeEmitter:
             self.const(obj)
 
     def row(self, items: tuple[Any, ...]) -> None:
-        """A tuple of constants that the frame made."""
+        """Emit a tuple of constants that the frame made."""
         name = self.made.get(("tuple", id(items)))
         if name is not None:
             self.op("LOAD_FAST", name)
@@ -147,7 +147,7 @@ class CodeEmitter:
         self.keep_as(("tuple", id(items)), f"__tuple{len(self.made)}")
 
     def text(self, text: str) -> None:
-        """A string that the frame made. As a constant of a code object it would become one with all that equal it,
+        """Emit a string that the frame made. As a constant of a code object it would become one with all that equal it,
         as those do that look like names."""
         name = self.made.get(("text", id(text)))
         if name is not None:
@@ -159,7 +159,7 @@ class CodeEmitter:
         self.keep_as(("text", id(text)), f"__text{len(self.made)}")
 
     def computed(self, value: TensorNode | Symbol) -> None:
-        """An input is fetched from where it lives; the rest is an output of the graph."""
+        """Emit a computed value: an input from where it lives, all else from the outputs of the graph."""
         if value.source is not None:
             self.source(value.source)
             return
@@ -189,7 +189,7 @@ class CodeEmitter:
         self.op("GETITEM")
 
     def is_home(self, space: Globals) -> bool:
-        """Whether the frame's own names are looked up there."""
+        """Return whether the frame's own names are looked up there."""
         return space.real is self.capture.machine.roots.globals
 
     def namespace(self, space: Globals) -> None:
@@ -261,7 +261,7 @@ class CodeEmitter:
                 self.op("STORE_ATTR", name)
 
     def instance(self, entity: Entity, fill: str) -> None:
-        """The plain container on top becomes an instance of the entity's class, filled by that method of its base."""
+        """Turn the plain container on top into an instance of the entity's class, filled by that method of its base."""
         base = next(b for b in entity.pytype.__mro__ if b in (list, dict, set))
         self.function(materialize.subclass_instance)
         for arg in (entity.pytype, base, getattr(base, fill)):

@@ -61,7 +61,7 @@ class Exit:
         skipped: list[CodeType],
         names: dict[str, Any],
     ) -> None:
-        """names: the globals that the code runs with."""
+        """Begin an emission. names: the globals that the code runs with."""
         self.emit = emit
         self.raw = code
         self.exit = exit
@@ -77,7 +77,7 @@ class Exit:
         self.of_data = why is not None and why.reason in dynamism_across_breaks.OF_DATA
 
     def push_snapshot(self) -> None:
-        """Locals go where their names say, the stack into temporaries, and so does what code for a callee is given.
+        """Emit a snapshot: locals by their names, the stack and what a callee is given into temporaries.
 
         All values are pushed before any local is written: they may be read from arguments.
         """
@@ -144,7 +144,7 @@ class Exit:
             self.after(region.handler, region.depth, 2 if region.lasti else 1)
 
     def step(self, instruction: Instruction, needed: int, region: RegionStart | None) -> None:
-        """The instruction that could not be captured, and what follows it."""
+        """Emit the instruction that could not be captured, and the call of the continuation."""
         emit, index = self.emit, self.exit.at
         depth = len(self.shape)
         op, arg = instruction.op, instruction.arg
@@ -173,14 +173,16 @@ class Exit:
         self.after(index + 1, depth, needed - popped + pushes)
 
     def first_raised(self, instruction: Instruction) -> Any:
-        """Where the frame is then: where the handler was entered from; None: in the frame that this one goes on for."""
+        """Return where the frame is then: where the handler was entered from; None: in the frame that this one goes on
+        for.
+        """
         if not instruction.arg or not versions.EXCEPTION_TABLE:
             return instruction.position
         came = self.exit.stack[-instruction.arg - 1]
         return self.code.instructions[came.obj].position if came.__class__ is Known and came.source is None else None
 
     def look_up(self, instruction: Instruction, end: list[RegionEnd]) -> None:
-        """What finds a method leaves two things, of which one may be NULL; which, nobody knows before. So it is looked
+        """Emit a method lookup, which leaves two things, one of which may be NULL; nobody knows which. So it is looked
         up as any attribute is, and the NULL is put beside it."""
         if instruction.op == "LOAD_METHOD":
             plain, method = Instruction("LOAD_ATTR", instruction.arg, instruction.position), True
@@ -238,7 +240,9 @@ class Exit:
         return code
 
     def way_out(self) -> int | None:
-        """What follows the loop that stays Python, where nothing is on the stack any more: it is captured again."""
+        """Return what follows the loop that stays Python, where nothing is on the stack any more: it is
+        captured again.
+        """
         iterating = self.code.instructions[self.exit.at].op == "FOR_ITER"
         return way_out(self.code, self.exit.at) if len(self.shape) == iterating else None
 
@@ -262,7 +266,7 @@ class Inner:
         skipped: list[CodeType],
         names: dict[str, Any],
     ) -> None:
-        """names: the globals of the code that calls this."""
+        """Begin a continuation. names: the globals of the code that calls it."""
         emit = CodeEmitter(capture)
         self.elsewhere = callee.globals.real is not names
         code, exit = callee.code, callee.exit
@@ -280,7 +284,7 @@ class Inner:
         self.free = resume.free_names(code)
 
     def given(self) -> list[str]:
-        """The temporaries of whoever calls it: the function's parts, and its arguments."""
+        """Return the temporaries of whoever calls it: the function's parts, and its arguments."""
         within = self.within.given() if self.within else ()
         count = self.elsewhere + bool(self.free) + len(self.values) + len(within)
         return [f"__given{index}" for index in range(count)]
@@ -327,14 +331,14 @@ class Inner:
 
 
 def operands(instruction: Instruction) -> int:
-    """How many stack items an instruction looks at."""
+    """Return how many stack items an instruction looks at."""
     pops = OPS[instruction.op][1] if instruction.op in OPS else 0
     count = pops if isinstance(pops, int) else pops(instruction.arg)
     return count + (PEEKS[instruction.op](instruction.arg) if instruction.op in PEEKS else 0)
 
 
 def held(emit: CodeEmitter, exit: BreakExit) -> Iterator[str]:
-    """Variables that keep an object alive, which there may be weak references to, until the function returns.
+    """Yield the variables that keep a weakly referenced object alive until the function returns.
 
     Where it is there already: it came with the frame, or the instruction is given it. Tensors need not live on.
     """
@@ -350,6 +354,6 @@ def held(emit: CodeEmitter, exit: BreakExit) -> Iterator[str]:
 
 
 def is_own(value: Any, name: str) -> bool:
-    """Whether the value is the argument of that name, untouched."""
+    """Return whether the value is the argument of that name, untouched."""
     source = getattr(value, "source", None)
     return source is not None and source.how == "local" and source.arg == name

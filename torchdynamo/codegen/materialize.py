@@ -21,12 +21,12 @@ INDEXED: dict[type, type] = {type(iter([])): list, type(iter(())): tuple, type(i
 
 
 def is_plain(cls: type) -> bool:
-    """Instances are made by `object.__new__`."""
+    """Return whether instances are made by `object.__new__`."""
     return all(map(written_in_python, cls.__mro__))
 
 
 def instance(emit: CodeEmitter, entity: Entity) -> None:
-    """A bare instance of the user's class, then its attributes: `__init__` has been run symbolically."""
+    """Emit a bare instance of the user's class, then its attributes: `__init__` has been run symbolically."""
     emit.function(object.__new__)
     emit.const(entity.pytype)
     emit.op("CALL", (1, ()))
@@ -35,7 +35,7 @@ def instance(emit: CodeEmitter, entity: Entity) -> None:
 
 
 def attributes(emit: CodeEmitter, entity: Entity) -> None:
-    """The attributes of the object on top, which stays there."""
+    """Emit the attributes of the object on top, which stays there."""
     for name, value in entity.attrs.items():
         if name.__class__ is Hidden and is_writable(name.descriptor) and value is not ABSENT:
             hidden_field(emit, entity, name, value)
@@ -63,7 +63,7 @@ def hidden_field(emit: CodeEmitter, entity: Entity, name: Hidden, value: Value) 
 
 
 def iterator(emit: CodeEmitter, entity: Entity) -> None:
-    """An iterator over something that can be made, at the place it has reached."""
+    """Emit an iterator over something that can be made, at the place it has reached."""
     steps: IteratorState = entity.items
     over = steps.over
     if over is None or is_iterator(emit, over):
@@ -88,7 +88,7 @@ def iterator(emit: CodeEmitter, entity: Entity) -> None:
 
 
 def version_of(emit: CodeEmitter, over: Any) -> int:
-    """The version of what is iterated, now."""
+    """Return the present version of what is iterated."""
     if over.__class__ is not Object:
         return 0
     entity = emit.heap[over]
@@ -100,7 +100,7 @@ def is_iterator(emit: CodeEmitter, value: Any) -> bool:
 
 
 def subclass_instance(cls: type, base: Any, fill: Any, items: Any) -> Any:
-    """An instance of a container subclass, without running its `__init__` again."""
+    """Return an instance of a container subclass, without running its `__init__` again."""
     made = base.__new__(cls)
     fill(made, items)
     return made

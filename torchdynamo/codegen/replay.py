@@ -19,7 +19,7 @@ from torchdynamo.core.value import ABSENT, is_none
 
 
 def begin(emit: CodeEmitter, capture: Capture) -> list[Item]:
-    """What is done before the graph runs: the memory of gradients that are let go of is free while it does."""
+    """Return what is done before the graph runs: the memory of gradients that are let go of is free while it does."""
     kept, emit.items = emit.items, []
     for write in capture.machine.effects.pending():
         if is_let_go(write):
@@ -29,13 +29,13 @@ def begin(emit: CodeEmitter, capture: Capture) -> list[Item]:
 
 
 def is_let_go(write: Write) -> bool:
-    """Whether it takes the gradient of a tensor that was there."""
+    """Return whether it takes the gradient of a tensor that was there."""
     of_tensor = write.kind is EffectKind.TENSOR and write.owner.source is not None
     return of_tensor and write.name == "grad" and is_none(write.value)
 
 
 def replay(emit: CodeEmitter, capture: Capture, begun: bool) -> None:
-    """All effects, in their order; values are what they were at the end."""
+    """Emit all side effects in their order, with values as they were at the end."""
     for write in capture.machine.effects.pending():
         if not (begun and is_let_go(write)):
             REPLAYS[write.kind](emit, write)
@@ -61,7 +61,7 @@ def write_name(emit: CodeEmitter, write: Write) -> None:
 
 
 def write_class(emit: CodeEmitter, write: Write) -> None:
-    """Of classes that were there; others are made with their attributes."""
+    """Emit writes to a class that was there at entry; others are made with their attributes."""
     if id(write.owner) not in emit.capture.machine.made_classes:
         emit.value(write.value)
         emit.const(write.owner)
@@ -81,7 +81,7 @@ def switch(emit: CodeEmitter, write: Write) -> None:
 
 
 def write_attribute(emit: CodeEmitter, write: Write) -> None:
-    """One attribute, past any `__setattr__` of the user's: that has been run symbolically."""
+    """Emit one write of an attribute, past any `__setattr__` of the user, which has been run symbolically."""
     entity, name, value = write.owner, write.name, write.value
     row = holder_of(entity.pytype)
     plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is row.set
@@ -105,7 +105,7 @@ def write_attribute(emit: CodeEmitter, write: Write) -> None:
 
 
 def store_on_tensor(emit: CodeEmitter, write: Write) -> None:
-    """What the frame stored on a tensor, or took off one that had it at entry."""
+    """Emit writes and deletes of attributes of a tensor."""
     tensor, name, value = write.owner, write.name, write.value
     if value is not ABSENT:
         emit.value(value)
@@ -130,13 +130,13 @@ REPLAYS: dict[EffectKind, Callable[[CodeEmitter, Write], None]] = {
 
 
 def root_cells(emit: CodeEmitter, capture: Capture) -> None:
-    """Cells of the frame's own variables get their contents: inner functions and the continuation see them."""
+    """Emit the contents of cells of the frame's own variables, which inner functions and the continuation see."""
     for name, cell in capture.cells.items():
         root_cell(emit, name, capture.machine.heap[cell])  # type: ignore[index]
 
 
 def root_cells_that_stay(emit: CodeEmitter, capture: Capture) -> None:
-    """Where the frame returns: only those of functions that were made again."""
+    """Emit the cells of functions that are made again, where the frame returns."""
     done: set[str] = set()
     while True:
         loaded = {item.arg for item in emit.items if isinstance(item, Instruction) and item.op == "LOAD_CELL"}

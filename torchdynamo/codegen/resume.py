@@ -37,7 +37,7 @@ _origins: PerCode[tuple[ref[CodeType], int, int, str]] = PerCode()  # weak: the 
 
 
 def origin(code: CodeType) -> Origin:
-    """The user's code behind a continuation; any other code is its own."""
+    """Return the user's code behind a continuation; any other code is its own."""
     known = _origins.get(code)
     source = None if known is None else known[0]()
     if known is None or source is None:
@@ -46,7 +46,7 @@ def origin(code: CodeType) -> Origin:
 
 
 def own_cells(code: CodeType) -> tuple[str, ...]:
-    """The cells that each call of the user's function makes anew."""
+    """Return the cells that each call of the user's function makes anew."""
     return origin(code).code.co_cellvars
 
 
@@ -57,7 +57,8 @@ def is_continuation(code: CodeType) -> bool:
 def continuation(
     code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...], until: int | None = None
 ) -> tuple[CodeType, ...]:
-    """The code that begins at instruction `index` of `code` with these locals bound, and this stack (True: NULL).
+    """Return the code that begins at instruction `index` of `code` with these locals bound, and this stack (True:
+    NULL).
 
     Where it comes to the instruction `until`, with an empty stack, another continuation goes on: the second of what is
     given. Made once for each place and shape, and remembered as long as the user's code lives.
@@ -111,8 +112,9 @@ def make(
 def handed_on(
     code: CodeType, items: list[Item], until: int, given: tuple[str, ...]
 ) -> tuple[list[Item], tuple[CodeType, ...]]:
-    """The same, but that another continuation goes on from instruction `until`: unless that would be given a variable
-    that may be unset there."""
+    """Return the same, but that another continuation goes on from instruction `until`: unless that would be given a
+    variable that may be unset there.
+    """
     reached = [item for item in items if isinstance(item, Instruction)][until]
     live = live_locals(decode(code), until)
     names = tuple(name for name in code.co_varnames if name in live and name not in code.co_cellvars)
@@ -140,7 +142,7 @@ def handed_on(
 
 
 def does_something(code: Code, start: int) -> bool:
-    """Whether anything is called or computed from there on."""
+    """Return whether anything is called or computed from there on."""
     normal = successors(code)
     return any(code.instructions[index].op in COMPUTING for index in reachable([start], normal.__getitem__))
 
@@ -151,7 +153,8 @@ COMPUTING = frozenset({"CALL", "CALL_EX", "BINARY", "COMPARE", "UNARY", "GETITEM
 def taking_over(
     code: CodeType, items: list[Item], names: tuple[str, ...], way: Callable[[BaseException], object] | None
 ) -> CodeType:
-    """Code for the rest of a frame of `code` that is left at once, with these variables; Python runs it as it is.
+    """Return code for the rest of a frame of `code` that is left at once, with these variables; Python runs it as it
+    is.
 
     way: sees to the traceback of what leaves the frame.
     """
@@ -162,7 +165,7 @@ def taking_over(
 
 
 def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str | None = None) -> CodeType:
-    """Code like `code` that takes these variables as plain arguments, and all its cells from outside."""
+    """Return code like `code` that takes these variables as plain arguments, and all its cells from outside."""
     keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
     return assemble(
         items,
@@ -180,5 +183,5 @@ def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str |
 
 
 def free_names(code: CodeType) -> tuple[str, ...]:
-    """What a continuation takes as cells: the frame's own and those it got."""
+    """Return what a continuation takes as cells: the frame's own and those it got."""
     return (*code.co_cellvars, *code.co_freevars)

@@ -16,7 +16,7 @@ from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
 
 
 def checked(code: CodeType) -> list[Item]:
-    """The instructions of a function, for a continuation of it: each at its place, and handlers at the end."""
+    """Return the instructions of a function, for a continuation of it: each at its place, and handlers at the end."""
     items = decode(code).items()
     if not (code.co_cellvars and EXCEPTION_TABLE):
         return items
@@ -41,14 +41,14 @@ READS = frozenset({"LOAD_DEREF", "DELETE_DEREF"})
 
 
 def reads_own(item: Item, code: CodeType) -> TypeGuard[Instruction]:
-    """Whether it reads a cell of the function's own."""
+    """Return whether it reads a cell of the function's own."""
     if not isinstance(item, Instruction) or item.op not in READS:
         return False
     return item.arg in code.co_cellvars
 
 
 def handler(label: Label, read: Instruction, outer: RegionStart | None) -> list[Item]:
-    """Raises UnboundLocalError in place of what is on the stack, from the same line."""
+    """Emit the raise of UnboundLocalError in place of what is on the stack, from the same line."""
     callee = [Instruction("NULL"), Instruction("LOAD_CONST", UnboundLocalError)]
     raising = [
         Instruction("POP"),

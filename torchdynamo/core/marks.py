@@ -79,5 +79,7 @@ def graph_break() -> None:
 
 
 def is_compiling() -> bool:
-    """True for code that is being captured (which answers without calling this), False for code that just runs."""
+    """Return True for code that is being captured (which answers without calling this), False for code that
+    just runs.
+    """
     return False

@@ -19,13 +19,13 @@ OWN: Any = type.__dict__["__dict__"]
 
 
 def class_name(cls: type) -> str:
-    """As the class statement had it, whatever a metaclass says."""
+    """Return the name of a class as its class statement had it, whatever a metaclass says."""
     name: str = QUALNAME.__get__(cls)
     return name
 
 
 def is_found(cls: type) -> bool:
-    """Whether the class lies where its name says: in a module, or in a class that does."""
+    """Return whether the class lies where its name says: in a module, or in a class that does."""
     found: Any = sys.modules.get(str(OWN.__get__(cls).get("__module__")))
     for name in class_name(cls).split("."):
         if found is None:
@@ -37,7 +37,9 @@ def is_found(cls: type) -> bool:
 
 
 def is_mortal(obj: Any) -> bool:
-    """A class that goes when nobody has it any more, as one that was made in a function does; or an instance of one."""
+    """Return a class that goes when nobody has it any more, as one that was made in a function does; or an instance of
+    one.
+    """
     cls = obj if issubclass(type(obj), type) else type(obj)
     if id(cls) in _lasting or not type(obj).__weakrefoffset__:
         return False
@@ -51,7 +53,7 @@ _lasting: dict[int, type] = {}  # by id: what is found by its name stays
 
 
 def has_name(obj: Any) -> bool:
-    """Whether it is something that has a name of its own."""
+    """Return whether it is something that has a name of its own."""
     return issubclass(type(obj), type) or type(obj) in WITH_NAMES
 
 
@@ -64,7 +66,7 @@ def text_of(obj: Any) -> str:
 
 
 def called(obj: Any) -> str:
-    """A name or a text for people."""
+    """Return a name or a text for people."""
     cls = type(obj)
     if issubclass(cls, type):
         return class_name(obj)

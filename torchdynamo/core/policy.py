@@ -90,7 +90,7 @@ CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
 
 @functools.cache
 def graph_functions() -> frozenset[int]:
-    """The functions of `overridable` that are written in Python: the same list, by the rules it is made by.
+    """Return the functions of `overridable` that are written in Python: the same list, by the rules it is made by.
 
     PyTorch's own takes 20 ms, which the first capture of a process would pay.
     """
@@ -102,29 +102,31 @@ def graph_functions() -> frozenset[int]:
 
 
 def is_public(name: str) -> bool:
-    """Whether a name of a module of operators stands for one: `relu`, not `_relu`, `relu_`, `Tensor`."""
+    """Return whether a name of a module of operators stands for one: `relu`, not `_relu`, `relu_`, `Tensor`."""
     return name[0].islower() and not name.endswith("_")
 
 
 @functools.cache
 def overridable() -> frozenset[int]:
-    """The functions and methods that dispatch through `__torch_function__`: PyTorch's own list of its operators."""
+    """Return the functions and methods that dispatch through `__torch_function__`: PyTorch's own list of its
+    operators.
+    """
     found = torch.overrides.get_overridable_functions()
     return frozenset(id(fn) for group in found.values() for fn in group)
 
 
 def is_graph_function(fn: types.FunctionType) -> bool:
-    """A Python function of torch that counts as one operator: `torch.nn.functional.dropout`, `torch.einsum`."""
+    """Return a Python function of torch that counts as one operator: `torch.nn.functional.dropout`, `torch.einsum`."""
     return id(fn) in graph_functions()
 
 
 def is_overridable(fn: Any) -> bool:
-    """Whether a call of this asks `__torch_function__`."""
+    """Return whether a call of this asks `__torch_function__`."""
     return id(fn) in overridable()
 
 
 def is_torch_operator(fn: Any) -> bool:
-    """A C function of torch that makes or takes tensors."""
+    """Return a C function of torch that makes or takes tensors."""
     if isinstance(fn, OPERATOR_TYPES):
         return True
     if type(fn) is not types.BuiltinFunctionType or not (getattr(fn, "__module__", None) or "").startswith("torch"):
@@ -134,12 +136,12 @@ def is_torch_operator(fn: Any) -> bool:
 
 
 def is_tensor_method(fn: Any) -> bool:
-    """A C method of tensors."""
+    """Return a C method of tensors."""
     return fn.__objclass__ in torch.Tensor.__mro__ and fn.__objclass__ is not object
 
 
 def is_pure(fn: Any) -> bool:
-    """A C function that has no effects: of constants it can be run at once."""
+    """Return a C function that has no effects: of constants it can be run at once."""
     if id(fn) in PURE_BUILTINS or id(fn) in PURE_STATICS:
         return True
     if isinstance(fn, (operator.attrgetter, operator.itemgetter, operator.methodcaller)):
@@ -163,17 +165,19 @@ def reads_torch_state(fn: Any) -> bool:
 
 
 def is_code(obj: Any) -> bool:
-    """Whether this is a part of a program's text: a module, a class, a function, a way to read an attribute."""
+    """Return whether this is a part of a program's text: a module, a class, a function, a way to read an attribute."""
     return isinstance(obj, CODE)
 
 
 def in_optimizer(frames: list[Any]) -> bool:
-    """Whether the innermost frame is code of torch.optim: what it does to numbers is known, and they stay real."""
+    """Return whether the innermost frame is code of torch.optim: what it does to numbers is known, and they
+    stay real.
+    """
     return bool(frames) and str(frames[-1].globals.real.get("__name__", "")).startswith("torch.optim.")
 
 
 def of_optimizer(frames: list[Any]) -> bool:
-    """Whether the innermost frame is a method of an optimizer, torch's or a user's."""
+    """Return whether the innermost frame is a method of an optimizer, torch's or a user's."""
     frame = frames[-1]
     own = frame.locals.get(frame.raw.co_varnames[0]) if frame.raw.co_argcount else None
     return own is not None and issubclass(getattr(own, "pytype", object), torch.optim.Optimizer)

@@ -316,17 +316,17 @@ class _Fields(dict[str, Any]):
 
 
 def title(reason_id: str, **fields: Any) -> str:
-    """The first line of a reason's message."""
+    """Return the first line of a reason's message."""
     return REASONS[reason_id].title.format_map(_Fields(fields))
 
 
 def message(reason_id: str, **fields: Any) -> str:
-    """What happened, in a sentence."""
+    """Return what happened, in a sentence."""
     return REASONS[reason_id].text.format_map(_Fields(fields))
 
 
 def hint(reason_id: str, **fields: Any) -> str:
-    """What to write instead."""
+    """Return what to write instead."""
     return REASONS[reason_id].hint.format_map(_Fields(fields))
 
 
@@ -341,7 +341,7 @@ def unsupported_text(
     end_column: int | None,
     callers: Sequence[tuple[str, int | None, str, str]] = (),
 ) -> str:
-    """The whole message of an `Unsupported`: what, where with a caret, why, what to write instead, the id.
+    """Return the whole message of an `Unsupported`: what, where with a caret, why, what to write instead, the id.
 
     callers: file, line, function and source line of the calls that led there, outermost first.
     Columns count bytes of the UTF-8 line, as code objects have them.
@@ -364,12 +364,12 @@ def unsupported_text(
 
 
 def place(filename: str, line: int | None, function: str) -> str:
-    """A place in a program, as tracebacks have it."""
+    """Return a place in a program, as tracebacks have it."""
     return f'  File "{filename}", line {"?" if line is None else line}, in {function}'
 
 
 def quote(source_line: str, column: int | None, end_column: int | None) -> list[str]:
-    """The user's line, and carets under the part that is meant.
+    """Return the user's line, and carets under the part that is meant.
 
     That is all of it where columns are unknown, and all from `column` where the expression goes on beyond the line.
     """
@@ -385,7 +385,7 @@ def quote(source_line: str, column: int | None, end_column: int | None) -> list[
 
 
 def _width(char: str) -> int:
-    """Terminal columns of a character: wide ones take two, combining ones none."""
+    """Return the terminal columns of a character: wide ones take two, combining ones none."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

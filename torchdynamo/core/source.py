@@ -165,7 +165,7 @@ class Source:
         return self
 
     def pin(self, key: tuple[Any, ...]) -> None:
-        """What begins at an object that may go is known for as long as that is there."""
+        """Hold weakly an object that may go: sources that begin at it are known for as long as it is there."""
         pinned, table = self.arg, self.table
         if pinned.weak is not None:
             pinned.weak = weakref.ref(pinned.object, lambda _: table.pop(key, None))
@@ -181,7 +181,7 @@ class Source:
         return ACCESSORS[self.how].load(base, arg)
 
     def __str__(self) -> str:
-        """The path as the user would write it: `self.layers[0].weight`."""
+        """Return the path as the user would write it: `self.layers[0].weight`."""
         base, how, arg = self.base, self.how, self.arg
         if how == "key" and base is not None:
             if base.how in ("globals", "builtins"):
@@ -197,7 +197,7 @@ class Source:
         return f"<source {self}>"
 
     def root(self) -> Source:
-        """The first step of the path."""
+        """Return the first step of the path."""
         source = self
         while source.base is not None:
             source = source.base
@@ -208,27 +208,27 @@ MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})  # nn.Module's
 
 
 def local(name: str) -> Source:
-    """An argument of the frame."""
+    """Return an argument of the frame."""
     return Source("local", None, name)
 
 
 def global_(name: str) -> Source:
-    """A name in the frame's globals."""
+    """Return a name in the frame's globals."""
     return Source("key", Source("globals"), name)
 
 
 def builtin(name: str) -> Source:
-    """A name in the frame's builtins."""
+    """Return a name in the frame's builtins."""
     return Source("key", Source("builtins"), name)
 
 
 def free(name: str) -> Source:
-    """The contents of a free variable's cell."""
+    """Return the contents of a free variable's cell."""
     return Source("contents", Source("closure", None, name))
 
 
 def instance_attr(base: Source, name: str) -> Source:
-    """An entry of an instance's `__dict__`."""
+    """Return an entry of an instance's `__dict__`."""
     return Source("key", Source("dict", base), name)
 
 

@@ -97,10 +97,10 @@ FALSE = Known(False)
 
 
 def boolean(answer: bool) -> Known:
-    """The Known bool."""
+    """Return the Known bool."""
     return TRUE if answer else FALSE
 
 
 def is_none(value: Value) -> bool:
-    """Whether it is the None that nothing depends on."""
+    """Return whether it is the None that nothing depends on."""
     return value.__class__ is Known and value.obj is None

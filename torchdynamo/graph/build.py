@@ -1,6 +1,6 @@
-"""The FX graph under construction: nodes, and a stand-in for what each one will give.
+"""The FX graph under construction: nodes, and a fake tensor for what each one will give.
 
-`node.meta` of every node: `example_value` (stand-ins, as the operation returns them) and `stack_trace` (the user's
+`node.meta` of every node: `example_value` (fake tensors, as the operation returns them) and `stack_trace` (the user's
 line). Placeholders also have `source` (an InputSource) and `static_input` (a parameter or buffer, whose memory stays
 where it is from call to call).
 """
@@ -60,7 +60,7 @@ class GraphMark(NamedTuple):
 
 
 class GraphBuilder:
-    """Adds operations to a graph, trying each on stand-ins first: what fails leaves no node.
+    """Adds operations to a graph, trying each on fake tensors first: what fails leaves no node.
 
     Operations run under the grad mode, autocast and so on of the process. An operation that changes such a mode
     (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.
@@ -83,13 +83,13 @@ class GraphBuilder:
         self._bodies: dict[str, torch.fx.GraphModule] = {}
 
     def followed(self) -> None:
-        """The program is not followed any more: nobody needs to say where it stands."""
+        """Note that the program is not followed any more, so that nobody needs to say where it stands."""
         self.where: Callable[[], CallSite | None] = lambda: None
         self.calling: Callable[[], Call] = lambda: call  # operators, from the program's line
 
     @cached_property
     def fake_mode(self) -> FakeTensorMode:
-        """The world the stand-ins live in."""
+        """The world the fake tensors live in."""
         quiet.install()
         return recording_mode(self.numbers.env, self.record)
 
@@ -107,7 +107,7 @@ class GraphBuilder:
 
     @cached_property
     def entrants(self) -> InputFakes:
-        """Stand-ins for what exists at entry."""
+        """Fake tensors for what exists at entry."""
         return InputFakes(self.memo.likenesses)
 
     # -- nodes ----------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class GraphBuilder:
         sizes: Mapping[int, tuple[int, int, bool]] = MappingProxyType({}),
         strides: Collection[int] = (),
     ) -> tuple[Node, Any]:
-        """A tensor that exists before the graph runs. The caller asks once for each distinct tensor.
+        """Return a tensor that exists before the graph runs. The caller asks once for each distinct tensor.
 
         `sizes` and `strides` are the dimensions whose size or stride may be another next time; sizes with bounds.
         """
@@ -144,12 +144,12 @@ class GraphBuilder:
         return node, fake
 
     def number_input(self, number: Any, source: Source) -> Node:
-        """A number that exists before the graph runs: `s0`, `s1`, ..."""
+        """Return a number that exists before the graph runs: `s0`, `s1`, ..."""
         self._numbers += 1
         return self.object_input(f"s{self._numbers - 1}", number, source)
 
     def object_input(self, name_hint: str, example: Any, source: Source) -> Node:
-        """Something that exists before the graph runs, with what stands in for it."""
+        """Make an input of something that exists before the graph runs."""
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
         node.target = node.name
@@ -159,20 +159,24 @@ class GraphBuilder:
         return node
 
     def layout(self, node: Node) -> SizeLayout | None:
-        """Sizes and strides of an input, if some of them may vary."""
+        """Return the sizes and strides of an input, if some of them may vary."""
         return self._layouts.get(node.name)
 
     def call(
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
     ) -> tuple[Node, Any]:
-        """An operation on tensors (as nodes) and constants, nested as the user wrote them; raises a GraphError."""
+        """Return an operation on tensors (as nodes) and constants, nested as the user wrote them; raises a
+        GraphError.
+        """
         example = self.example(op, target, args, kwargs)
         return self._add(op, target, args, kwargs, example, describe(position)), example
 
     def _add(
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, place: str
     ) -> Node:
-        """A node. It gets its arguments when it is there: made with them, they would be searched for what is none."""
+        """Return a node. It gets its arguments when it is there: made with them, they would be searched for what is
+        none.
+        """
         if target is operator.pow and torch_compat.is_misprinted(args[0]):
             target = pow
         hint = self._hints.get(target)
@@ -191,11 +195,11 @@ class GraphBuilder:
     def note(
         self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, position: Position | None
     ) -> Node:
-        """An operation whose result is settled: it is not tried."""
+        """Add an operation whose result is settled, without trying it."""
         return self._add("call_function", target, args, kwargs, example, describe(position))
 
     def seed(self, op: str, target: Target, args: tuple[Any, ...], example: Any, position: Position | None) -> Node:
-        """An operation that makes, reads or sets a generator of random numbers."""
+        """Add an operation that makes, reads or sets a generator of random numbers."""
         self.record.draw()
         return self.untried(op, target, args, {}, example, position)
 
@@ -208,7 +212,9 @@ class GraphBuilder:
         example: Any,
         position: Position | None,
     ) -> Node:
-        """An operation that is not tried, of which compilers know nothing: the graph is run as it was captured."""
+        """Add an operation, without trying it, of which compilers know nothing: the graph is run as it was
+        captured.
+        """
         self.record.as_captured = True
         return self._add(op, target, args, kwargs, example, describe(position))
 
@@ -217,14 +223,14 @@ class GraphBuilder:
         self.record.as_captured = True
 
     def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
-        """A change of the process's state. It is made for real, and outside the stand-ins' world: leaving a mode puts
-        back the state it found, so where it was entered it has to be left.
+        """Add a change of the process's state. It is made for real, and outside the fake tensors' world: leaving a
+        mode puts back the state it found, so where it was entered it has to be left.
         """
         result = target(*examples(args))
         return self._add("call_function", target, args, {}, result, describe(position)), result
 
     def getitem(self, node: Node, index: Any) -> tuple[Node, Any]:
-        """One element of an operation's several results; it is at the operation's own position."""
+        """Return one element of an operation's several results; it is at the operation's own position."""
         example = node.meta["example_value"][index]
         place = node.meta.get("stack_trace", "")
         return self._add("call_function", operator.getitem, (node, index), {}, example, place), example
@@ -238,11 +244,11 @@ class GraphBuilder:
 
     # -- bodies of higher-order operators -------------------------------------------------------------------------
     def begin(self) -> GraphMark:
-        """Here begins what may become the body of an operator."""
+        """Mark the beginning of what may become the body of an operator."""
         return GraphMark(next(iter(reversed(self.graph.nodes)), None), len(self.record.writes), self.record.draws)
 
     def since(self, mark: GraphMark) -> GraphMark:
-        """How often memory that was there before was written to, and random numbers were drawn, since then."""
+        """Return how often memory that was there before was written to, and random numbers were drawn, since then."""
         draws = self.record.draws - mark.draws
         if len(self.record.writes) == mark.writes:
             return GraphMark(mark.last, 0, draws)
@@ -253,26 +259,26 @@ class GraphBuilder:
         return GraphMark(mark.last, len(written), draws)
 
     def added(self, mark: GraphMark) -> list[Node]:
-        """The operations added since then."""
+        """Return the operations added since then."""
         known = [*self.graph.nodes]
         since = known[known.index(mark.last) + 1 if mark.last is not None else 0 :]
         return [node for node in since if node.op != "placeholder"]
 
     def enclose(self, mark: GraphMark, target: Any, kwargs: dict[str, Any]) -> None:
-        """What was added since then is to be run by that operator."""
+        """Move the nodes that were added since then into the body of an operator."""
         nodes = self.added(mark)
         if nodes and not any(node in inner.nodes for node in nodes for inner in self._stretches):
             self._stretches.append(Stretch(nodes, target, kwargs))
 
     def inner(self) -> GraphBuilder:
-        """The builder of a body that runs at another time, in the same world of stand-ins and numbers."""
+        """Return the builder of a body that runs at another time, in the same world of fake tensors and numbers."""
         made = GraphBuilder()
         made.numbers, made.record = self.numbers, self.record
         made.__dict__["fake_mode"] = self.fake_mode
         return made
 
     def argument(self, name_hint: str, like: Any, gradient: bool = False) -> Node:
-        """An input of a body: a number, or a tensor as this stand-in is now; or as its gradient will be."""
+        """Return an input of a body: a number, or a tensor as this fake tensor is now; or as its gradient will be."""
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
         node.target = node.name
@@ -299,7 +305,7 @@ class GraphBuilder:
         groups: Sequence[list[Node]],
         position: Position | None,
     ) -> tuple[Node, Any]:
-        """Results get a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
+        """Give results a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
         held = []
         for there, (body, takes, gives) in ways:
             node = self.hold("backward", body, position)
@@ -308,7 +314,7 @@ class GraphBuilder:
         return self.call("call_function", with_backward, ((*plan, formats, tuple(held)), *groups), {}, position)
 
     def hold(self, hint: str, body: torch.fx.GraphModule, position: Position | None) -> Node:
-        """The node that stands for a body."""
+        """Return the node that stands for a body."""
         name = f"{hint}_{len(self._bodies)}"
         self._bodies[name] = body
         node = self.graph.create_node("get_attr", name)
@@ -316,7 +322,7 @@ class GraphBuilder:
         return node
 
     def root(self) -> torch.nn.Module:
-        """What holds the bodies."""
+        """Return what holds the bodies."""
         made = torch.nn.Module()
         for name, body in self._bodies.items():
             setattr(made, name, body)
@@ -325,7 +331,7 @@ class GraphBuilder:
     def choose(
         self, condition: Node, sides: Sequence[tuple[list[Node], list[Node]]], position: Position | None
     ) -> tuple[Node, Any]:
-        """One of two stretches at the end of the graph, as a condition says: see `branches`."""
+        """Return one of two stretches at the end of the graph, as a condition says: see `branches`."""
         return choose(self, condition, sides, position)
 
     def repeat(
@@ -335,7 +341,7 @@ class GraphBuilder:
         parts: Sequence[tuple[list[Node], list[Node]]],
         position: Position | None,
     ) -> tuple[Node, Any]:
-        """Two stretches at the end of the graph, run again and again: see `loops`."""
+        """Return two stretches at the end of the graph, run again and again: see `loops`."""
         return repeat(self, carried, standing, parts, position)
 
     def attend(
@@ -347,16 +353,16 @@ class GraphBuilder:
         settings: Sequence[Any],
         position: Position | None,
     ) -> tuple[Node, Any]:
-        """Attention with functions of scores, two stretches at the end of the graph: see `scores`."""
+        """Make attention of two stretches at the end of the graph, its functions of scores."""
         return attend(self, tensors, score, mask, blocks, settings, position)
 
     def is_enclosing(self) -> bool:
-        """Whether some of the graph is, or will be, the body of an operator."""
+        """Return whether some of the graph is, or will be, the body of an operator."""
         return bool(self._stretches) or bool(self._bodies)
 
-    # -- stand-ins ------------------------------------------------------------------------------------------------
+    # -- fake tensors ------------------------------------------------------------------------------------------------
     def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the operation would give, without adding it to the graph."""
+        """Return what the operation would give, without adding it to the graph."""
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
         question = self.memo.question(op, target, args, kwargs)
@@ -394,7 +400,7 @@ class GraphBuilder:
         return result
 
     def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
-        """Run an operation on stand-ins."""
+        """Run an operation on fake tensors."""
         trying.now = True
         try:
             with self.fake_mode, manner:
@@ -404,7 +410,7 @@ class GraphBuilder:
             trying.now = False
 
     def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
-        """What an operator has assumed of numbers that nobody knows is forgotten, and it is refused."""
+        """Forget what an operator has assumed of unknown numbers, and refuse the operator."""
         assumed = self.numbers.assumed_since(known)
         if assumed and not torch_compat.insists(target, args):
             known.again()
@@ -412,8 +418,9 @@ class GraphBuilder:
             raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
 
     def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """The same where sizes have no value. What cannot be told for all of them is told by what they are now: first
-        only where that is not what holds in general, then whatever an operator asks."""
+        """Try an operation where sizes have no value. What cannot be told for all of them is told by what they are now:
+        first only where that is not what holds in general, then whatever an operator asks.
+        """
         try:
             result = self._try(op, target, args, kwargs, self._with_numbers())
             slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
@@ -431,14 +438,14 @@ class GraphBuilder:
     def _again(
         self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
     ) -> Any:
-        """What a try has found out is forgotten, and the operator is asked by what sizes are now."""
+        """Return what a try has found out is forgotten, and the operator is asked by what sizes are now."""
         known.again()
         self.record.copies.clear()
         return self._try(op, target, args, kwargs, self._with_numbers(presuming))
 
     @contextlib.contextmanager
     def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
-        """How operators are tried where sizes have no value; with `presuming`, by what they are now."""
+        """Set how operators run on fake tensors where sizes have no value; with `presuming`, by what they are now."""
         with (
             shape_env.asking_rules_in_python(),
             shape_env.presuming(
@@ -449,7 +456,7 @@ class GraphBuilder:
             yield
 
     def _note_presumed(self, before: int, result: Any) -> None:
-        """A copy may be none at other sizes, where layouts were presumed: of an input, writing to either takes care."""
+        """Note a copy that may be none at other sizes, where layouts were presumed, for writes to either tensor."""
         if self.numbers.presumed() > before and self.record.copies:
             varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
             inputs = {each._cdata for each in self._memory.values() if each is not None}
@@ -461,17 +468,19 @@ class GraphBuilder:
             raise Retry(Assumption.LAYOUTS)
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
-        """The tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is not."""
+        """Return the tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is
+        not.
+        """
         return evaluate(node, self.record, at_entry)
 
     def _said(self, fact: Any) -> str:
-        """A fact about numbers, in which they are called as their nodes are."""
+        """Return a fact about numbers, in which they are called as their nodes are."""
         numbers = [node for node in self.graph.nodes if isinstance(node.meta.get("example_value"), torch.SymInt)]
         called = {str(node.meta["example_value"].node.expr): node.name for node in numbers}
         return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), shape_env.as_python(fact))
 
     def _check(self, target: Target, result: Any) -> None:
-        """A result that is a real tensor, or of a class of the user's, has no place in the graph."""
+        """Break at a result that is a real tensor, or of a class of the user: it has no place in the graph."""
         if isinstance(result, torch.Tensor):
             wrapped = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
             if type(result) is not torch_compat.fake_tensor_type() and not wrapped:
@@ -514,17 +523,17 @@ class GraphBuilder:
         return gm
 
     def mutated(self) -> list[Node]:
-        """The inputs that operations so far may have written to."""
+        """Return the inputs that operations so far may have written to."""
         return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
 
 
 def is_shaped(value: Any) -> bool:
-    """Anything but a tensor of no dimensions, which is taken for the number it holds where a number is wanted."""
+    """Return whether this is no tensor without dimensions, which is taken for its number where a number is wanted."""
     return not isinstance(value, torch.Tensor) or value.dim() > 0
 
 
 def is_slicing(target: Any, args: Any) -> bool:
-    """Whether a part of a tensor is taken between numbers: how much of it, these say."""
+    """Return whether a part of a tensor is taken between numbers: how much of it, these say."""
     index = args[1:] if target in SLICING else args[1] if target is operator.getitem else None
     parts = index if isinstance(index, tuple) else (index,)
     return index is not None and not any(isinstance(each, (torch.Tensor, list)) for each in parts)
@@ -534,13 +543,13 @@ SLICING = frozenset({"narrow", "select", torch.narrow, torch.select})
 
 
 def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:
-    """The end of a graph."""
+    """End the graph."""
     result = graph.output(tuple(outputs))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
 
 
 def examples(value: Any) -> Any:
-    """The same nest of arguments with each node's stand-in in its place."""
+    """Return the same nest of arguments with each node's fake tensor in its place."""
     kind = type(value)
     if kind is Node:
         return value.meta["example_value"]
@@ -556,7 +565,7 @@ def examples(value: Any) -> Any:
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in a nest of results."""
+    """Walk through the tensors in a nest of results."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
@@ -565,7 +574,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def describe(position: Position | None) -> str:
-    """The user's line, in the words of a traceback."""
+    """Return the user's line, in the words of a traceback."""
     if position is None:
         return ""
     return f'File "{position.filename}", line {position.line or 0}, in {position.function or "<unknown>"}'

@@ -51,7 +51,7 @@ def check(gm: torch.fx.GraphModule) -> None:
 
 
 def problems(gm: torch.fx.GraphModule, *, body: bool = False) -> Iterator[str]:
-    """Each way in which the graph breaks the rules. The `body` of a higher-order operator has no sources."""
+    """Yield each way in which the graph breaks the rules. The `body` of a higher-order operator has no sources."""
     seen: set[Node] = set()
     nodes = list(gm.graph.nodes)
     if not nodes or nodes[-1].op != "output" or sum(node.op == "output" for node in nodes) != 1:
@@ -74,7 +74,9 @@ def problems(gm: torch.fx.GraphModule, *, body: bool = False) -> Iterator[str]:
 
 
 def is_operator(target: Any) -> bool:
-    """Whether a function may be called by a graph: no Python of the user's, or of a library's, hides behind it."""
+    """Return whether a function may be called by a graph: no Python of the user's, or of a library's, hides
+    behind it.
+    """
     if isinstance(target, _TORCH_OPERATORS) or type(target) in _C_FUNCTIONS or target is of_numpy:
         return True
     return str(getattr(target, "__module__", None)).partition(".")[0] in _MODULES
@@ -145,7 +147,9 @@ _RULES = {
 
 
 def _foreign(*values: Any) -> Iterator[type]:
-    """The types of arguments that are neither nodes, nor constants with a literal form, nor nests of those."""
+    """Walk through the types of arguments that are neither nodes, nor constants with a literal form, nor nests of
+    those.
+    """
     for value in values:
         if isinstance(value, Node) or type(value) in _CONSTANTS:
             continue

@@ -15,7 +15,7 @@ from torchdynamo.hook.install import Compiled
 
 
 def compiled_node(outputs: Any) -> Any:
-    """The node of autograd's history that stands for a graph compiled by AOTAutograd; None if there is none."""
+    """Return the node of autograd's history that stands for a graph compiled by AOTAutograd; None if there is none."""
     for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
         node = getattr(output, "grad_fn", None) if isinstance(output, torch.Tensor) else None
         if hasattr(getattr(node, "_forward_cls", None), "_double_backward"):
@@ -24,7 +24,7 @@ def compiled_node(outputs: Any) -> Any:
 
 
 def compiled_class(node: Any) -> Any:
-    """The autograd function of such a node."""
+    """Return the autograd function of such a node."""
     return node._forward_cls
 
 
@@ -43,14 +43,14 @@ def _forget_frames(error: BaseException) -> None:
 
 
 def writes_to_what_is_saved(cls: Any) -> bool:
-    """Whether the backward that runs now is to be kept, and has kernels that use up what it has saved."""
+    """Return whether the backward that runs now is to be kept, and has kernels that use up what it has saved."""
     given_away: Any = getattr(getattr(cls, "metadata", None), "bw_donated_idxs", None)
     return bool(given_away) and torch._C._autograd._get_current_graph_task_keep_graph()
 
 
 @contextlib.contextmanager
 def nothing_given_away(cls: Any) -> Iterator[None]:
-    """As if that backward had no such kernels: it refuses to be kept."""
+    """Patch the backward so that it refuses to be kept, as if it had no such kernels."""
     known, cls.metadata.bw_donated_idxs = cls.metadata.bw_donated_idxs, []
     try:
         yield
@@ -59,12 +59,12 @@ def nothing_given_away(cls: Any) -> Iterator[None]:
 
 
 def given_gradients(cls: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
-    """What autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
+    """Return what autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
     return grads[0] if _takes_a_list(cls, grads) else grads
 
 
 def as_given(cls: Any, grads: tuple[Any, ...], other: list[Any]) -> tuple[Any, ...]:
-    """Other gradients, handed over as these were."""
+    """Return other gradients as these were handed over."""
     return (other,) if _takes_a_list(cls, grads) else tuple(other)
 
 
@@ -85,8 +85,9 @@ def leaves_out_inputs(node: Any, args: Sequence[Any]) -> bool:
 
 
 def first_result(cls: Any, inputs: int) -> int | None:
-    """Where the captured graph's results begin among its own, after inputs that were written to. None, if it has views
-    among them, or inputs that it has merged, or has written to one that has a gradient."""
+    """Return where the captured graph's results begin among its own, after inputs that were written to. None, if it has
+    views among them, or inputs that it has merged, or has written to one that has a gradient.
+    """
     meta = cls.metadata
     written = [meta.input_info[at] for at in meta.mutated_inp_runtime_indices]
     if meta.num_outputs_aliased or meta.num_intermediate_bases or len(meta.input_info) != inputs:
@@ -95,7 +96,7 @@ def first_result(cls: Any, inputs: int) -> int | None:
 
 
 def hooked_leaves(node: Any, count: int) -> set[int]:
-    """By place, inputs with hooks of their own. Autograd calls these whether or not there is a gradient."""
+    """Return the places of inputs with hooks, which autograd calls whether or not there is a gradient."""
     leaves = [getattr(step, "variable", None) for step, _ in node.next_functions]
     found = {at for at, leaf in enumerate(leaves) if getattr(leaf, "_backward_hooks", 0) or _after_gradients(leaf)}
     return found if len(leaves) == count or not found else set(range(count))  # numbers among the inputs have no step
@@ -106,13 +107,15 @@ def _after_gradients(leaf: Any) -> Any:
 
 
 def zeros_for(node: Any, at: int) -> torch.Tensor:
-    """What autograd hands over where a result has no gradient."""
+    """Return what autograd hands over where a result has no gradient."""
     like = node._input_metadata[at]
     return torch.zeros(like.shape, dtype=like.dtype, device=like.device)
 
 
 def returns_as_captured(cls: Any, count: int) -> bool:
-    """Whether its `count` results are the captured graph's, one for one: no inputs written to, no views among them."""
+    """Return whether its `count` results are the captured graph's, one for one: no inputs written to, no views among
+    them.
+    """
     meta = cls.metadata
     return (
         count == len(meta.output_info)

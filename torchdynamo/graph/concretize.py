@@ -61,12 +61,12 @@ def is_boxed(node: torch.fx.Node) -> bool:
 
 
 def symbol_of(number: torch.SymInt | torch.SymFloat) -> Any:
-    """What it was made as, before anything was learned of it."""
+    """Return what it was made as, before anything was learned of it."""
     return number.node._expr
 
 
 def value_of(number: Any, values: Values) -> Any:
-    """A number at these sizes; None if it depends on more than they."""
+    """Return a number at these sizes; None if it depends on more than they."""
     kind = PYTHON.get(type(number))
     if kind is None:
         return number
@@ -77,7 +77,7 @@ def value_of(number: Any, values: Values) -> Any:
 
 
 def put_in(expr: Any, values: Values) -> Any:
-    """An expression of symbols with these for them."""
+    """Return an expression of symbols with these for them."""
     from sympy import Float, Integer  # type: ignore[import-untyped]
 
     return expr.xreplace(
@@ -86,7 +86,7 @@ def put_in(expr: Any, values: Values) -> Any:
 
 
 def at_sizes(gm: torch.fx.GraphModule, values: Values) -> torch.fx.GraphModule:
-    """The graph where its numbers are these; it still takes the inputs that are numbers, and looks at none."""
+    """Return the graph with these numbers as constants. It still takes the inputs that are numbers, and reads none."""
     graph = copy.deepcopy(gm.graph)
     known: dict[torch.fx.Node, Any] = {}
     for node in graph.nodes:

@@ -25,7 +25,9 @@ def choose(
     sides: Sequence[tuple[list[Node], list[Node]]],
     position: Position | None,
 ) -> tuple[Node, Any]:
-    """Each side is its nodes, which are at the end of the graph, and its results among them."""
+    """Make a conditional operator of two sides: nodes, which are at the end of the graph, and its results
+    among them.
+    """
     for nodes, results in sides:
         check(nodes, results)
     inputs = list(dict.fromkeys(each for nodes, _ in sides for each in outside(nodes)))
@@ -39,7 +41,7 @@ def choose(
 
 
 def check(nodes: list[Node], results: list[Node]) -> None:
-    """What a side returns has to be its own."""
+    """Check that a branch returns tensors that are its own."""
     inside = set(nodes)
     if not all(node in inside for node in results):
         raise UnsupportedOperator("cond", "a side returns what it was given")
@@ -49,12 +51,12 @@ def check(nodes: list[Node], results: list[Node]) -> None:
 
 
 def storage(node: Node) -> Any:
-    """What a node's tensor lies in."""
+    """Return what a node's tensor lies in."""
     example = node.meta["example_value"]
     return example.untyped_storage()._cdata if isinstance(example, torch.Tensor) else node
 
 
 def outside(nodes: list[Node]) -> list[Node]:
-    """What these nodes take from before them."""
+    """Return what these nodes take from before them."""
     inside = set(nodes)
     return [each for node in nodes for each in node.all_input_nodes if each not in inside]

@@ -39,7 +39,7 @@ class Deterministic(TorchDispatchMode):
 
 
 def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> torch.Tensor | None:
-    """The tensor, or None where it is not made of constants alone, and of inputs that `at_entry` knows."""
+    """Return the tensor, or None where it is not made of constants alone, and of inputs that `at_entry` knows."""
     if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
     try:
@@ -56,7 +56,7 @@ def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> tor
 
 
 def entered(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> Any:
-    """What an input is. Nothing that existed at entry may have been written to: it may be the same memory."""
+    """Return what an input is. Nothing that existed at entry may have been written to: it may be the same memory."""
     inputs = [each.meta["example_value"] for each in node.graph.find_nodes(op="placeholder")]
     if any(isinstance(fake, torch.Tensor) and written(fake, record) for fake in inputs):
         raise NotConstant
@@ -67,7 +67,7 @@ def entered(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> Any:
 
 
 def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
-    """One operation for real."""
+    """Return one operation for real."""
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
@@ -75,7 +75,7 @@ def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
 
 
 def ancestors(node: torch.fx.Node, record: WorldRecord) -> list[torch.fx.Node]:
-    """What the node is computed from, in order, itself last."""
+    """Return what the node is computed from, in order, itself last."""
     found: dict[torch.fx.Node, None] = {}
     waiting = [node]
     while waiting:
@@ -90,7 +90,7 @@ def ancestors(node: torch.fx.Node, record: WorldRecord) -> list[torch.fx.Node]:
 
 
 def is_constant(node: torch.fx.Node, record: WorldRecord) -> bool:
-    """Whether the node gives the same whenever its inputs are."""
+    """Return whether the node gives the same whenever its inputs are."""
     if node.op != "placeholder" and not is_operation(node):
         return False
     example = node.meta["example_value"]
@@ -99,12 +99,12 @@ def is_constant(node: torch.fx.Node, record: WorldRecord) -> bool:
 
 
 def is_operation(node: torch.fx.Node) -> bool:
-    """Whether the node runs an operator."""
+    """Return whether the node runs an operator."""
     return node.op == "call_method" or (node.op == "call_function" and is_operator(node.target))
 
 
 def is_small(fake: torch.Tensor) -> bool:
-    """Whether computing it costs next to nothing."""
+    """Return whether computing it costs next to nothing."""
     return fake.device.type == "cpu" and type(fake.numel()) is int and fake.numel() <= MOST_ELEMENTS
 
 

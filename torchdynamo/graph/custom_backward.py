@@ -25,7 +25,7 @@ from torchdynamo.hook.install import Compiled, CompiledGraph
 
 
 def layout_of(tensor: torch.Tensor) -> torch.memory_format:
-    """The layout in which the backward gets a tensor's gradient."""
+    """Return the layout in which the backward gets a tensor's gradient."""
     if all(type(size) is int for size in tensor.shape) and not tensor.is_contiguous():
         for rank, layout in ((4, torch.channels_last), (5, torch.channels_last_3d)):
             if tensor.dim() == rank and tensor.is_contiguous(memory_format=layout):
@@ -34,14 +34,14 @@ def layout_of(tensor: torch.Tensor) -> torch.memory_format:
 
 
 def gradient_like(tensor: torch.Tensor) -> torch.Tensor:
-    """A stand-in for the gradient of a tensor."""
+    """Return a fake tensor for the gradient of a tensor."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).contiguous(
         memory_format=layout_of(tensor)
     )
 
 
 def twin(tensor: torch.Tensor) -> torch.Tensor:
-    """A stand-in like this one, with memory of its own."""
+    """Return a fake tensor like this one, with memory of its own."""
     made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return made.requires_grad_(tensor.requires_grad)
 
@@ -74,7 +74,7 @@ def quietly_run(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
 
 
 def run_backward(ctx: Any, *grads: Any) -> Any:
-    """The gradients of the inputs."""
+    """Return the gradients of the inputs."""
     plan = ctx.plan
     there = tuple(grad is not None for grad in grads)
     way = next((way for way in plan.ways if way.there == there), None)
@@ -118,12 +118,12 @@ class OwnBackwardOnce(OwnBackward):
 
 @functools.cache
 def function_of(name: str, once: bool) -> Any:
-    """The class, with the user's name: autograd's messages say it."""
+    """Return the class, with the user's name: autograd's messages say it."""
     return type(name, (OwnBackwardOnce if once else OwnBackward,), {})
 
 
 def as_backwards_run() -> contextlib.AbstractContextManager[Any]:
-    """What is traced is traced where the forward is, and a backward runs outside of the forward's autocast."""
+    """Return what is traced is traced where the forward is, and a backward runs outside of the forward's autocast."""
     traced = torch._C._len_torch_dispatch_stack() > 0
     context: contextlib.AbstractContextManager[Any] = (
         torch._C._DisableAutocast() if traced else contextlib.nullcontext()

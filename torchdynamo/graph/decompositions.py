@@ -17,14 +17,14 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """A row of targets ends at its first -1. Torch's takes what follows for class 0."""
+    """Return a row of targets ends at its first -1. Torch's takes what follows for class 0."""
     if size_average is not None or reduce is not None:
         reduction = _reduction.legacy_get_string(size_average, reduce)
     return by_pairs(input, target, _reduction.get_enum(reduction))
 
 
 def by_pairs(input: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
-    """Of each class that is meant and each that is not."""
+    """Return the loss from each class that is meant and each that is not."""
     x, y = torch.atleast_2d(input), torch.atleast_2d(target)
     there = (y == -1).cumsum(1) == 0
     index = torch.where(there, y, 0)

@@ -35,7 +35,7 @@ class Assertion(NamedTuple):
 def can_run_again(
     builder: GraphBuilder, checks: Sequence[Assertion], inputs: Mapping[Node, Any] | None = None, whole: bool = False
 ) -> bool:
-    """Whether a run of the graph leaves no trace: no input is written to, nothing unknown is called.
+    """Return whether a run of the graph leaves no trace: no input is written to, nothing unknown is called.
 
     Random numbers may be drawn: torch's own generators can be put back. So can contents of small `inputs`, or of any
     where it has to be one graph. Layers of torch.func would stay open where one raises.
@@ -56,7 +56,7 @@ def can_run_again(
 
 
 def can_be_put_back(builder: GraphBuilder, written: Sequence[tuple[Node, Any]], whole: bool) -> bool:
-    """Whether contents are all that the graph changes of these inputs, and are copied in no time."""
+    """Return whether contents are all that the graph changes of these inputs, and are copied in no time."""
     if builder.record.everything_written or any(name_of(node.target) in RESHAPING for node in builder.graph.nodes):
         return False
     if not all(is_only_contents(node.meta["example_value"], real) for node, real in written):
@@ -66,7 +66,7 @@ def can_be_put_back(builder: GraphBuilder, written: Sequence[tuple[Node, Any]], 
 
 
 def is_only_contents(example: Any, real: Any) -> bool:
-    """Whether a tensor that was written to is no part of autograd's history, then or now, and not expanded."""
+    """Return whether a tensor that was written to is no part of autograd's history, then or now, and not expanded."""
     if type(real) not in (torch.Tensor, torch.nn.Parameter) or real.layout is not torch.strided or is_layered(real):
         return False
     alone = example.requires_grad == real.requires_grad and example.grad_fn is None and real.grad_fn is None
@@ -74,17 +74,17 @@ def is_only_contents(example: Any, real: Any) -> bool:
 
 
 def is_generator(node: Node) -> bool:
-    """Whether the graph is given a generator of random numbers."""
+    """Return whether the graph is given a generator of random numbers."""
     return node.op == "placeholder" and isinstance(node.meta["example_value"], torch.Generator)
 
 
 def opens_layer(node: Node) -> bool:
-    """Whether a layer of torch.func begins here."""
+    """Return whether a layer of torch.func begins here."""
     return str(getattr(node.target, "__name__", "")).endswith("_increment_nesting")
 
 
 def stages(graph: torch.fx.Graph, checks: Sequence[Assertion]) -> list[Node]:
-    """After which nodes the graph has to stop and look.
+    """Return the nodes after which the graph has to stop and check.
 
     Values that the program checks may be indices, and out of bounds these do worse than raise: compiled code may end
     the process, and a GPU is lost to it. So an operator that takes integers waits for the checks before it.
@@ -101,7 +101,7 @@ def stages(graph: torch.fx.Graph, checks: Sequence[Assertion]) -> list[Node]:
 
 
 def is_risky(node: Node) -> bool:
-    """Whether what the operator does to the process may depend on values."""
+    """Return whether what the operator does to the process may depend on values."""
     if not node.op.startswith("call_") or name_of(node.target) in HARMLESS or picks_a_result(node):
         return False
     examples = (each.meta["example_value"] for each in node.all_input_nodes)

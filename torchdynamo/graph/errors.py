@@ -63,7 +63,7 @@ class UnsupportedOperator(GraphError):
 
 
 class UnsupportedTensor(GraphError):
-    """A kind of tensor that has no stand-in (quantized, some subclasses, ...)."""
+    """A kind of tensor that has no fake tensor (quantized, some subclasses, ...)."""
 
     reason = "unsupported type"
 
@@ -77,7 +77,7 @@ class FakeError(GraphError):
 class OperatorError(GraphError):
     """The operation itself objects (shapes that do not match, a wrong argument, ...).
 
-    `original` is what was raised for the stand-ins. Eager may word it otherwise, and a rule can be stricter than the
+    `original` is what was raised for the fake tensors. Eager may word it otherwise, and a rule can be stricter than the
     operator, so it is a hint: break here, and let eager raise its own.
     """
 
@@ -94,7 +94,7 @@ USER_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, 
 
 
 def classify(target: Callable[..., Any] | str, raised: Exception) -> GraphError:
-    """The GraphError for what an operation raised on stand-ins."""
+    """Return the GraphError for what an operation raised on fake tensors."""
     for exceptions, error in (
         (torch_compat.data_dependent_errors(), DataDependent),
         (torch_compat.dynamic_shape_errors(), DynamicOutputShape),

@@ -1,12 +1,12 @@
 """What operations gave before: the same one, asked of the same metadata, gives the same metadata.
 
-Models repeat themselves: forty layers have as many different operations as one. To run an operation on stand-ins
+Models repeat themselves: forty layers have as many different operations as one. To run an operation on fake tensors
 takes a few hundred microseconds, to look its answer up here takes a tenth of that.
 
 An answer is kept only if it can be told in full: tensors without gradients to follow, each with memory of its own or
-a view of exactly one argument's, or an argument itself. What writes is always run, and what was known of the
-stand-ins is then forgotten. The question holds all that an answer may depend on: the state of the thread and process,
-the operation, and of each argument its type and value, or a tensor's metadata and which of the others it is.
+a view of exactly one argument's, or an argument itself. What writes is always run, and what was known of the fake
+tensors is then forgotten. The question holds all that an answer may depend on: the state of the thread and process, the
+operation, and of each argument its type and value, or a tensor's metadata and which of the others it is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Question(NamedTuple):
     """An operation and all that its answer depends on."""
 
     key: tuple[Any, ...]
-    fakes: list[torch.Tensor]  # the stand-ins among the arguments, in order
+    fakes: list[torch.Tensor]  # the fake tensors among the arguments, in order
 
 
 class ResultPattern(NamedTuple):
@@ -76,7 +76,7 @@ class FakeCache:
 
     # -- asking ---------------------------------------------------------------------------------------------------
     def question(self, op: str, target: Target, args: Sequence[Any], kwargs: dict[str, Any]) -> Question | None:
-        """The question, or None if its answer is not for keeping."""
+        """Return the question, or None if its answer is not for keeping."""
         if op != "call_method" and not answers_alike(target):
             return None
         if torch_compat.in_transform():
@@ -97,7 +97,7 @@ class FakeCache:
         return Question((state[0], target, same, named, *asked), fakes)
 
     def _part(self, value: Any, fakes: list[torch.Tensor], grad: bool) -> Any:
-        """What of an argument matters."""
+        """Return what of an argument matters."""
         kind = type(value)
         if kind is Node:
             fake = value.meta["example_value"]
@@ -121,7 +121,7 @@ class FakeCache:
         raise Untold
 
     def recall(self, question: Question) -> Any:
-        """The answer, made anew; MISSING if it is not known."""
+        """Return the answer, made anew; MISSING if it is not known."""
         answer = self._answers.get(question.key)
         if answer is None:
             return MISSING
@@ -150,7 +150,7 @@ class FakeCache:
 
     # -- learning -------------------------------------------------------------------------------------------------
     def learn(self, question: Question | None, result: Any, random: bool) -> None:
-        """What an operation gave, when it had really been run."""
+        """Learn what an operation gave when it was run."""
         items = result if isinstance(result, (tuple, list)) else (result,)
         tensors = [item for item in items if item is not None]
         plain = bool(tensors) and all(type(item) is self._tensor for item in tensors)
@@ -168,7 +168,7 @@ class FakeCache:
             self._answers[question.key] = Answer(container, told, random)
 
     def _tell(self, items: Sequence[Any], fakes: list[torch.Tensor]) -> tuple[ResultPattern | None, ...] | None:
-        """The results in terms of the arguments; None if they are more than that."""
+        """Return the results in terms of the arguments; None if they are more than that."""
         places = [fake.untyped_storage()._cdata for fake in fakes]
         own: set[int] = set()
         told: list[ResultPattern | None] = []
@@ -199,7 +199,7 @@ class FakeCache:
 
 @cache
 def answers_alike(target: Any) -> bool:
-    """Whether a function is torch's or Python's own, so that its answers depend on arguments and state alone."""
+    """Return whether a function is torch's or Python's own, so that its answers depend on arguments and state alone."""
     if target is getattr:
         return True
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
@@ -210,5 +210,5 @@ def answers_alike(target: Any) -> bool:
 
 
 def is_operator_group(owner: Any) -> bool:
-    """`torch._C._nn` and its like, whose functions name no module."""
+    """Return whether this is `torch._C._nn` or its like, whose functions name no module."""
     return type(owner) is types.ModuleType and owner.__name__.startswith("torch._C")

@@ -1,6 +1,6 @@
-"""What is known of a stand-in without asking it again, and the making of another just like it.
+"""What is known of a fake tensor without asking it again, and the making of another just like it.
 
-A stand-in is the answer to a long computation, but nothing in it is more than metadata: one with the same metadata
+A fake tensor is the answer to a long computation, but nothing in it is more than metadata: one with the same metadata
 can be made at a hundredth of the cost.
 """
 
@@ -15,7 +15,7 @@ from torchdynamo.graph import torch_compat
 
 
 class FakeMetadata:
-    """The metadata of a stand-in. There is one of each, so equal ones are the same object."""
+    """The metadata of a fake tensor. There is one of each, so equal ones are the same object."""
 
     __slots__ = ("device", "dtype", "facts", "offset", "requires_grad", "sizes", "strides")
 
@@ -25,16 +25,16 @@ class FakeMetadata:
 
 
 class KnownMetadata:
-    """Those of one world of stand-ins."""
+    """Those of one world of fake tensors."""
 
     def __init__(self) -> None:
         self._all: dict[tuple[Any, ...], FakeMetadata] = {}
         self._of: dict[
             int, tuple[torch.Tensor, FakeMetadata]
-        ] = {}  # by id; the stand-in is kept so that its id is its own
+        ] = {}  # by id; the fake tensor is kept so that its id is its own
 
     def of(self, fake: Any) -> FakeMetadata | None:
-        """What a stand-in is like; None where there is more to it than metadata."""
+        """Return what a fake tensor is like; None where there is more to it than metadata."""
         known = self._of.get(id(fake))
         if known is not None:
             return known[1]
@@ -44,7 +44,7 @@ class KnownMetadata:
         return likeness
 
     def measure(self, fake: Any) -> FakeMetadata | None:
-        """The same, read off the stand-in."""
+        """Return the same, read off the fake tensor."""
         if type(fake) is not torch_compat.fake_tensor_type() or fake.layout is not torch.strided:
             return None
         sizes, strides, offset = tuple(fake.shape), fake.stride(), fake.storage_offset()
@@ -67,16 +67,16 @@ class KnownMetadata:
         return likeness
 
     def note(self, fake: torch.Tensor, likeness: FakeMetadata) -> None:
-        """A stand-in that was just made."""
+        """Note a fake tensor that was just made."""
         self._of[id(fake)] = fake, likeness
 
     def forget(self) -> None:
-        """Something may have changed the metadata of stand-ins that exist."""
+        """Forget the metadata of fake tensors, which something may have changed."""
         self._of.clear()
 
 
 class Pattern:
-    """How to make stand-ins like one that was made the long way."""
+    """How to make fake tensors like one that was made the long way."""
 
     __slots__ = ("likeness", "state")
 
@@ -85,7 +85,7 @@ class Pattern:
         self.likeness = likeness
 
     def make(self, memory: torch.UntypedStorage | None = None) -> torch.Tensor:
-        """One more, with memory of its own or in this one."""
+        """Return one more, with memory of its own or in this one."""
         like = self.likeness
         return torch_compat.stand_in(
             self.state, like.sizes, like.strides, like.offset, like.dtype, like.device, like.requires_grad, memory
@@ -93,7 +93,7 @@ class Pattern:
 
 
 def pattern_of(fake: torch.Tensor, known: KnownMetadata, shared: bool) -> Pattern | None:
-    """The pattern of a stand-in, if that is all there is to it: proved by making one."""
+    """Return the pattern of a fake tensor, if that is all there is to it: proved by making one."""
     likeness = known.of(fake)
     if likeness is None:
         return None

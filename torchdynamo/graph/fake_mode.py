@@ -1,4 +1,4 @@
-"""The world of stand-ins: what an operator gives, told without computing it.
+"""The world of fake tensors: what an operator gives, told without computing it.
 
 Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is imported before it is needed.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @cache
 def mode_type() -> type[FakeTensorMode]:
-    """The class of worlds of stand-ins.
+    """Return the class of worlds of fake tensors.
 
     Where an operator's own rule wants the value of a number, what the operator is made of may not.
     """
@@ -51,7 +51,7 @@ def mode_type() -> type[FakeTensorMode]:
             return laid_out(given, *args, **kwargs or {})
 
         def told(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            """What the operator gives, as rules of ours or torch's have it."""
+            """Return what the operator gives, as rules of ours or torch's have it."""
             if isinstance(func, torch._ops.HigherOrderOperator) and func not in ruled:
                 return func.python_key_table[FakeTensorMode](self, *args, **kwargs)
             if getattr(func, "overloadpacket", None) in squeezing and self.shape_env is not None:
@@ -92,7 +92,7 @@ def mode_type() -> type[FakeTensorMode]:
 
 
 def decide_what_is_one(tensor: torch.Tensor, dims: Any = None) -> None:
-    """How many dimensions `squeeze` leaves depends on which sizes are 1: a fact, whatever torch's rule says."""
+    """Decide which sizes are 1, by which `squeeze` drops dimensions: a fact, whatever torch's rule says."""
     among = range(tensor.dim()) if dims is None else dims if isinstance(dims, (list, tuple)) else [dims]
     for dim in among if tensor.dim() else ():  # a scalar's only dimension, -1 or 0, is not there
         bool(tensor.size(dim) == 1)
@@ -100,7 +100,7 @@ def decide_what_is_one(tensor: torch.Tensor, dims: Any = None) -> None:
 
 @contextlib.contextmanager
 def deciding_nothing(env: ShapeEnv | None) -> Iterator[None]:
-    """While this is open, what needs a number's value raises, and is not decided by the value at hand."""
+    """Raise, while this is open, where a number's value is needed, instead of deciding by the value at hand."""
     refusing = getattr(env, "error_on_new_guards", contextlib.nullcontext)
     quiet.install()
     before, quiet.trying.now = quiet.trying.now, True
@@ -112,7 +112,7 @@ def deciding_nothing(env: ShapeEnv | None) -> Iterator[None]:
 
 
 def has_symbolic_sizes(value: Any) -> bool:
-    """Whether there is a number without a value among these, or a tensor with one in its sizes."""
+    """Return whether there is a number without a value among these, or a tensor with one in its sizes."""
     if isinstance(value, torch.Tensor):
         return shape_env.is_symbolic(tuple(value.shape))
     if isinstance(value, (tuple, list)):
@@ -121,7 +121,7 @@ def has_symbolic_sizes(value: Any) -> bool:
 
 
 def make(shape_env: ShapeEnv | None) -> FakeTensorMode:
-    """A world of stand-in tensors for a backend.
+    """Return a world of fake tensors for a backend.
 
     Else than for export, a number read from an input of no dimensions would be what the example holds, unguarded.
     """

@@ -33,7 +33,9 @@ def attend(
     settings: Sequence[Any],
     position: Position | None,
 ) -> tuple[Node, Any]:
-    """The operator: query, key and value; the score's body; the blocks with the mask's body; scale and options."""
+    """Return the operator: query, key and value; the score's body; the blocks with the mask's body; scale and
+    options.
+    """
     holders, brought = [], []
     for standing, nodes, result in (score, mask):
         own = {*standing, *nodes}

@@ -1,4 +1,4 @@
-"""How the results of a graph hang together by their gradients: read off the history that autograd gave the stand-ins.
+"""How gradients connect the results of a graph: read off the history that autograd gave the fake tensors.
 
 A compiled graph has one backward for all of its results, where eager has a path from each result to the inputs it came
 from. Whoever calls that backward for some of the results has to know which inputs eager would have reached.
@@ -37,12 +37,12 @@ class History:
                 self.reached[at] = frozenset(places_in(bits))
 
     def bit(self, origin: Any) -> int:
-        """The input that begins here, as a bit."""
+        """Return the input that begins here, as a bit."""
         at = self.origins.get(origin)
         return 0 if at is None else 1 << at
 
     def walk(self, last: Any, result: int) -> int:
-        """The inputs that a step leads to. A step is done when those before it are."""
+        """Return the inputs that a step leads to. A step is done when those before it are."""
         todo, begun = [last], set[Any]()
         self.last[last] = self.last.get(last, 0) | 1 << result
         while todo:
@@ -116,7 +116,7 @@ def _union(bits: Iterable[int]) -> int:
 
 
 def with_gradient(node: torch.fx.Node) -> torch.Tensor | None:
-    """The node's stand-in, if it has a gradient."""
+    """Return the node's fake tensor, if it has a gradient."""
     example = node.meta.get("example_value")
     return example if isinstance(example, torch.Tensor) and example.requires_grad else None
 
@@ -137,7 +137,7 @@ def results_of(gm: torch.fx.GraphModule) -> Sequence[torch.fx.Node]:
 
 
 def strands(gm: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
-    """Which way back an operation is on, where there are several: see `History.ways`.
+    """Return which way back an operation is on, where there are several: see `History.ways`.
 
     Eager can go one of them after the other, and free each as it goes.
     """

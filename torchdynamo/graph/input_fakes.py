@@ -1,4 +1,4 @@
-"""Stand-ins for tensors that exist when the graph starts.
+"""Fake tensors for tensors that exist when the graph starts.
 
 Most are a module's parameters, of which a model has hundreds with a few different shapes: the first of each kind is
 made by torch, the others after its pattern. What torch has to look at more closely (views, numbers, what has a
@@ -30,12 +30,12 @@ class InputFakes:
         self._untold: list[tuple[torch.Tensor, torch.Tensor]] = []  # made here, which torch has not heard of
 
     def stand_in(self, mode: FakeTensorMode, tensor: torch.Tensor, origin: torch_compat.TorchSource) -> torch.Tensor:
-        """The stand-in of a tensor, which has nothing to do with layers of torch.func that may be open."""
+        """Return the fake tensor of a tensor, which has nothing to do with layers of torch.func that may be open."""
         with torch._C._DisableFuncTorch():
             return self.made(mode, tensor, origin)
 
     def made(self, mode: FakeTensorMode, tensor: torch.Tensor, origin: torch_compat.TorchSource) -> torch.Tensor:
-        """The same, where none is."""
+        """Return the same, where none is."""
         memory = storage_of(tensor)
         apart = memory is not None and memory._cdata not in self._memory
         kind: Any = None
@@ -64,7 +64,7 @@ class InputFakes:
 
 
 def is_plain(tensor: torch.Tensor, memory: torch.UntypedStorage) -> bool:
-    """Whether a tensor is nothing but numbers in memory of its own."""
+    """Return whether a tensor is nothing but numbers in memory of its own."""
     return (
         (type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter)
         and tensor.layout is torch.strided

@@ -35,7 +35,7 @@ class InputSource(TorchSource):
         return self._input_name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Inductor keeps compiled graphs on disk, sources and all; the path is of this process."""
+        """Pickle without the path, which is of this process: Inductor keeps compiled graphs on disk."""
         return InputSource, (self._input_name, None, self.static, self.boxed)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> InputSource:

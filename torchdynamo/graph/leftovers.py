@@ -20,7 +20,7 @@ def text_goes_with(gm: torch.fx.GraphModule) -> None:
 
 @contextlib.contextmanager
 def texts_go_with(gm: torch.fx.GraphModule) -> Iterator[None]:
-    """While this is open, torch makes graph modules on behalf of this one, and the texts of their code go with it."""
+    """Have the texts of graph modules that torch makes while this is open go with this one."""
     first = graph_module._loader.next_id
     try:
         yield

@@ -22,7 +22,7 @@ class Modes(NamedTuple):
 
     @classmethod
     def now(cls) -> Modes:
-        """As they stand."""
+        """Return the modes as they stand."""
         autocast = tuple(
             (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in _DEVICES
         )

@@ -33,7 +33,7 @@ def note_effects(gm: torch.fx.GraphModule, effects: Effects) -> None:
 
 
 def effects_of(gm: torch.fx.GraphModule) -> Effects:
-    """What the graph does; a graph nobody watched may do anything."""
+    """Return what the graph does; a graph nobody watched may do anything."""
     known = gm.meta.get(_KEY)
     if isinstance(known, Effects):
         return known
@@ -41,12 +41,14 @@ def effects_of(gm: torch.fx.GraphModule) -> Effects:
 
 
 def mutated_inputs(gm: torch.fx.GraphModule) -> set[str]:
-    """The names of the inputs that the graph may write to, directly or through a view of the same memory."""
+    """Return the names of the inputs that the graph may write to, directly or through a view of the same memory."""
     return set(effects_of(gm).mutated)
 
 
 def changes_modes(gm: torch.fx.GraphModule) -> bool:
-    """Whether the graph switches grad mode, autocast or inference mode as it runs, or opens layers of torch.func."""
+    """Return whether the graph switches grad mode, autocast or inference mode as it runs, or opens layers of
+    torch.func.
+    """
     return any(
         node.op == "call_function" and (node.target in MODE_CHANGES or node.target in OPENERS)
         for node in gm.graph.nodes
@@ -80,7 +82,9 @@ def has_new_leaf(node: torch.fx.Node, inputs: Set[int]) -> bool:
 
 
 def updates_in_one_kernel(gm: torch.fx.GraphModule) -> bool:
-    """Whether this is a fused update of an optimizer: it is compiled already, and not all have rules for tracing."""
+    """Return whether this is a fused update of an optimizer: it is compiled already, and not all have rules for
+    tracing.
+    """
     return any(node.target in FUSED_UPDATES for node in gm.graph.nodes)
 
 
@@ -95,5 +99,5 @@ def has_sparse_gradients(gm: torch.fx.GraphModule) -> bool:
 
 
 def reads_data(gm: torch.fx.GraphModule) -> bool:
-    """Whether the graph takes a tensor's `.data`, writes to which autograd does not notice."""
+    """Return whether the graph takes a tensor's `.data`, writes to which autograd does not notice."""
     return any(node.target is getattr and node.args[1] == "data" for node in gm.graph.nodes)

@@ -1,6 +1,6 @@
 """Numbers of a graph that have no value while it is made: sizes that may vary, values read from tensors.
 
-Each is a torch.SymInt, SymFloat or SymBool of the ShapeEnv that the stand-ins live with. Only integers are computed
+Each is a torch.SymInt, SymFloat or SymBool of the ShapeEnv that the fake tensors live with. Only integers are computed
 with symbolically: sums of floats depend on their order, and nan is not itself, so whatever is computed from a float
 that is read from a tensor is one more number nobody knows.
 """
@@ -55,17 +55,17 @@ class Numbers:
         return made
 
     def closed(self) -> None:
-        """The program has been followed: what is asked from now on, no line of it asks."""
+        """Note that the program has been followed: no line of it asks what is asked from now on."""
         self.where = None
         if "env" in self.__dict__:
             self.env.where = None  # type: ignore[attr-defined]
 
     def places(self) -> dict[Any, Any]:
-        """By fact: the line of the program that asked for it."""
+        """Return, for each fact, the line of the program that asked for it."""
         return self.env.places if "env" in self.__dict__ else {}  # type: ignore[attr-defined]
 
     def bounds(self, number: Any) -> tuple[int | None, int | None]:
-        """Between what an input lies; None where there is no bound."""
+        """Return the least and the largest value of an input; None where there is no bound."""
         if number.node.expr.is_number:
             return int(number.node.expr), int(number.node.expr)
         known = self.env.bound_sympy(number.node.expr)  # an expression, where a fact says what the input is
@@ -78,7 +78,8 @@ class Numbers:
     def at_entry(
         self, value: int, source: Source, least: int | None = None, most: int | None = None, blind: bool = False
     ) -> torch.SymInt:
-        """A number that is there when the frame begins. Nothing is assumed of it but what it can be at `least`.
+        """Make a symbol for a number that is there when the frame begins. Nothing is assumed of it but what it can be
+        at `least`.
 
         `blind`: what it is now may decide nothing, as if it were read from a tensor.
         """
@@ -90,21 +91,21 @@ class Numbers:
         return number
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return bool(self.entries) or self.drawn() > 0
 
     def drawn(self) -> int:
-        """How many numbers nobody knows there are so far."""
+        """Return how many numbers nobody knows there are so far."""
         known = self.__dict__.get("env")
         return 0 if known is None else len(known.pending_fresh_unbacked_symbols)
 
     def presumed(self) -> int:
-        """How often an operator was told that sizes are neither 0 nor 1, without a fact to guard."""
+        """Return how often an operator was told that sizes are neither 0 nor 1, without a fact to guard."""
         known = self.__dict__.get("env")
         return 0 if known is None else known.presumed
 
     def assumed_since(self, known: shape_env.Snapshot) -> list[Any]:
-        """Facts about unknown numbers that have been assumed, as against decided, since so much was known.
+        """Return the facts about unknown numbers that have been assumed, not decided, since so much was known.
 
         What is assumed only of numbers drawn since then is no assumption: it is true of a result.
         """
@@ -117,26 +118,26 @@ class Numbers:
         return [fact for fact in news if not shape_env.unbacked_symbols(fact) <= born]
 
     def equated(self, fact: Any) -> tuple[Any, ...]:
-        """What a fact says is the same: the two terms; nothing of another."""
+        """Return what a fact says is the same: the two terms; nothing of another."""
         return shape_env.equated(fact)
 
     def is_term(self, number: Any, term: Any) -> bool:
-        """Whether a number is this one."""
+        """Return whether a number is this one."""
         return bool((number.node.expr if isinstance(number, torch.SymInt) else number) == term)
 
     def fixed(self, number: Any) -> Any:
-        """Its value if it can be no other; else None."""
+        """Return the value of a number if it can be no other; else None."""
         expr = number.node.expr
         if expr.is_number or (expr.is_Boolean and not expr.free_symbols):
             return PYTHON[type(number)](expr)
         return None
 
     def unknown(self, number: Any) -> bool:
-        """Whether it depends on what a tensor holds, as against sizes and numbers that exist at entry."""
+        """Return whether it depends on what a tensor holds, as against sizes and numbers that exist at entry."""
         return bool(shape_env.unbacked_symbols(number))
 
     def decide(self, number: Any) -> bool:
-        """Its truth. For numbers that exist at entry this is a fact to be guarded; others may be unknown."""
+        """Return its truth. For numbers that exist at entry this is a fact to be guarded; others may be unknown."""
         trying.now = True
         try:
             return bool(number)
@@ -146,11 +147,13 @@ class Numbers:
             trying.now = False
 
     def now(self, number: Any) -> int:
-        """What a number that exists at entry is in this call. Nothing is guarded by that."""
+        """Return what a number that exists at entry is in this call. Nothing is guarded by that."""
         return shape_env.value_now(number)
 
     def settle(self, number: Any) -> Any:
-        """Its value, which is a fact to be guarded from now on. Raises UnknownValue where it may not become one."""
+        """Return its value, which is a fact to be guarded from now on. Raises UnknownValue where it may not
+        become one.
+        """
         fixed = self.fixed(number)
         if fixed is not None:
             return fixed
@@ -172,7 +175,7 @@ class Numbers:
 
     @contextlib.contextmanager
     def letting_in(self) -> Iterator[None]:
-        """While this is open, values may be read from tensors, whatever the settings say: they decide nothing."""
+        """Let values be read from tensors while this is open, whatever the settings say: they decide nothing."""
         before = self.env.settings
         shape_env.allow_all(self.env)
         try:
@@ -181,20 +184,20 @@ class Numbers:
             self.env.settings = before
 
     def learn(self, condition: Any) -> None:
-        """What the graph will check before it goes on holds from now on."""
+        """Learn a condition that the graph will check before it goes on."""
         torch._check(condition)
 
     def fresh(self, pytype: type) -> Any:
-        """A number nobody knows anything about."""
+        """Make a symbol that nothing is known about."""
         if pytype is float:
             return self.env.create_unbacked_symfloat()
         return self.env.create_unbacked_symbool() if pytype is bool else self.env.create_unbacked_symint()
 
     def is_about_values(self, raised: BaseException) -> bool:
-        """Whether this was raised because a value is not known, and not by the program."""
+        """Return whether this was raised because a value is not known, and not by the program."""
         return isinstance(raised, torch_compat.data_dependent_errors())
 
 
 def has_numbers(gm: torch.fx.GraphModule) -> bool:
-    """Whether the graph computes with numbers that are not known before it runs."""
+    """Return whether the graph computes with numbers that are not known before it runs."""
     return any(isinstance(node.meta.get("example_value"), SYMBOLIC) for node in gm.graph.nodes)

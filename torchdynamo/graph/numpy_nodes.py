@@ -11,5 +11,5 @@ np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") 
 
 
 def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operation of graphs: a function of NumPy's by its name, `sin`, `linalg.inv`, `ndarray.sum`."""
+    """Return an operation of graphs: a function of NumPy's by its name, `sin`, `linalg.inv`, `ndarray.sum`."""
     return operator.attrgetter(name)(np)(*args, **kwargs)

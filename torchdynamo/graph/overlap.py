@@ -1,4 +1,4 @@
-"""Writes that operators refuse by where tensors lie in memory; stand-ins have none, and would let them pass.
+"""Writes that operators refuse by where tensors lie in memory; fake tensors have none, and would let them pass.
 
 A tensor that is expanded holds one element at several places, and may not be written to; nor may what is written lie
 across what is read, as in `a[1:].add_(a[:-1])`. ATen's own checks say yes, no, or that it is too hard to tell, in which
@@ -32,7 +32,7 @@ def refuse(op: torch._ops.OpOverload, written: Iterable[Any], given: Iterable[An
 
 
 def flat(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """The tensors among these, and in lists of them."""
+    """Walk through the tensors among these, and in lists of them."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -41,7 +41,7 @@ def flat(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether an element is at several places for certain."""
+    """Return whether an element is at several places for certain."""
     if tensor.layout is not torch.strided:
         return False
     steps = zip(tensor.stride(), tensor.shape, strict=True)
@@ -49,7 +49,7 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
 
 
 def lie_across(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors in the same memory share a part for certain, and are not at the same places."""
+    """Return whether two tensors in the same memory share a part for certain, and are not at the same places."""
     numbers = (*a.shape, *b.shape, *a.stride(), *b.stride(), a.storage_offset(), b.storage_offset())
     if any(type(number) is not int for number in numbers) or not (a.numel() and b.numel()):
         return False
@@ -62,7 +62,7 @@ def lie_across(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether it fills its stretch of memory, in whatever order of dimensions."""
+    """Return whether it fills its stretch of memory, in whatever order of dimensions."""
     expected = 1
     steps = zip(tensor.stride(), tensor.shape, strict=True)
     for step, size in sorted((step, size) for step, size in steps if size != 1):
@@ -73,19 +73,19 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Where it begins and ends, in bytes."""
+    """Return where it begins and ends, in bytes."""
     begin = int(tensor.storage_offset()) * tensor.itemsize
     return begin, begin + tensor.numel() * tensor.itemsize
 
 
 def touch(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the stretches of two tensors in the same memory have a part in common."""
+    """Return whether the stretches of two tensors in the same memory have a part in common."""
     (low, high), (other_low, other_high) = stretch(a), stretch(b)
     return low < other_high and other_low < high
 
 
 def stretch(tensor: torch.Tensor) -> tuple[int, int]:
-    """The same as its extent, of a tensor with gaps, too."""
+    """Return the same as its extent, of a tensor with gaps, too."""
     begin = int(tensor.storage_offset())
     last = begin + sum(step * (size - 1) for step, size in zip(tensor.stride(), tensor.shape, strict=True))
     return begin * tensor.itemsize, ((last + 1) if tensor.numel() else begin) * tensor.itemsize

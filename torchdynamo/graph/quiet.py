@@ -1,4 +1,4 @@
-"""Keeps torch from logging a traceback for every operation that objects to its stand-ins: we report that ourselves."""
+"""Keeps torch from logging a traceback for each operation that fails on fake tensors: we report that ourselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 
 class _Trying(threading.local):
-    """Whether this thread is trying an operation on stand-ins for us."""
+    """Whether this thread is trying an operation on fake tensors for us."""
 
     now = False
 

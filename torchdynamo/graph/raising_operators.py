@@ -32,12 +32,12 @@ IN_PLACE = frozenset(
 
 
 def name_of(target: Any) -> str:
-    """An operator's name."""
+    """Return an operator's name."""
     return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
 
 
 def takes_integers(node: torch.fx.Node) -> bool:
-    """Whether an operator takes integers that may be indices."""
+    """Return whether an operator takes integers that may be indices."""
     if not node.op.startswith("call_") or name_of(node.target) in HARMLESS:
         return False
     examples = (each.meta["example_value"] for each in node.all_input_nodes)
@@ -45,7 +45,7 @@ def takes_integers(node: torch.fx.Node) -> bool:
 
 
 def may_raise(node: torch.fx.Node) -> bool:
-    """Whether what the arguments hold decides if the operator raises."""
+    """Return whether what the arguments hold decides if the operator raises."""
     name = name_of(node.target)
     if name in PARTICULAR or name.startswith("linalg_") or takes_integers(node):
         return True
@@ -53,6 +53,6 @@ def may_raise(node: torch.fx.Node) -> bool:
 
 
 def writes(node: torch.fx.Node) -> bool:
-    """Whether an operator writes to what it is given."""
+    """Return whether an operator writes to what it is given."""
     name = name_of(node.target)
     return name.endswith("_") or name in IN_PLACE or "out" in node.kwargs

@@ -1,7 +1,7 @@
-"""Stand-ins that remember what was done to them.
+"""Fake tensors that remember what was done to them.
 
 Which inputs a graph writes to cannot be read off its nodes: a write may go through a view, a `.data`, or a Python
-function that hides it. So the world of stand-ins itself notes, for every ATen operator that runs in it, the memory
+function that hides it. So the world of fake tensors itself notes, for every ATen operator that runs in it, the memory
 that is written and whether random numbers are drawn.
 """
 
@@ -46,15 +46,15 @@ class WorldRecord:
         return self.draws > 0
 
     def draw(self) -> None:
-        """Random numbers are drawn."""
+        """Record that random numbers are drawn."""
         self.draws += 1
 
     def loosen(self, memory: torch.UntypedStorage) -> None:
-        """Views of this memory were made, without gradients, that autograd does not know for views."""
+        """Record views of this memory that autograd does not know for views."""
         self.loose[memory._cdata] = memory
 
     def write_by_operator(self, tensors: Sequence[Any]) -> None:
-        """An operator writes. With gradients, it matters to autograd which tensors are views of which."""
+        """Record an operator's writes. With gradients, it matters to autograd which tensors are views of which."""
         if self.loose and torch.is_grad_enabled():
             for tensor in tensors:
                 storage = storage_of(tensor) if isinstance(tensor, torch.Tensor) else None
@@ -63,7 +63,7 @@ class WorldRecord:
         self.write(tensors)
 
     def write(self, tensors: Iterable[Any]) -> None:
-        """These tensors' memory changes."""
+        """Record that the memory of these tensors changes."""
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor):
                 storage = storage_of(tensor)
@@ -78,7 +78,7 @@ class WorldRecord:
                 self.write(tensor)
 
     def copied_from(self, memory: int) -> Iterator[int]:
-        """This memory, and all that was copied to it as it is."""
+        """Walk through this memory, and all that it was copied to as it is."""
         while True:
             yield memory
             if memory not in self.copies:
@@ -86,12 +86,12 @@ class WorldRecord:
             memory = self.copies[memory][1]._cdata
 
     def wrote_to(self, storage: torch.UntypedStorage | None) -> bool:
-        """Whether this memory may have changed."""
+        """Return whether this memory may have changed."""
         return self.everything_written or storage is None or storage._cdata in self.written
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The memory of a tensor; sparse ones and some subclasses have none to show."""
+    """Return the memory of a tensor; sparse ones and some subclasses have none to show."""
     try:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
@@ -134,7 +134,7 @@ class _Effect:
         self.training = at[0] if at else -1  # the argument without which nothing is written
 
     def writes(self, args: Sequence[Any]) -> bool:
-        """Whether a call with these arguments writes."""
+        """Return whether a call with these arguments writes."""
         return bool(self.written) and (not 0 <= self.training < len(args) or bool(args[self.training]))
 
 
@@ -180,7 +180,7 @@ def _mode_class() -> type[FakeTensorMode]:
 
 
 def recording_mode(shape_env: ShapeEnv | None, record: WorldRecord) -> FakeTensorMode:
-    """A world of stand-ins that notes what happens in it."""
+    """Return a world of fake tensors that notes what happens in it."""
     mode = _mode_class()(shape_env=shape_env)
     mode.record = record  # type: ignore[attr-defined]
     mode.cache_enabled = False  # to keep what operators give takes longer than to ask them, with symbols twice as long

@@ -18,14 +18,14 @@ BATCH_FIRST = 8  # where the arguments say so
 
 
 def trains(node: torch.fx.Node) -> bool:
-    """Whether this is a recurrent layer with gradients."""
+    """Return whether this is a recurrent layer with gradients."""
     return node.target in RECURRENT and any(
         each.requires_grad for each in node.meta["example_value"] if isinstance(each, torch.Tensor)
     )
 
 
 def drops(node: torch.fx.Node) -> bool:
-    """Whether this is a recurrent layer that drops, from layer to layer. What a tracer makes of it does not."""
+    """Return whether this is a recurrent layer that drops, from layer to layer. What a tracer makes of it does not."""
     if node.target not in RECURRENT:
         return False
     first = 5 if is_packed(node.args) else 4
@@ -46,15 +46,17 @@ def draws_from_a_generator(node: torch.fx.Node) -> bool:
 
 
 def steps_vary(gm: torch.fx.GraphModule) -> bool:
-    """Whether there is a layer that a tracer would take apart, step by step, and nobody knows how many there are.
+    """Return whether there is a layer that a tracer would take apart, step by step, and nobody knows how many there
+    are.
 
-    Of an LSTM that does not train it makes one operator."""
+    Of an LSTM that does not train it makes one operator.
+    """
     layers = [each for each in gm.graph.nodes if each.target in RECURRENT and (each.target is not LSTM or trains(each))]
     return any(isinstance(steps(each.args[0].meta["example_value"], each.args), torch.SymInt) for each in layers)
 
 
 def steps(sequence: torch.Tensor, args: Sequence[Any]) -> Any:
-    """How many steps there are; of packed sequences, how many in all of them."""
+    """Return how many steps there are; of packed sequences, how many in all of them."""
     return sequence.shape[1 if not is_packed(args) and args[BATCH_FIRST] else 0]
 
 
@@ -63,13 +65,15 @@ def is_packed(args: Sequence[Any]) -> bool:
 
 
 def of_any_length(fn: Any, args: tuple[Any, ...]) -> Any:
-    """A function for stand-ins that does the same without asking how many steps there are, where that varies."""
+    """Return a function for fake tensors that does the same without asking how many steps there are, where
+    that varies.
+    """
     known = fn not in RECURRENT or is_packed(args) or not isinstance(steps(args[0], args), torch.SymInt)
     return fn if known else by_its_first_step(fn)
 
 
 def by_its_first_step(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Results, with their history, for as many steps as there are."""
+    """Return a function's results, with their history, for as many steps as there are, from its first."""
 
     def told(sequence: torch.Tensor, *rest: Any) -> Any:
         time = 1 if rest[BATCH_FIRST - 1] else 0

@@ -1,7 +1,7 @@
 """What operators give, where torch would be slow to say so, or says it of other memory than there will be.
 
 A rule speaks of the usual case only, and says None of any other: then torch's own way is gone. A layout corrects what
-torch said: its stand-ins for operators are made of simpler ones, and these may lay their results out otherwise. Each
+torch said: its fake tensors for operators are made of simpler ones, and these may lay their results out otherwise. Each
 is held against eager in tests/graph/test_rules.py.
 """
 
@@ -23,7 +23,7 @@ LAYOUTS: dict[Any, Rule] = {}  # of what torch says and the operator's arguments
 
 
 def rule(operator: Any) -> Callable[[Rule], Rule]:
-    """This is what the operator gives for stand-ins."""
+    """Register what an operator gives for fake tensors."""
 
     def register(fn: Rule) -> Rule:
         RULES[operator] = fn
@@ -33,7 +33,7 @@ def rule(operator: Any) -> Callable[[Rule], Rule]:
 
 
 def layout(*operators: Any) -> Callable[[Rule], Rule]:
-    """This is how the results of these operators lie in memory; all of them make a new tensor."""
+    """Register how the results of operators that make a new tensor lie in memory."""
 
     def register(fn: Rule) -> Rule:
         LAYOUTS.update(dict.fromkeys(operators, fn))
@@ -43,7 +43,9 @@ def layout(*operators: Any) -> Callable[[Rule], Rule]:
 
 
 def is_known(given: Any) -> bool:
-    """Whether torch knows what a stand-in holds, being made of constants: another like it would hold anything."""
+    """Return whether torch knows what a fake tensor holds, being made of constants: another like it would hold
+    anything.
+    """
     if isinstance(given, (tuple, list)):
         return any(map(is_known, given))
     return getattr(given, "constant", None) is not None
@@ -60,7 +62,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """On the CPU, and dense: of a view, torch's own way tells other strides than there will be."""
+    """Give the results of batch norm on the CPU: of a view, torch's own rule tells other strides than there will be."""
     for channels in (weight, bias, mean, var):
         if channels is not None and (channels.dtype != x.dtype or channels.shape != x.shape[1:2]):
             return None
@@ -77,7 +79,7 @@ NOWHERE = torch.empty(0, device="meta")
 @rule(aten.view.default)
 @rule(aten._unsafe_view.default)
 def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor | None:
-    """Asked of the same layout without memory. Of sizes of 1, torch's stand-ins tell other strides."""
+    """View a tensor of the same layout without memory: of sizes of 1, torch's fake tensors tell other strides."""
     if x.layout is not torch.strided or not all(type(step) is int for step in x.stride()):
         return None
     try:
@@ -98,38 +100,38 @@ ALIKE: dict[Any, Rule] = {aten.pow.Tensor_Scalar: torch.mul, aten.pow.Scalar: to
     aten.native_dropout_backward.default,
 )
 def elementwise(given: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """As of a sum: all that go element by element keep the order of their operands' dimensions."""
+    """Lay out a result as a sum's: elementwise operators keep the order of their operands' dimensions."""
     return given.new_empty_strided(given.shape, torch.add(one, other).stride())
 
 
 @layout(aten.ldexp.Tensor)
 def scaled(given: torch.Tensor, x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
-    """By a power of two, which is contiguous."""
+    """Lay out the result of scaling by a power of two: contiguous."""
     return elementwise(given, x, in_order(exponent))
 
 
 @layout(aten.pow.Scalar, aten.normal.float_Tensor, aten.normal.Tensor_Tensor)
 def in_order(given: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Contiguous, whatever the operands are."""
+    """Lay out a result as contiguous, whatever the operands are."""
     return torch.empty_like(given, memory_format=torch.contiguous_format)
 
 
 @layout(aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default)
 def both_in_order(given: tuple[torch.Tensor, torch.Tensor], *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same of a result and what its backward needs, on the CPU."""
+    """Return the same of a result and what its backward needs, on the CPU."""
     result, kept = given
     return (in_order(result), in_order(kept)) if result.device.type == "cpu" else given
 
 
 @layout(aten.angle.default)
 def angles(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Of complex numbers, contiguous."""
+    """Lay out angles of complex numbers: contiguous."""
     return in_order(given) if x.is_complex() else given
 
 
 @layout(aten.multilabel_margin_loss_forward.default)
 def of_one_row(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of one row, one number, whatever the reduction."""
+    """Give the loss of one row: one number, whatever the reduction."""
     result, kept = given
     return (result.new_empty(()), kept) if x.dim() < 2 else given
 
@@ -140,7 +142,7 @@ def of_one_row(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: An
     *(aten.channel_shuffle.default, aten.native_channel_shuffle.default, aten.max_unpool2d.default),
 )
 def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """On the CPU, with channels first or last, as the first operand."""
+    """Lay out images on the CPU with channels first or last, as the first operand."""
     if given.device.type != "cpu":
         return given
     return torch.empty_like(given, memory_format=format_of(x))
@@ -151,25 +153,25 @@ def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch
     *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
 )
 def as_images_that_vary(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """The same. Where a size may be 0, torch's rules take all for contiguous."""
+    """Return the same. Where a size may be 0, torch's rules take all for contiguous."""
     return as_images(given, x) if shape_env.is_symbolic((*given.shape, *x.shape)) else given
 
 
 @layout(aten.max_pool2d_with_indices.default)
 def pooled(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, ...]:
-    """The same of a result and its indices."""
+    """Return the same of a result and its indices."""
     return tuple(as_images_that_vary(each, x) for each in given)
 
 
 @layout(aten.cat.default)
 def joined(given: torch.Tensor, parts: Sequence[torch.Tensor], *_: Any) -> torch.Tensor:
-    """The same where all that is joined lies so."""
+    """Lay a concatenation out with channels last, where all its parts lie so."""
     formats = {format_of(each) for each in parts if shape_env.is_symbolic(tuple(given.shape))}
     return as_images(given, parts[0]) if formats == {torch.channels_last} else given
 
 
 def format_of(x: torch.Tensor) -> torch.memory_format:
-    """Whether channels are first or last: it is as with the sizes that there are now."""
+    """Return whether channels are first or last: it is as with the sizes that there are now."""
     shown = [
         [each if isinstance(each, int) else each.node.hint for each in numbers] for numbers in (x.shape, x.stride())
     ]
@@ -181,7 +183,7 @@ def format_of(x: torch.Tensor) -> torch.memory_format:
 
 @layout(aten.binary_cross_entropy.default)
 def losses(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """One for each element of the first operand, and where that is; or one of all."""
+    """Return one for each element of the first operand, and where that is; or one of all."""
     return given if given.dim() < x.dim() else torch.empty_like(x, dtype=given.dtype)
 
 
@@ -194,7 +196,9 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """With indices, which takes sizes that vary. Without gradients, eager on a CPU has a way that lays out in order."""
+    """Run max_pool1d with indices, which takes sizes that vary. Without gradients, eager on a CPU has a way that lays
+    out in order.
+    """
     steps = () if stride is None else stride
     fast = not (x.requires_grad and torch.is_grad_enabled()) and not torch_compat.in_transform()
     if not return_indices and not fast and not x.is_contiguous():  # then sizes say how it lies
@@ -206,5 +210,5 @@ def max_pool1d(
     return x.new_empty(found[0].shape) if laid_out else found[0]
 
 
-# Functions that decide in C++ by what a stand-in is not, or what its sizes are: by what is asked instead.
+# Functions that decide in C++ by what a fake tensor is not, or what its sizes are: by what is asked instead.
 FUNCTIONS: dict[Any, Rule] = {F.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d}

@@ -26,7 +26,7 @@ def _dtype(name: str) -> torch.dtype:
 
 @torch.library.custom_op("torchdynamo::of_numbers", mutates_args=())
 def of_numbers(name: str, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
-    """What the function of this name gives."""
+    """Return what the function of this name gives."""
     return torch.tensor(getattr(math, name)(*(each.item() for each in numbers)), dtype=_dtype(name))
 
 

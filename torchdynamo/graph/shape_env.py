@@ -28,14 +28,14 @@ HOLDING = "what holds"
 
 
 def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
-    """An environment for numbers without a value. May they be read from tensors? Be sizes that values decide?"""
+    """Return an environment for numbers without a value. May they be read from tensors? Be sizes that values decide?"""
     made: ShapeEnv = shape_env_type()(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
     return made
 
 
 @cache
 def shape_env_type() -> Any:
-    """The class of such environments.
+    """Return the class of such environments.
 
     Whether a tensor lies in one piece, and whether it is empty, operators ask all the time, and it is otherwise for
     sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
@@ -57,7 +57,7 @@ def shape_env_type() -> Any:
         return isinstance(expr, (Eq, Ne)) or (isinstance(expr, Relational) and not border.isdisjoint(expr.args))
 
     def about_small(expr: Any) -> bool:
-        """Whether something is 0 or 1; a stride may be so many times that: `8 * n != 8`."""
+        """Return whether something is 0 or 1; a stride may be so many times that: `8 * n != 8`."""
         times, whole = expr.args[0].as_coeff_Mul()[0], expr.args[1]
         return not numbers.isdisjoint(expr.args) or (isinstance(expr, (Eq, Ne)) and whole != 0 and times == whole)
 
@@ -76,13 +76,15 @@ def shape_env_type() -> Any:
             self.large: dict[Any, bool | None] = {}  # by condition: whether it holds of large sizes
 
         def of_large_sizes(self, expr: Any) -> bool | None:
-            """Whether a size is 0 or 1, or strides are the same, when all is large; None if that does not say."""
+            """Return whether a size is 0 or 1, or strides are the same, when all is large; None if that does
+            not say.
+            """
             if expr not in self.large:
                 self.large[expr] = self._of_large_sizes(expr)
             return self.large[expr]
 
         def holds(self, expr: Any) -> Any:
-            """What a condition is for the sizes at hand, where all of them are known."""
+            """Return what a condition is for the sizes at hand, where all of them are known."""
             return expr.xreplace(self.backed_var_to_val)
 
         def _of_large_sizes(self, expr: Any) -> bool | None:
@@ -129,7 +131,7 @@ class Snapshot:
         self.asserts = {symbol: list(facts) for symbol, facts in env.deferred_runtime_asserts.items()}
 
     def again(self) -> None:
-        """What was found out since is forgotten."""
+        """Forget what was found out since a snapshot."""
         for name, held in self.held.items():
             setattr(self.env, name, held.copy())
         self.env.deferred_runtime_asserts = {symbol: list(facts) for symbol, facts in self.asserts.items()}
@@ -143,8 +145,8 @@ class Snapshot:
 
 
 def of_sums_that_are_sums(add: Callable[..., Any]) -> Callable[..., Any]:
-    """torch's way to add numbers, which is told of either whether it is a sum of symbols, by what it was when it was
-    made. By now it may be something else (`a + b` is found to be 5), of which torch would lose all but the symbols.
+    """Return torch's way to add numbers, which is told of either whether it is a sum of symbols, by what it was when it
+    was made. By now it may be something else (`a + b` is found to be 5), of which torch would lose all but the symbols.
     """
 
     def checked(left: Any, right: Any, left_is_sum: bool = False, right_is_sum: bool = False) -> Any:
@@ -158,8 +160,9 @@ def of_sums_that_are_sums(add: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def presuming(env: Any, whether: bool | str) -> Iterator[None]:
-    """While this is open, operators' questions about layouts are answered as for sizes other than 0 and 1: all of them,
-    or those whose answer is the same for the sizes at hand (HOLDING)."""
+    """Have, while this is open, operators' questions about layouts are answered as for sizes other than 0 and 1: all of
+    them, or those whose answer is the same for the sizes at hand (HOLDING).
+    """
     before, env.presuming = getattr(env, "presuming", False), whether
     try:
         yield
@@ -168,12 +171,12 @@ def presuming(env: Any, whether: bool | str) -> Iterator[None]:
 
 
 def allow_all(env: ShapeEnv) -> None:
-    """What is in a graph was let in: whoever traces it again may do all that it does."""
+    """Allow all that is in a captured graph, to whoever traces it again."""
     env.settings = dataclasses.replace(env.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
 
 
 def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
-    """A symbol with this value now, and its expression."""
+    """Return a symbol with this value now, and its expression."""
     from torch.fx.experimental.symbolic_shapes import DimDynamic
 
     source = NamedSource(name)
@@ -188,7 +191,7 @@ def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None, most: in
 
 
 def blind_symbol(env: ShapeEnv, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
-    """A symbol whose value nobody may ask for, and its expression."""
+    """Return a symbol whose value nobody may ask for, and its expression."""
     number = env.create_unbacked_symint()
     symbol = number.node.expr
     env.pending_fresh_unbacked_symbols.remove(symbol)  # no operator is to bring it
@@ -197,12 +200,12 @@ def blind_symbol(env: ShapeEnv, least: int | None, most: int | None) -> tuple[to
 
 
 def value_now(number: torch.SymInt) -> int:
-    """What a number is made of that has a value."""
+    """Return what a number is made of that has a value."""
     return int(number.node.hint)
 
 
 def keep_between(env: ShapeEnv, symbol: Any, least: int, most: int | None) -> None:
-    """It is a size, with these bounds."""
+    """Note that a symbol is a size between these bounds."""
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -230,12 +233,14 @@ class NamedSource(torch._guards.Source):
 
 
 def treating_sizes_alike(alike: bool = True) -> contextlib.AbstractContextManager[Any]:
-    """While this is open, sizes 0 and 1 are like any other wherever torch's rules can be had for both."""
+    """Treat sizes 0 and 1 like any other, while this is open, wherever torch's rules can be had for both."""
     return patches.replaced({"torch.fx.experimental._config.backed_size_oblivious": alike})
 
 
 def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
-    """While this is open, operators made of others go by their parts in Python, which leave sizes open more often."""
+    """Have operators made of others go by their parts in Python while this is open, which leave sizes open
+    more often.
+    """
     from torch._dispatch.python import enable_python_dispatcher
 
     opened: contextlib.AbstractContextManager[Any] = enable_python_dispatcher()
@@ -243,14 +248,14 @@ def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
 
 
 def unbacked_symbols(number: Any) -> AbstractSet[Any]:
-    """What of a number depends on the contents of tensors."""
+    """Return what of a number depends on the contents of tensors."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return free_unbacked_symbols(number)
 
 
 def for_a_backend(env: ShapeEnv) -> ShapeEnv:
-    """The environment that a graph was captured in, for tracing the graph once more.
+    """Return the environment that a graph was captured in, for tracing the graph once more.
 
     Whatever the graph reads from tensors may be read. Numbers that capture made belong to no operator of the tracer's.
     """
@@ -260,26 +265,26 @@ def for_a_backend(env: ShapeEnv) -> ShapeEnv:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether there are symbolic numbers among these."""
+    """Return whether there are symbolic numbers among these."""
     if isinstance(value, (tuple, list)):
         return any(map(is_symbolic, value))
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def undecided(raised: Exception) -> Any:
-    """The condition on unknown numbers that this was raised about; None for anything else."""
+    """Return the condition on unknown numbers that this was raised about; None for anything else."""
     return getattr(raised, "cond", None)
 
 
 def equated(condition: Any) -> tuple[Any, ...]:
-    """The two sides of a condition that says that they are the same; nothing of any other."""
+    """Return the two sides of a condition that says that they are the same; nothing of any other."""
     from sympy import Eq
 
     return tuple(condition.args) if isinstance(condition, Eq) else ()
 
 
 def as_python(condition: Any) -> str:
-    """A condition as a programmer writes it."""
+    """Return a condition as a programmer writes it."""
     from torch.utils._sympy.printers import PythonPrinter
 
     return str(PythonPrinter().doprint(condition))

@@ -1,4 +1,4 @@
-"""Inputs whose sizes may be others in the next call: their stand-ins, and where the numbers come from.
+"""Inputs whose sizes may be others in the next call: their fake tensors, and where the numbers come from.
 
 A tensor's size becomes a number of its own, and strides are said by sizes where they are products of them, as in
 contiguous memory; a stride with a gap stays what it is, unless it has been seen to vary.
@@ -36,7 +36,7 @@ def layout(
     sizes: Mapping[int, tuple[int, int, bool]],
     strides: Collection[int],
 ) -> SizeLayout:
-    """A number for each of these sizes, and for each of these strides that no product of sizes explains."""
+    """Return a number for each of these sizes, and for each of these strides that no product of sizes explains."""
     size = [
         numbers.at_entry(length, Source("size", source, dim), *sizes[dim]) if dim in sizes else length
         for dim, length in enumerate(tensor.shape)
@@ -50,7 +50,7 @@ def layout(
 
 
 def products(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any]) -> list[Any]:
-    """Strides, from the innermost dimension outwards. Where there is one element, or none, they may be any."""
+    """Return strides, from the innermost dimension outwards. Where there is one element, or none, they may be any."""
     if tensor.is_contiguous():
         stride = in_order(size, tensor, gap, True)
         if all(type(step) is not int or step == real for step, real in zip(stride, tensor.stride(), strict=True)):
@@ -59,7 +59,7 @@ def products(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any
 
 
 def in_order(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any], contiguous: bool) -> list[Any]:
-    """Strides that say the larger one by the smaller one; of contiguous memory, by the order of dimensions."""
+    """Return strides that say the larger one by the smaller one; of contiguous memory, by the order of dimensions."""
     order = list(reversed(range(tensor.dim())))
     if not contiguous:
         order.sort(key=lambda dim: (tensor.stride(dim), -dim))
@@ -75,7 +75,7 @@ def in_order(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any
 
 
 def explained(tensor: torch.Tensor) -> frozenset[int]:
-    """The dimensions whose stride is a product of sizes."""
+    """Return the dimensions whose stride is a product of sizes."""
     gaps: set[int] = set()
 
     def gap(dim: int) -> int:
@@ -87,7 +87,7 @@ def explained(tensor: torch.Tensor) -> frozenset[int]:
 
 
 def can_vary(tensor: torch.Tensor) -> bool:
-    """Whether a stand-in can be made from sizes and strides alone."""
+    """Return whether a fake tensor can be made from sizes and strides alone."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not torch._C._functorch.is_functorch_wrapped_tensor(
         tensor
     )
@@ -95,7 +95,7 @@ def can_vary(tensor: torch.Tensor) -> bool:
 
 
 def stand_in(mode: FakeTensorMode, tensor: torch.Tensor, shape: SizeLayout) -> torch.Tensor:
-    """A tensor of the stand-ins' world like this one, but for its sizes."""
+    """Return a tensor of the fake tensors' world like this one, but for its sizes."""
     inference = tensor.is_inference()
     with torch.inference_mode(inference), contextlib.nullcontext() if inference else torch.enable_grad(), mode:
         fake = torch.empty_strided(shape.size, shape.stride, dtype=tensor.dtype, device=tensor.device)
@@ -121,13 +121,15 @@ def note_sizes(gm: torch.fx.GraphModule, numbers: Numbers, layouts: dict[str, Si
 
 
 def sizes_of(gm: torch.fx.GraphModule) -> Sizes | None:
-    """None: all inputs of the graph are as they were."""
+    """Return sizes and strides that may vary; None where all inputs of the graph are as they were."""
     known = gm.meta.get(_KEY)
     return known if isinstance(known, Sizes) else None
 
 
 def fakes_for(gm: torch.fx.GraphModule, inputs: Sequence[Any], mode: FakeTensorMode, sizes: Sizes | None) -> list[Any]:
-    """The inputs as a tracer wants them: numbers as symbols, and a stand-in for each tensor with one in its sizes."""
+    """Return the inputs as a tracer wants them: numbers as symbols, and a fake tensor for each tensor with one in its
+    sizes.
+    """
     made: list[Any] = []
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
         known = None if sizes is None else sizes.layouts.get(node.name)

@@ -33,7 +33,7 @@ INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 
 
 def static_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
-    """A stand-in for a tensor whose sizes are fixed."""
+    """Return a fake tensor for a tensor whose sizes are fixed."""
     with torch._C._DisableFuncTorch():
         return mode.from_tensor(tensor, static_shapes=True, trace=False)
 
@@ -61,7 +61,7 @@ _SHAPING = (
 
 
 def insists(target: Any, args: tuple[Any, ...]) -> bool:
-    """Whether what the operation takes for granted of sizes is so, or it raises itself."""
+    """Return whether what the operation takes for granted of sizes is so, or it raises itself."""
     if target is operator.getitem:  # slices know their sizes; several tensors as indices are broadcast
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         return sum(isinstance(each, (torch.fx.Node, list)) for each in index) < 2
@@ -70,7 +70,9 @@ def insists(target: Any, args: tuple[Any, ...]) -> bool:
 
 
 def takes_symbols(fn: Any) -> Any:
-    """A function that does the same and takes torch's symbolic numbers, which `fn` would ask for their values."""
+    """Return a function that does the same and takes torch's symbolic numbers, which `fn` would ask for their
+    values.
+    """
     if fn is not torch.tensor and fn is not torch.as_tensor:
         return fn
     from torch._refs import tensor
@@ -79,41 +81,41 @@ def takes_symbols(fn: Any) -> Any:
 
 
 def forget_contents(fakes: Iterable[Any]) -> None:
-    """Of stand-ins made of constants torch knows the contents, and computes with them: with symbols it cannot."""
+    """Forget the contents of fake tensors made of constants, which torch would compute with: with symbols it cannot."""
     for fake in fakes:
         if getattr(fake, "constant", None) is not None:
             fake.constant = None
 
 
 def is_misprinted(base: Any) -> bool:
-    """Whether torch.fx would write `-1 ** x` for a power of this number, which Python reads as `-(1 ** x)`."""
+    """Return whether torch.fx would write `-1 ** x` for a power of this number, which Python reads as `-(1 ** x)`."""
     return type(base) in (int, float) and math.copysign(1, base) < 0
 
 
 @cache
 def fake_tensor_type() -> type[torch.Tensor]:
-    """The class of stand-ins."""
+    """Return the class of fake tensors."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     return FakeTensor
 
 
 def in_transform() -> bool:
-    """Whether a layer of torch.func or of forward-mode differentiation is open."""
+    """Return whether a layer of torch.func or of forward-mode differentiation is open."""
     return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
-# What a stand-in holds besides its metadata; all else is None unless a value was read from it or is known.
+# What a fake tensor holds besides its metadata; all else is None unless a value was read from it or is known.
 _STANDING = frozenset({"_fake_device", "fake_device", "fake_mode", "_is_param"})
 
 
 def is_mere_metadata(fake: torch.Tensor) -> bool:
-    """Whether there is no more to a stand-in than its metadata."""
+    """Return whether there is no more to a fake tensor than its metadata."""
     return all(value is None or name in _STANDING for name, value in vars(fake).items())
 
 
 def state_of(fake: torch.Tensor) -> dict[str, Any]:
-    """What a stand-in holds as a Python object: nothing of its own, if it is mere metadata."""
+    """Return what a fake tensor holds as a Python object: nothing of its own, if it is mere metadata."""
     return dict(vars(fake))
 
 
@@ -127,7 +129,7 @@ def stand_in(
     requires_grad: bool,
     memory: torch.UntypedStorage | None,
 ) -> torch.Tensor:
-    """What the constructor of stand-ins makes, without its checks: a leaf with this state."""
+    """Return what the constructor of fake tensors makes, without its checks: a leaf with this state."""
     inner = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
     if memory is not None:
         inner.set_(memory, offset, sizes, strides)
@@ -140,12 +142,12 @@ def stand_in(
 
 
 def has_usual_gradient(tensor: torch.Tensor) -> bool:
-    """Whether a leaf's gradient would have the leaf's own type."""
+    """Return whether a leaf's gradient would have the leaf's own type."""
     return not tensor.requires_grad or getattr(tensor, "grad_dtype", tensor.dtype) is tensor.dtype
 
 
 def introduce(mode: FakeTensorMode, tensor: torch.Tensor, fake: Any) -> None:
-    """Tell a world which stand-in a tensor has, and its memory: views of it are then views of the stand-in."""
+    """Tell a world which fake tensor a tensor has, and its memory: views of it are then views of the fake tensor."""
     known = mode.fake_tensor_converter.meta_converter
     known.tensor_memo[known.describer.get_tensor_id(tensor)] = fake
     known.storage_memo[known.describer.get_storage_id(tensor.untyped_storage())] = fake.untyped_storage()
@@ -171,7 +173,7 @@ def forget_tensors(mode: FakeTensorMode) -> None:
 
 
 def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:
-    """Says, in torch's terms, that every size of this tensor is fixed."""
+    """Say, in torch's terms, that every size of this tensor is fixed."""
     from torch.fx.experimental.symbolic_shapes import (
         DimDynamic,
         StatefulSymbolicContext,
@@ -191,7 +193,7 @@ def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymboli
 
 
 def data_dependent_errors() -> ErrorTypes:
-    """Raised where a Python value was asked of a tensor."""
+    """Return the errors raised where a Python value was asked of a tensor."""
     from torch._subclasses.fake_tensor import DataDependentOutputException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -199,14 +201,16 @@ def data_dependent_errors() -> ErrorTypes:
 
 
 def dynamic_shape_errors() -> ErrorTypes:
-    """Raised where the numbers in a tensor decide a shape."""
+    """Return the errors raised where the numbers in a tensor decide a shape."""
     from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
     return (DynamicOutputShapeException,)
 
 
 def unsupported_errors() -> ErrorTypes:
-    """Raised where an operator has no rule for metadata. A missing Meta kernel is a NotImplementedError."""
+    """Return the errors raised where an operator has no rule for metadata. A missing Meta kernel is a
+    NotImplementedError.
+    """
     from torch._subclasses.fake_tensor import (
         UnsupportedFakeTensorException,
         UnsupportedOperatorException,
@@ -216,7 +220,7 @@ def unsupported_errors() -> ErrorTypes:
 
 
 def internal_errors() -> ErrorTypes:
-    """Raised by the machinery of stand-ins about itself."""
+    """Return the errors that fake tensors raise about themselves."""
     from torch._subclasses.fake_tensor import (
         MetadataMismatchError,
         UnsupportedMutationAliasingException,
@@ -225,7 +229,7 @@ def internal_errors() -> ErrorTypes:
     return MetadataMismatchError, UnsupportedMutationAliasingException
 
 
-# Methods that answer from a tensor's memory. A stand-in has none; some of these would answer all the same.
+# Methods that answer from a tensor's memory. A fake tensor has none; some of these would answer all the same.
 MEMORY_METHODS = frozenset(
     {"data_ptr", "const_data_ptr", "mutable_data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy"}
     | {"__array__", "__dlpack__", "share_memory_", "is_shared", "pin_memory", "is_pinned", "is_set_to"}
@@ -263,7 +267,7 @@ def close_layers(depth: int) -> None:
 
 
 def count_layers() -> int:
-    """How many layers of torch.func are open."""
+    """Return how many layers of torch.func are open."""
     return torch._C._functorch.get_dynamic_layer_stack_depth()
 
 
@@ -272,7 +276,7 @@ LEAF_MAKERS = frozenset({"requires_grad_", "detach_", setattr, torch.nn.Paramete
 
 
 def is_layered(value: Any) -> bool:
-    """Whether stand-ins wrapped for a layer of torch.func are among these (nodes count as their examples)."""
+    """Return whether fake tensors wrapped for a layer of torch.func are among these (nodes count as their examples)."""
     if isinstance(value, torch.fx.Node):
         return is_layered(value.meta.get("example_value"))
     if isinstance(value, (tuple, list)):
@@ -295,19 +299,19 @@ _NO_MEMORY = (
 
 
 def is_fake_limitation(raised: Exception) -> bool:
-    """Whether the message speaks of missing memory rather than of the user's arguments."""
+    """Return whether the message speaks of missing memory rather than of the user's arguments."""
     text = str(raised)
     return isinstance(raised, RuntimeError) and any(part in text for part in _NO_MEMORY)
 
 
 def name_hint(graph: torch.fx.Graph, target: Any) -> str:
-    """What torch.fx calls a node after."""
+    """Return what torch.fx calls a node after."""
     return graph._target_to_str(target)
 
 
 @contextlib.contextmanager
 def nobody_saves() -> Iterator[None]:
-    """Hooks on saved tensors are the user's, for the user's tensors: they see no stand-ins."""
+    """Switch hooks on saved tensors off: they are the user's, and see no fake tensors."""
     hooks = []
     while (top := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
         hooks.append(top)
@@ -320,13 +324,13 @@ def nobody_saves() -> Iterator[None]:
 
 
 def has_fakes(values: Iterable[Any]) -> bool:
-    """Whether any of these is a stand-in."""
+    """Return whether any of these is a fake tensor."""
     fake = fake_tensor_type()
     return any(isinstance(value, fake) for value in values)
 
 
 def take_inputs_in_a_list(gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """The graph as a function of one list, which it empties: what is not needed any more goes while it runs."""
+    """Return the graph as a function of one list, which it empties: what is not needed any more goes while it runs."""
     from torch.fx.graph import _BoxedCodeGen
 
     gm.graph.set_codegen(_BoxedCodeGen())
@@ -341,6 +345,6 @@ def mark_graph(gm: torch.fx.GraphModule) -> None:
 
 
 def mark_placeholder(node: torch.fx.Node, source: TorchSource, static: bool) -> None:
-    """One input of such a graph."""
+    """Mark one input of an exported graph."""
     node._dynamo_source = source
     node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}

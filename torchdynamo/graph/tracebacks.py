@@ -52,7 +52,7 @@ class Program(NamedTuple):
         return error.with_traceback(called_at(site, _foreign(inside)))
 
     def _at(self, entry: TracebackType) -> CallSite | None:
-        """The call site of the node that a graph's generated code stands at."""
+        """Return the call site of the node that a graph's generated code stands at."""
         code = entry.tb_frame.f_code
         if not code.co_filename.startswith(_GENERATED):
             return None
@@ -65,12 +65,14 @@ PROGRAMS: WeakKeyDictionary[torch.fx.GraphModule, Program] = WeakKeyDictionary()
 
 
 def raised_inside(error: BaseException, code: CodeType) -> bool:
-    """Whether the error came out of a run of this code: the operation itself failed, not the compiler's version."""
+    """Return whether the error came out of a run of this code: the operation itself failed, not the
+    compiler's version.
+    """
     return any(entry.tb_frame.f_code is code for entry in _entries(error.__traceback__))
 
 
 def _foreign(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without frames of this package and of FX's generated code."""
+    """Return a traceback without frames of this package and of FX's generated code."""
     first: TracebackType | None = None
     for entry in reversed(list(_entries(trace))):
         if not _is_ours(entry.tb_frame.f_code.co_filename):
@@ -98,7 +100,7 @@ def called_at(site: CallSite | None, inside: TracebackType | None) -> TracebackT
 
 
 def _namespace(module: str) -> dict[str, Any]:
-    """The globals of a module; those of one that was not imported have nothing but its name."""
+    """Return the globals of a module; those of one that was not imported have nothing but its name."""
     found = sys.modules.get(module)
     return {"__name__": module} if found is None else vars(found)
 

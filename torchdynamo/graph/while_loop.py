@@ -1,4 +1,4 @@
-"""`while_loop`: its condition and its body were followed once, in place, on stand-ins; they become two bodies."""
+"""`while_loop`: its condition and its body were followed once, in place, on fake tensors; they become two bodies."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def repeat(
     parts: Sequence[tuple[list[Node], list[Node]]],
     position: Position | None,
 ) -> tuple[Node, Any]:
-    """The condition's nodes and result, then the body's, which are at the end of the graph; `standing` before them
-    stand for what is carried from turn to turn."""
+    """Return the condition's nodes and result, then the body's, which are at the end of the graph; `standing` before
+    them stand for what is carried from turn to turn.
+    """
     for nodes, results in parts:
         check(nodes, results)
     own = dict.fromkeys(standing)
@@ -50,7 +51,7 @@ def repeat(
 
 
 def only_result(gm: torch.fx.GraphModule) -> None:
-    """A condition gives a truth value, not a tuple of one."""
+    """Return the condition's truth value itself, not a tuple of one."""
     (output,) = gm.graph.find_nodes(op="output")
     output.args = output.args[0]
     output.meta["example_value"] = output.meta["example_value"][0]

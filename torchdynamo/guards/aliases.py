@@ -26,7 +26,7 @@ class Input(NamedTuple):
 
 
 def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
-    """Which tensors share memory, which are views of which, which objects are one."""
+    """Return which tensors share memory, which are views of which, which objects are one."""
     vm = captured.machine
     made: list[Guard] = []
     if gm is not None:
@@ -45,14 +45,14 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
 
 
 def own_keywords(code: CodeType) -> Source | None:
-    """The dictionary that the call makes for `**kwargs`: when the frame begins, nobody else has it."""
+    """Return the dictionary that the call makes for `**kwargs`: when the frame begins, nobody else has it."""
     if not code.co_flags & inspect.CO_VARKEYWORDS:
         return None
     return local(code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)])
 
 
 def space_guards(vm: Machine, new: Source | None) -> list[Guard]:
-    """Where the frame wrote to a dictionary, by whatever way, it is guarded that all it met are different ones.
+    """Return where the frame wrote to a dictionary, by whatever way, it is guarded that all it met are different ones.
 
     Not of what is `new` in each call.
     """
@@ -66,7 +66,7 @@ def space_guards(vm: Machine, new: Source | None) -> list[Guard]:
 
 
 def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
-    """The inputs that the graph writes to, and the others."""
+    """Return the inputs that the graph writes to, and the others."""
     names = mutated_inputs(gm)
     written: list[Input] = []
     read: list[Input] = []
@@ -78,7 +78,7 @@ def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
 
 
 def written_apart(vm: Machine, gm: Any) -> bool:
-    """Whether what the graph writes to shares no memory with its other inputs, as backends take for granted."""
+    """Return whether what the graph writes to shares no memory with its other inputs, as backends take for granted."""
     written, read = inputs_of(vm, gm)
     alone = len(written) + len(read) == 1
     return alone or _native.tensors_apart(tuple(each.tensor for each in written), tuple(each.tensor for each in read))
@@ -92,7 +92,9 @@ class Memory(NamedTuple):
 
 
 def memories(vm: Machine) -> tuple[list[Memory], list[Memory]]:
-    """Bytearrays that the frame writes to, when the graph has run; and those, and arrays of NumPy's, that it read."""
+    """Return the bytearrays that the frame writes to, when the graph has run; and those, and arrays of NumPy's, that it
+    read.
+    """
     written: list[Memory] = []
     read: list[Memory] = []
     for entity in vm.heap.entities:
@@ -105,7 +107,9 @@ LENDERS = (bytearray,) if np is None else (bytearray, np.ndarray)
 
 
 def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """What must be apart: what the graph writes from what the frame read, what it gets from what the frame writes."""
+    """Return what must be apart: what the graph writes from what the frame read, what it gets from what the frame
+    writes.
+    """
     by_frame, seen = memories(vm)
     if gm is None or not (by_frame or seen):
         return []
@@ -115,7 +119,7 @@ def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tupl
 
 
 def memory_apart(vm: Machine, gm: Any) -> bool:
-    """Whether the graph and the frame see each other's writes nowhere."""
+    """Return whether the graph and the frame see each other's writes nowhere."""
     return all(
         _native.tensors_apart(*(tuple(each[1] for each in group) for group in pair))
         for pair in in_each_others_way(vm, gm)
@@ -123,13 +127,14 @@ def memory_apart(vm: Machine, gm: Any) -> bool:
 
 
 def memory_guards(vm: Machine, gm: Any) -> list[Guard]:
-    """And that it stays so."""
+    """Return guards that memory stays shared as it is."""
     pairs = [(sources(written), sources(read)) for written, read in in_each_others_way(vm, gm)]
     return [Guard(pair[0][0], "NO_OVERLAP", pair) for pair in pairs]
 
 
 def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
-    """A write through a view gives its history to its base and all views of that, which then require gradients.
+    """Record that a write through a view gives its history to its base and all views of that, which then require
+    gradients.
 
     So where something written to requires one, it is guarded which of the tensors that did not are views of what.
     """
@@ -150,5 +155,5 @@ def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
 
 
 def sources(inputs: Iterable[Input | Memory]) -> tuple[Source, ...]:
-    """Where they come from."""
+    """Return where they come from."""
     return tuple(each.source for each in inputs)

@@ -16,7 +16,7 @@ ATOMS: frozenset[type] = frozenset(
 
 
 def parts_of(obj: Any) -> tuple[Any, ...] | None:
-    """What a compound constant is made of; None for everything else."""
+    """Return what a compound constant is made of; None for everything else."""
     cls = type(obj)
     if cls is tuple or cls is torch.Size:
         return tuple(obj)
@@ -28,7 +28,7 @@ def parts_of(obj: Any) -> tuple[Any, ...] | None:
 
 
 def is_constant(obj: Any) -> bool:
-    """Whether the object is a constant through and through."""
+    """Return whether the object is a constant through and through."""
     if type(obj) in ATOMS:
         return True
     parts = parts_of(obj)
@@ -36,7 +36,7 @@ def is_constant(obj: Any) -> bool:
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    """The same constant: 1 is not 1.0, 0.0 is not -0.0, and nan is nan."""
+    """Return the same constant: 1 is not 1.0, 0.0 is not -0.0, and nan is nan."""
     cls = type(a)
     if cls is not type(b):
         return False

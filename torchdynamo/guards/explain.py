@@ -29,7 +29,7 @@ class FailedGuard(NamedTuple):
 
 
 def first_failure(guards: Iterable[Guard], roots: Roots) -> FailedGuard | None:
-    """The first guard that does not hold for a frame; None if all do."""
+    """Return the first guard that does not hold for a frame; None if all do."""
     for guard in guards:
         kind = KINDS[guard.kind]
         value = read(guard.source, roots)

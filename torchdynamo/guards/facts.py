@@ -60,7 +60,7 @@ FACTS = (Named, Class, Written, DescriptorFact, Unnamed)
 
 @cache
 def hash_of(code: types.CodeType) -> str:
-    """What the code does: all of it but file, lines and the names of variables nobody asks for."""
+    """Return what the code does: all of it but file, lines and the names of variables nobody asks for."""
     told = (
         *(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_name),
@@ -70,7 +70,7 @@ def hash_of(code: types.CodeType) -> str:
 
 
 def constant(const: Any) -> str:
-    """A constant of code as text, the same in every process."""
+    """Return a constant of code as text, the same in every process."""
     if type(const) is types.CodeType:
         return hash_of(const)
     if type(const) is tuple:
@@ -90,7 +90,7 @@ DESCRIPTORS_IN_C = (
 
 
 def fact_of(obj: Any) -> Fact:
-    """What is to be told of an object."""
+    """Return what is to be told of an object."""
     if obj is ABSENT:
         return Named("absent", "", "")
     if isinstance(obj, type):
@@ -123,7 +123,7 @@ class Unresolved(LookupError):
 
 
 def object_of(fact: Fact, candidates: Iterable[Any]) -> Any:
-    """The object the fact speaks of: one of those at hand, or what is found under its name."""
+    """Return the object the fact speaks of: one of those at hand, or what is found under its name."""
     for candidate in candidates:
         if not isinstance(fact, Unnamed) and fact_of(candidate) == fact:
             return candidate
@@ -134,7 +134,7 @@ def object_of(fact: Fact, candidates: Iterable[Any]) -> Any:
 
 
 def by_name(fact: Named | Class) -> Iterator[Any]:
-    """What a module that was imported has under the name, as it is written there and as it is got."""
+    """Yield what a module that was imported has under the name, as it is written there and as it is got."""
     if fact.kind == "absent":
         yield ABSENT
     owner: Any = sys.modules.get(fact.module or "builtins")

@@ -46,7 +46,7 @@ class Weak:
 
 
 def owns_nothing(obj: Any, depth: int = 3) -> bool:
-    """Whether keeping the object alive keeps nothing of the user's alive: a class, a C function, a finfo, ..."""
+    """Return whether keeping the object alive keeps nothing of the user's alive: a class, a C function, a finfo, ..."""
     if issubclass(type(obj), OWN_NOTHING) or is_constant(obj):
         return True
     if type(obj) is types.BuiltinFunctionType:
@@ -58,22 +58,22 @@ def owns_nothing(obj: Any, depth: int = 3) -> bool:
 
 
 def weakrefable(obj: Any) -> bool:
-    """Whether weak references to the object can be made."""
+    """Return whether weak references to the object can be made."""
     return bool(type(obj).__weakrefoffset__)
 
 
 def held(obj: Any) -> Any:
-    """What to keep: the object, or a `Weak` where that can be made."""
+    """Return what to keep: the object, or a `Weak` where that can be made."""
     if is_constant(obj):
         return obj
     return obj if not is_mortal(obj) and (owns_nothing(obj) or not weakrefable(obj)) else Weak(obj)
 
 
 def is_same(kept: Any, value: Any) -> bool:
-    """Whether the value is the object that was kept."""
+    """Return whether the value is the object that was kept."""
     return value is (kept.ref() if type(kept) is Weak and value is not None else kept)
 
 
 def lower_kept(kept: Any) -> tuple[str, Any]:
-    """The native check for it, and its payload."""
+    """Return the native check for it, and its payload."""
     return ("is_weak", kept.ref) if type(kept) is Weak else ("is", kept)

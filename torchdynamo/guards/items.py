@@ -16,12 +16,12 @@ from torchdynamo.guards.kind import Check, NodeOf
 
 
 def keep(item: Any) -> Any:
-    """What a guard keeps of it."""
+    """Return what a guard keeps of it."""
     return item if type(item) is Weak else held(item)
 
 
 def same_item(kept: Any, value: Any) -> bool:
-    """Whether it is that item."""
+    """Return whether it is that item."""
     return same_constant(kept, value) if is_constant(kept) and not holds_nan(kept) else is_same(kept, value)
 
 
@@ -38,7 +38,7 @@ FAMILIES: dict[type, str] = {
 
 
 def family_of(cls: type) -> str | None:
-    """How objects of the class are compared; None where the class says that itself."""
+    """Return how objects of the class are compared; None where the class says that itself."""
     for base in cls.__mro__:
         if base in FAMILIES:
             own = all(class_attribute(cls, name) is class_attribute(base, name) for name in COMPARISONS)
@@ -72,7 +72,7 @@ def same_key(kept: Any, value: Any) -> bool | None:
 
 
 def lower_item(item: Any) -> tuple[str, Any]:
-    """How the native program looks for it."""
+    """Return how the native program looks for it."""
     kept = keep(item)
     return ("equal", kept) if is_constant(kept) and not holds_nan(kept) else lower_kept(kept)
 
@@ -88,12 +88,12 @@ def keep_one(guard: Guard, roots: Roots) -> Guard:
 
 
 def lower_items(check: str) -> Callable[[Guard, NodeOf], Check]:
-    """The lowering of a guard whose argument is a collection of items."""
+    """Return the lowering of a guard whose argument is a collection of items."""
     return lambda guard, node_of: (node_of(guard.source), check, tuple(map(lower_item, guard.arg)))
 
 
 def lower_one(check: str) -> Callable[[Guard, NodeOf], Check]:
-    """The lowering of a guard whose argument is an item."""
+    """Return the lowering of a guard whose argument is an item."""
     return lambda guard, node_of: (node_of(guard.source), check, lower_item(guard.arg))
 
 
@@ -110,6 +110,6 @@ def has_key(dct: Any, kept: Any) -> bool | None:
 
 
 def same_items(kept: Iterable[Any], values: Iterable[Any]) -> bool:
-    """Whether two collections without repetition have the same items."""
+    """Return whether two collections without repetition have the same items."""
     facts, found = list(kept), list(values)
     return len(facts) == len(found) and all(any(same_item(fact, value) for fact in facts) for value in found)

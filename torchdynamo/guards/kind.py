@@ -21,18 +21,18 @@ class GuardDifference(NamedTuple):
 
 
 def short(obj: Any) -> str:
-    """An object in at most a line, by name if it has one."""
+    """Return an object in at most a line, by name if it has one."""
     text = called(obj)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def as_is(guard: Guard, roots: Roots) -> Guard:
-    """The fact needs no settling."""
+    """Return the fact, which needs no settling."""
     return guard
 
 
 def plain_change(value: Any, arg: Any, roots: Roots) -> GuardDifference:
-    """The fact is the object."""
+    """Return the object as the fact."""
     return GuardDifference("", short(arg), short(value))
 
 
@@ -48,7 +48,7 @@ class GuardKind(NamedTuple):
 
 
 def by_node(check: str) -> Callable[[Guard, NodeOf], Check]:
-    """The usual lowering: that check of the source's node, with the guard's own argument."""
+    """Return the usual lowering: that check of the source's node, with the guard's own argument."""
     return lambda guard, node_of: (node_of(guard.source), check, guard.arg)
 
 
@@ -63,7 +63,9 @@ MISSING = NoObject()
 
 
 def read(source: Source, roots: Roots) -> Any:
-    """The object at a source, or MISSING: a way there may lead through code of the user's, which may raise anything."""
+    """Return the object at a source, or MISSING: a way there may lead through code of the user's, which may raise
+    anything.
+    """
     try:
         return source.load(roots)
     except Exception:

@@ -30,7 +30,7 @@ class Nodes:
         self.rows: list[tuple[str, int, Any]] = []
 
     def of(self, source: Source) -> int:
-        """The node of a source, made if it is new."""
+        """Return the node of a source, made if it is new."""
         found = self.index.get(source)
         if found is None:
             parent = -1 if source.base is None else self.of(source.base)
@@ -41,7 +41,7 @@ class Nodes:
 
 
 def row(source: Source, parent: int, arg: Any) -> tuple[str, int, Any]:
-    """How the native program takes this step; modules and pinned objects are simply there."""
+    """Return how the native program takes this step; modules and pinned objects are simply there."""
     if source.how == "pinned":
         weak = source.arg.weak
         return ("constant", -1, source.arg.object) if weak is None else ("weak", -1, weak)
@@ -59,7 +59,7 @@ looking.register()
 
 
 def lower(guards: Sequence[Guard], bound: Sequence[Source], code: CodeType) -> _native.GuardProgram:
-    """The native program of these guards; `bound` are the sources the code gets in its tuple."""
+    """Return the native program of these guards; `bound` are the sources the code gets in its tuple."""
     nodes = Nodes()
     checks = [KINDS[guard.kind].lower(guard, nodes.of) for guard in guards]
     fetched = tuple(nodes.of(source) for source in bound)

@@ -50,7 +50,9 @@ class Unsaid(Exception):
 
 
 def number_guards(numbers: Numbers, layouts: dict[Source, SizeLayout]) -> list[Guard]:
-    """All that must hold of the numbers at entry: a guard for each line that asks, and one for what no line asks."""
+    """Return all that must hold of the numbers at entry: a guard for each line that asks, and one for what no line
+    asks.
+    """
     if not numbers.entries:
         return []
     places = numbers.places()
@@ -72,7 +74,7 @@ def number_guards(numbers: Numbers, layouts: dict[Source, SizeLayout]) -> list[G
 
 
 def conditions(numbers: Numbers) -> Iterator[Any]:
-    """What torch decided by the numbers' values, and the ranges it was told."""
+    """Yield what torch decided by the numbers' values, and the ranges it was told."""
     from sympy import Ge, Integer, Le  # type: ignore[import-untyped]
 
     yield from (guard.expr for guard in numbers.env.guards)
@@ -97,7 +99,7 @@ class Writer:
         return "load", self.sources.setdefault(source, len(self.sources))
 
     def require(self, expr: Any) -> None:
-        """The condition holds; where it cannot be said, all numbers in it are what they are."""
+        """Guard a condition; where it cannot be written as one, guard the value of each number in it."""
         if not expr.free_symbols & set(self.numbers.entries):
             return
         try:
@@ -108,11 +110,11 @@ class Writer:
                 self.programs[self.load(source), ("int", value), ("eq", None)] = None
 
     def require_room(self, source: Source) -> None:
-        """An integer of Python's may be of any length; a graph's has 64 bits, and so has what a program loads."""
+        """Guard that a Python integer fits into the 64 bits that integers of graphs have."""
         self.programs[self.load(source), self.load(source), ("eq", None)] = None
 
     def require_stride(self, source: Source, layout: SizeLayout, dim: int, stride: Any) -> None:
-        """A stride that sizes explain is what they say, unless nothing is apart by it: of one element, or none."""
+        """Guard a stride that sizes explain, unless there is at most one element in its dimension."""
         if not isinstance(stride, torch.SymInt) or stride.node.expr in self.numbers.entries:
             return
         empty: list[tuple[str, Any]] = [("int", 1)]
@@ -129,7 +131,7 @@ class Writer:
         self.programs[(*same, *single, ("or", None), *empty, ("int", 0), ("eq", None), ("or", None))] = None
 
     def said(self, expr: Any) -> Iterator[tuple[str, Any]]:
-        """The program of an expression."""
+        """Walk through the program of an expression."""
         if expr in self.numbers.entries:
             yield self.load(self.numbers.entries[expr][0])
         elif isinstance(expr, int) or expr.is_Integer:

@@ -38,7 +38,7 @@ class Facts(pickle.Pickler):
     """Pickles facts instead of objects."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """What is plain is pickled as ever."""
+        """Return what is plain is pickled as ever."""
         if type(obj) is Weak:
             return whole(fact_of(obj.ref()))
         if type(obj) is Pinned:
@@ -49,12 +49,12 @@ class Facts(pickle.Pickler):
 
 
 def whole(fact: Any) -> tuple[Any, ...]:
-    """How a fact is made again."""
+    """Return how a fact is made again."""
     return type(fact), tuple(fact)
 
 
 def is_plain(obj: Any) -> bool:
-    """Data that pickle writes out, and the classes and functions that it makes it with."""
+    """Return whether pickle writes an object out as data, with the classes and functions that make it again."""
     if isinstance(obj, (type, FunctionType, BuiltinFunctionType)):
         module = str(obj.__module__)
         ours = module.partition(".")[0] in OURS and getattr(sys.modules[module], obj.__name__, None) is obj
@@ -65,21 +65,23 @@ def is_plain(obj: Any) -> bool:
 
 
 def dumps(guards: Iterable[Guard]) -> bytes:
-    """The guards as bytes."""
+    """Return the guards as bytes."""
     file = io.BytesIO()
     Facts(file).dump((STAMP, [guard._replace(arg=without_containers(guard.arg)) for guard in guards]))
     return file.getvalue()
 
 
 def without_containers(arg: Any) -> Any:
-    """A guard's data with facts for lists, dicts and sets, known by which they are: pickle would write their items."""
+    """Return a guard's data with facts for lists, dicts and sets, known by which they are: pickle would write their
+    items.
+    """
     if type(arg) in CONTAINERS:
         return fact_of(arg)
     return tuple(map(without_containers, arg)) if type(arg) is tuple else arg
 
 
 def loads(data: bytes) -> list[Guard]:
-    """The guards, with facts in the place of objects: `resolve` them before asking them anything."""
+    """Return the guards, with facts in the place of objects: `resolve` them before asking them anything."""
     stamp, guards = pickle.loads(data)
     if stamp != STAMP:
         raise ValueError(f"these guards were written by {stamp}, and this is {STAMP}")
@@ -87,7 +89,7 @@ def loads(data: bytes) -> list[Guard]:
 
 
 def resolve(guards: Iterable[Guard], roots: Roots) -> list[Guard]:
-    """The guards with this frame's objects for the facts."""
+    """Return the guards with this frame's objects for the facts."""
     told = list(guards)
     return complete(ResolveScope(told, roots).resolved(told), roots)
 
@@ -111,7 +113,7 @@ class ResolveScope:
         return guard._replace(source=source, arg=self.live(guard.arg, at_hand))
 
     def live(self, told: Any, at_hand: list[Any]) -> Any:
-        """What was told, with objects in it."""
+        """Return what was told, with objects in it."""
         if isinstance(told, FACTS):
             found = object_of(told, at_hand)
             if self.found.setdefault(told, found) is not found:
@@ -129,7 +131,7 @@ class ResolveScope:
 
 
 def the_one(made: Any, at_hand: list[Any]) -> Any:
-    """The object at hand that is worth the same, if there is one: some guards ask which it is."""
+    """Return the object at hand that is worth the same, if there is one: some guards ask which it is."""
     return next((found for found in at_hand if type(found) is type(made) and same(found, made)), made)
 
 
@@ -140,7 +142,7 @@ def same(found: Any, made: Any) -> bool:
 
 
 def candidates(guard: Guard, source: Source, roots: Roots) -> Iterator[Any]:
-    """The objects that a guard's data may speak of, by what is at its source now."""
+    """Walk through the objects that a guard's data may speak of, by what is at its source now."""
     value = read(source, roots)
     yield from (value, type(value))
     if hasattr(value, "__code__"):

@@ -11,7 +11,7 @@ REBUILD = "Build it here: `pip install -e . --no-build-isolation`, or `python se
 
 
 def installed_torch() -> str | None:
-    """The version of torch, which must be loaded before an extension that links against it."""
+    """Return the version of torch, which must be loaded before an extension that links against it."""
     if find_spec("torch") is None:
         return None
     version: str = str(import_module("torch").__version__)
@@ -19,7 +19,7 @@ def installed_torch() -> str | None:
 
 
 def check_versions(built_for_torch: str, built_for_python: str, torch: str | None) -> None:
-    """An extension built without torch (the hook alone) goes with any."""
+    """Raise ImportError if the extension was built for another torch or Python. One without torch goes with any."""
     if built_for_torch and built_for_torch != torch:
         raise ImportError(f"torchdynamo was built for torch {built_for_torch}, and this is torch {torch}. {REBUILD}")
     here = platform.python_version()

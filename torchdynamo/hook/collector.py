@@ -48,7 +48,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @contextmanager
 def resting() -> Iterator[None]:
-    """No collection happens in here; afterwards all is as it was."""
+    """Keep the collector off inside, and leave it as it was."""
     _count(1)
     try:
         yield
@@ -58,7 +58,7 @@ def resting() -> Iterator[None]:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Inside of `resting`, for what is not ours and may take long: a backend.
+    """Let the collector work inside of `resting`, for what is not ours and may take long: a backend.
 
     What was made so far is no reason to collect: the capture lives on, and most of it goes when the frame is compiled.
     """

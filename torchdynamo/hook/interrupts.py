@@ -73,7 +73,7 @@ def deferred() -> Iterator[DeferredSignals]:
 
 @contextlib.contextmanager
 def allowed() -> Iterator[None]:
-    """In `deferred`, for what may take long: a signal need not wait for its end."""
+    """Let signals through inside of `deferred`, for what may take long."""
     global _caller, _place
     if not _handlers or threading.current_thread() is not threading.main_thread():
         yield
@@ -155,7 +155,9 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _at_the_edge_of_a_block(frame: FrameType | None) -> bool:
-    """Whether the backend is entering or leaving a block of `with`: an error there might leave the block half open."""
+    """Return whether the backend is entering or leaving a block of `with`: an error there might leave the block half
+    open.
+    """
     while frame is not None and frame is not _caller:
         if frame.f_code.co_name in EDGES:
             return True

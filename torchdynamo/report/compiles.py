@@ -21,7 +21,7 @@ from torchdynamo.report.recompiles import Hindrance, NumberInput
 
 
 def what_failed(code: CodeType, owner_id: int, roots: Roots) -> FailedGuard | None:
-    """What of the newest version does not hold for this call, if anybody wants to know."""
+    """Return what of the newest version does not hold for this call, for whoever reports it."""
     if not (recompiles.wanted() or explain.watched() or config.debug):
         return None
     known = entries_of(code, owner_id)
@@ -31,7 +31,7 @@ def what_failed(code: CodeType, owner_id: int, roots: Roots) -> FailedGuard | No
 def recompile_text(
     code: CodeType, failed: FailedGuard, varying: list[NumberInput], guards: list[Guard], constant: Break | None
 ) -> str:
-    """Why a function is compiled once more."""
+    """Return why a function is compiled once more."""
     hindrance = None
     if constant is not None:
         hindrance = Hindrance(message(constant.reason, **constant.fields), constant.where)

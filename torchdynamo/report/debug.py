@@ -20,7 +20,7 @@ ROOTS = {"local": "local", "globals": "global", "builtins": "builtin", "closure"
 def print_frame(
     name: str | None, gm: torch.fx.GraphModule | None, code: CodeType, new_code: CodeType, guards: Iterable[Guard]
 ) -> None:
-    """The printout of one frame. `name` and `gm` are None where the frame has no graph."""
+    """Print what was compiled of one frame. `name` and `gm` are None where the frame has no graph."""
     if gm is not None:
         print(graph_table(name or "", gm))
     print(bytecode("ORIGINAL", code))
@@ -29,14 +29,14 @@ def print_frame(
 
 
 def graph_table(name: str, gm: torch.fx.GraphModule) -> str:
-    """The nodes of a graph in columns, under its name and the file name FX gave to its code."""
+    """Return the nodes of a graph in columns, under its name and the file name FX gave to its code."""
     rows = [[node.op, node.name, node.target, node.args, node.kwargs] for node in gm.graph.nodes]
     table = tabulate(rows, headers=["opcode", "name", "target", "args", "kwargs"])
     return f"{name} {gm.forward.__code__.co_filename}\n{table}\n"
 
 
 def bytecode(which: str, code: CodeType) -> str:
-    """A code object as `dis` prints it, under where it comes from."""
+    """Return a code object as `dis` prints it, under where it comes from."""
     heading = f"{which} BYTECODE {origin(code).title} {Path(code.co_filename).name} {code.co_firstlineno}"
     listing = dis.Bytecode(code).dis()
     for each in code.co_consts:
@@ -46,7 +46,7 @@ def bytecode(which: str, code: CodeType) -> str:
 
 
 def guard_list(guards: Iterable[Guard]) -> str:
-    """One line for each fact the compiled frame rests on."""
+    """Return one line for each fact the compiled frame rests on."""
     return "\n".join(["GUARDS:", *(f" - {guard_line(guard)}" for guard in guards), ""])
 
 
@@ -56,7 +56,7 @@ def guard_line(guard: Guard) -> str:
 
 
 def place(source: Source) -> str:
-    """A source, with the kind of variable its path starts from."""
+    """Return a source, with the kind of variable its path starts from."""
     if source.base is None and source.how == "globals":
         return "torch's state"  # GLOBAL_STATE has no place: grad mode, autocast, default dtype, ...
     root = source.root()

@@ -45,7 +45,7 @@ _watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", d
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[CompileEvent]]:
-    """A list that fills with the events of this thread while the block runs. Blocks may be nested."""
+    """Collect the events of this thread in a list while the block runs. Blocks may be nested."""
     events: list[CompileEvent] = []
     token = _watching.set((*_watching.get(), events))
     try:
@@ -55,12 +55,12 @@ def collecting() -> Iterator[list[CompileEvent]]:
 
 
 def watched() -> bool:
-    """Whether anybody collects: an event that nobody reads need not be made."""
+    """Return whether anybody collects: an event that nobody reads need not be made."""
     return bool(_watching.get())
 
 
 def emit(event: CompileEvent) -> None:
-    """Called by the pipeline once for each frame it is done with."""
+    """Record what was compiled of a frame, once."""
     for events in _watching.get():
         events.append(event)
 
@@ -179,7 +179,7 @@ class Explanation:
         return table
 
     def _guard_table(self) -> Table:
-        """Guards of the same kind on the same object stand for every graph that has them."""
+        """Return a table of guards, in which one row stands for every graph that has the same guard."""
         graphs: dict[tuple[str, str], list[int]] = {}
         for index, event in enumerate(self.compiled):
             for guard in event.guards:
@@ -191,7 +191,7 @@ class Explanation:
 
 
 def _told(event: CompileEvent) -> RenderableType:
-    """A reason with the user's line."""
+    """Return a reason with the user's line."""
     source = linecache.getline(event.filename, event.line).strip()
     text = f"{_place(event.filename, event.line)} in {event.function}: {event.reason_text} [{event.reason}]"
     return Padding(Text(f"{text}\n    {source}" if source else text), (0, 2))

@@ -63,14 +63,14 @@ class Hindrance(NamedTuple):
 
 
 def pointed_at(place: Position) -> list[str]:
-    """The line, with carets."""
+    """Return the line, with carets."""
     line = linecache.getline(place.filename, place.line) if place.line else ""
     end = place.end_column if place.end_line == place.line else None
     return quote(line, place.column, end) if line.strip() else []
 
 
 def decisions(guards: Iterable[Guard]) -> list[Decision]:
-    """The facts about numbers that lines of the program have asked for."""
+    """Return the facts about numbers that lines of the program have asked for."""
     return [
         Decision(tell(program, guard.arg[0]), guard.position)
         for guard in guards
@@ -86,7 +86,7 @@ def told(
     guards: Iterable[Guard],
     hindrance: Hindrance | None = None,
 ) -> str:
-    """The message: old and new, and what the next version takes for given."""
+    """Return the message: old and new, and what the next version takes for given."""
     decided = decisions(guards)
     lines = [f"{where} is compiled again: {failure or 'another version does not fit'}"]
     if failure is not None and failure.guard.kind == "NUMBERS" and failure.guard.position is not None:
@@ -103,12 +103,12 @@ def told(
 
 
 def is_any_float(source: Source, guards: Iterable[Guard]) -> bool:
-    """Whether the next version takes a number that changed as an input."""
+    """Return whether the next version takes a number that changed as an input."""
     return any(each.source is source and each.kind == "TYPE_MATCH" and each.arg is float for each in guards)
 
 
 def why_fixed(failure: FailedGuard) -> str:
-    """Why a fact that changed is a fact again in the next version."""
+    """Return why a fact that changed is a fact again in the next version."""
     if failure.guard.kind == "TENSOR_MATCH":
         return "only sizes and strides can vary, and not those of parameters or under dynamic=False"
     if failure.guard.kind == "EQUALS_MATCH":
@@ -117,7 +117,7 @@ def why_fixed(failure: FailedGuard) -> str:
 
 
 def remedy(failure: FailedGuard | None, roots: Roots, dynamic: bool | None) -> str:
-    """What to write so that a function is not compiled for each value."""
+    """Return what to write so that a function is not compiled for each value."""
     if failure is None:
         return "Pass what varies as a tensor, or raise the limit."
     guard, change = failure.guard, failure.change
@@ -143,7 +143,7 @@ SIZES = frozenset({".size()", ".stride()"})
 
 
 def wanted() -> bool:
-    """Whether anybody reads such messages."""
+    """Return whether anybody reads such messages."""
     return logger.isEnabledFor(logging.INFO)
 
 
@@ -152,7 +152,7 @@ def say(text: str) -> None:
 
 
 def number_inputs(values: Iterable[Any], ranges: Any) -> list[NumberInput]:
-    """The inputs of a graph that are numbers, with what is known of them."""
+    """Return the inputs of a graph that are numbers, with what is known of them."""
     found = []
     for value in values:
         least, most = ranges(value.fake)

@@ -65,7 +65,7 @@ def decompositions(patches: Mapping[str, Any]) -> Decompositions:
 
 
 def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Inductor's settings for a mode and options. Raises UnknownSetting for what is none of them."""
+    """Return Inductor's settings for a mode and options. Raises UnknownSetting for what is none of them."""
     from torch import _inductor
 
     config: Any = _inductor.config

@@ -14,4 +14,4 @@ from torchdynamo.backends.registry import register_backend
 @register_backend
 @leaves_inputs_alone
 def tensorrt(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Not this graph."""
+    """Decline every graph."""

@@ -38,7 +38,7 @@ def remove_unused(graph: torch.fx.Graph) -> bool:
 
 
 def is_needless(node: torch.fx.Node) -> bool:
-    """Whether nobody misses the node if nobody uses it."""
+    """Return whether nobody misses the node if nobody uses it."""
     if node.op == "call_method":
         return node.target in READS and is_number(node.meta.get("example_value"))
     if node.target is operator.getitem:
@@ -47,13 +47,13 @@ def is_needless(node: torch.fx.Node) -> bool:
 
 
 def is_number(example: object) -> bool:
-    """Whether the node gives a number, or a list of some."""
+    """Return whether the node gives a number, or a list of some."""
     if isinstance(example, list):
         return all(map(is_number, example))
     return isinstance(example, (int, float, *NUMBERS))
 
 
 def picks_a_result(node: torch.fx.Node) -> bool:
-    """Whether this takes one of an operation's several results, as against indexing a tensor, which can fail."""
+    """Return whether this takes one of an operation's several results, as against indexing a tensor, which can fail."""
     source = node.args[0] if node.target is operator.getitem else None
     return isinstance(source, torch.fx.Node) and isinstance(source.meta.get("example_value"), (tuple, list))

@@ -42,7 +42,7 @@ def enclose(root: torch.nn.Module, graph: torch.fx.Graph, stretches: list[Stretc
 
 
 def body(root: torch.nn.Module, nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> torch.fx.GraphModule:
-    """The same nodes as a graph of its own, with the bodies they name."""
+    """Return the same nodes as a graph of its own, with the bodies they name."""
     inner, owner = torch.fx.Graph(), torch.nn.Module()
     here: dict[Node, Node] = {}
     for node in inputs:
@@ -59,7 +59,7 @@ def body(root: torch.nn.Module, nodes: list[Node], inputs: list[Node], outputs: 
 
 
 def replace(graph: torch.fx.Graph, stretch: Stretch, name: str, inputs: list[Node], outputs: list[Node]) -> None:
-    """The operation after the stretch, and its results in the place of the stretch's."""
+    """Put an operation behind a stretch of nodes, and its results in the place of theirs."""
     trace = outputs[0].meta.get("stack_trace", "")
     with graph.inserting_before(stretch.nodes[-1].next):
         holder = graph.create_node("get_attr", name)

@@ -36,7 +36,7 @@ class GraphStage(NamedTuple):
 
 
 def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
-    """Whether it can be cut after these nodes: tensors of fixed sizes go from part to part, and nothing else."""
+    """Return whether it can be cut after these nodes: tensors of fixed sizes go from part to part, and nothing else."""
     order = {node: at for at, node in enumerate(graph.nodes)}
     inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
     if not all(is_fixed(example) or isinstance(example, torch.Generator) for example in inputs):
@@ -49,14 +49,14 @@ def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
 
 
 def is_fixed(example: object) -> bool:
-    """Whether a value is a tensor whose sizes are known, and which no layer of torch.func has wrapped."""
+    """Return whether a value is a tensor whose sizes are known, and which no layer of torch.func has wrapped."""
     if not isinstance(example, torch.Tensor) or is_layered(example):
         return False
     return all(type(size) is int for size in example.shape)
 
 
 def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[GraphStage]:
-    """The stages of a finished graph, cut after the nodes of these names."""
+    """Return the stages of a finished graph, cut after the nodes of these names."""
     nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output")]
     (output,) = gm.graph.find_nodes(op="output")
     groups: list[list[Node]] = [[]]
@@ -70,7 +70,7 @@ def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[GraphStage]:
 
 
 def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switched: Switches) -> GraphStage:
-    """These nodes as a graph of their own, which finds what was switched before, and leaves all as at the beginning.
+    """Return these nodes as a graph of their own, which switches modes as those before it did and puts them back.
 
     `switched` is what the next one is to find.
     """
@@ -105,11 +105,11 @@ def switch(graph: torch.fx.Graph, switches: Switches) -> None:
 
 
 def at_entry(key: tuple[Any, ...]) -> Any:
-    """What it is where the whole graph begins, which is where it is compiled."""
+    """Return what it is where the whole graph begins, which is where it is compiled."""
     return GETTERS[key[0]](*key[1:])
 
 
 def is_written_to(node: Node) -> bool:
-    """Whether a part may write to what an earlier one has made."""
+    """Return whether a part may write to what an earlier one has made."""
     example = node.meta["example_value"]
     return node.op != "placeholder" and not example.is_inference() and example._version > 0

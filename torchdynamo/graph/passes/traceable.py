@@ -60,13 +60,15 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
 
 
 def is_fixed(node: torch.fx.Node) -> bool:
-    """Whether nothing is unknown of the sizes of a value. Where something is, an operator's parts ask for less."""
+    """Return whether nothing is unknown of the sizes of a value. Where something is, an operator's parts ask
+    for less.
+    """
     leaves = pytree.tree_leaves(node.meta.get("example_value"))
     return not any(shape_env.is_symbolic(tuple(each.shape)) for each in leaves if isinstance(each, torch.Tensor))
 
 
 def is_operator(fn: Any) -> bool:
-    """Whether this is a function of tensors of torch's own, made of one or more operators."""
+    """Return whether this is a function of tensors of torch's own, made of one or more operators."""
     return (
         isinstance(fn, (BuiltinFunctionType, FunctionType))
         and fn.__module__ in OPERATORS
@@ -77,7 +79,7 @@ def is_operator(fn: Any) -> bool:
 
 @functools.cache
 def as_eager(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that calls the operators that eager calls.
+    """Return a function that calls the operators that eager calls.
 
     A tracer has some of them (interpolation, dropout, losses) go by parts in Python, which round otherwise.
     """
@@ -91,7 +93,7 @@ def as_eager(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_inference_mode(graph: torch.fx.Graph) -> None:
-    """In a trace, inference mode is a mode without gradients: what it makes of tensors is no operation, and its guard,
+    """Turn inference mode to a mode without gradients: what it makes of tensors is no operation, and its guard,
     which a trace that fails would let go of late, holds all of what dispatch was then. Grad mode is nothing in it.
     """
     inside: list[bool] = []
@@ -107,14 +109,14 @@ def without_inference_mode(graph: torch.fx.Graph) -> None:
 
 
 def enter(inference: bool) -> bool:
-    """Gives the grad mode that was."""
+    """Switch gradients as inference mode does, and return the grad mode that was."""
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(not inference)
     return before
 
 
 def own_bodies(gm: torch.fx.GraphModule, *, exact: bool) -> None:
-    """What is handed over is marked and rewritten, bodies too: they are copies."""
+    """Rewrite the bodies of operators too, as copies."""
     for node in gm.graph.find_nodes(op="get_attr"):
         body = getattr(gm, str(node.target), None)
         if isinstance(body, torch.fx.GraphModule):
@@ -124,7 +126,7 @@ def own_bodies(gm: torch.fx.GraphModule, *, exact: bool) -> None:
 
 
 def keep_check(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """A tracer learns from a check, and leaves it out of what it traces; an operator stays."""
+    """Turn a check to an operator: a tracer learns from a check, and leaves it out of its trace."""
     cond, message = (*node.args, "")[:2]
     node.target, node.args = torch._check, (cond,)
     with graph.inserting_after(node):
@@ -132,7 +134,7 @@ def keep_check(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def compare(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """One truth value for two tensors, as the value of a tensor. Of different sizes or types they are left alone."""
+    """Compare two tensors by operators that give one truth value. Those of different sizes or types are left alone."""
     a, b = (each.meta.get("example_value") if isinstance(each, torch.fx.Node) else None for each in node.args[:2])
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
         return

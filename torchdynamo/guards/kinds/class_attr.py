@@ -19,7 +19,9 @@ def find(cls: Any, name: str) -> Any:
 
 
 def kept(arg: tuple[str, Any]) -> tuple[str, Any]:
-    """Where the attribute can only be kept strongly, nothing is lost: the class, which the source names, has it."""
+    """Return where the attribute can only be kept strongly, nothing is lost: the class, which the source
+    names, has it.
+    """
     name, expected = arg
     return arg if expected is ABSENT or type(expected) is Weak else (name, held(expected))
 
@@ -45,7 +47,7 @@ def why(value: Any, arg: tuple[str, Any], roots: Roots) -> GuardDifference:
 
 
 def told(obj: Any) -> str:
-    """An attribute, or that there is none."""
+    """Return an attribute, or that there is none."""
     if type(obj) is FunctionType:
         return f"{obj.__qualname__} of {obj.__code__.co_filename}:{obj.__code__.co_firstlineno}"
     return "no such attribute" if obj is ABSENT else short(obj)

@@ -11,7 +11,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, short
 
 
 def keys_of(value: Any) -> list[Any] | None:
-    """The keys without asking a subclass."""
+    """Return the keys without asking a subclass."""
     if isinstance(value, OrderedDict):
         return list(OrderedDict.__iter__(value))
     return list(dict.keys(value)) if isinstance(value, dict) else None

@@ -18,7 +18,7 @@ def id_or_missing(obj: Any) -> Any:
 
 
 def why(value: Any, arg: tuple[Source, ...], roots: Roots) -> GuardDifference:
-    """Names the first two that are one."""
+    """Name the first two that are one."""
     seen: dict[int, Source] = {}
     for source in arg:
         first = seen.setdefault(id(read(source, roots)), source)

@@ -14,7 +14,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, short
 
 
 def kept(arg: Any) -> Any:
-    """What stands for the object: code for a function."""
+    """Return what stands for the object: code for a function."""
     if type(arg) is FunctionType:
         return arg.__code__
     return arg if type(arg) in (Weak, CodeType) else held(arg)
@@ -38,7 +38,7 @@ def why(value: Any, arg: Any, roots: Roots) -> GuardDifference:
 
 
 def placed(code: CodeType) -> str:
-    """Functions of one name differ by where they are."""
+    """Say where a function is, since functions of one name differ by that."""
     return f"{code.co_name} of {code.co_filename}:{code.co_firstlineno}"
 
 

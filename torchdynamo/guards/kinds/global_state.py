@@ -14,7 +14,7 @@ def settle(guard: Guard, roots: Roots) -> Guard:
 
 
 def why(value: Any, arg: Any, roots: Roots) -> GuardDifference:
-    """Names each field that is another."""
+    """Name each field that is another."""
     packed, modes = _native.global_state()
     old, new = _native.global_state_fields(arg[0]), _native.global_state_fields(packed)
     moved = [name for name in old if old[name] != new[name]]

@@ -11,7 +11,7 @@ MEASURED: tuple[type, ...] = (list, tuple, bytes, dict, set, frozenset, str, deq
 
 
 def length(value: Any) -> int | None:
-    """The length without asking a subclass's `__len__`; None for what has none that we know."""
+    """Return the length without asking a subclass's `__len__`; None for what has none that we know."""
     for base in MEASURED:
         if isinstance(value, base):
             return base.__len__(value)  # type: ignore[attr-defined]

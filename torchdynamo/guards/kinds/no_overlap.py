@@ -15,7 +15,7 @@ def holds(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots:
 
 
 def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots: Roots) -> GuardDifference:
-    """Names the first two that are in each other's way."""
+    """Name the first two that are in each other's way."""
     written, others = arg
     for index, source in enumerate(written):
         for other in (*written[:index], *others):

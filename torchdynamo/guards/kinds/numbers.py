@@ -19,7 +19,7 @@ CONTENTS = 3
 
 
 def numbers_at(sources: tuple[Source, ...], roots: Roots) -> list[Any]:
-    """What is there now."""
+    """Return what is there now."""
     found = [read(source, roots) for source in sources]
     if not all(fits(source, number) for source, number in zip(sources, found, strict=True)):
         raise Outside
@@ -27,14 +27,14 @@ def numbers_at(sources: tuple[Source, ...], roots: Roots) -> list[Any]:
 
 
 def fits(source: Source, number: Any) -> bool:
-    """Whether it is a number of the kind that is expected there."""
+    """Return whether it is a number of the kind that is expected there."""
     if is_contents(source):
         return type(number) is float
     return type(number) is int and -LIMIT <= number < LIMIT
 
 
 def is_contents(source: Source) -> bool:
-    """A float: what a tensor of one number holds, or a float itself."""
+    """Return a float: what a tensor of one number holds, or a float itself."""
     return source.how == "method" and source.arg in ("item", "__float__")
 
 
@@ -57,7 +57,7 @@ def lower(guard: Guard, node_of: NodeOf) -> Check:
 
 
 def place(source: Source, node_of: NodeOf) -> tuple[int, int, int]:
-    """How the native program finds a number: an int object, a float object, or a tensor's size or stride."""
+    """Return how the native program finds a number: an int object, a float object, or a tensor's size or stride."""
     if is_contents(source):
         return CONTENTS, node_of(source), 0
     kind = MEASURES.get(source.how, 0)
@@ -95,7 +95,7 @@ SIGNS = {
 
 
 def tell(program: Program, sources: tuple[Source, ...]) -> str:
-    """The condition as Python would say it."""
+    """Return the condition as Python would say it."""
     stack: list[str] = []
     for name, operand in program:
         count = OPERATIONS[name][0]

@@ -33,19 +33,19 @@ def restore(fields: dict[str, Any]) -> TensorMeta:
 
 
 def meta(tensor: Any) -> TensorMeta:
-    """The metadata of a tensor now."""
+    """Return the metadata of a tensor now."""
     return TensorMeta._make(_native.tensor_meta(tensor))
 
 
 def same_dims(wanted: tuple[int | None, ...] | None, found: tuple[int | None, ...] | None) -> bool:
-    """Sizes or strides, None matching any."""
+    """Return whether sizes or strides are the same, None matching any."""
     if wanted is None or found is None:
         return wanted is None
     return len(wanted) == len(found) and all(a is None or a == b for a, b in zip(wanted, found, strict=True))
 
 
 def differs(value: Any, arg: TensorMeta) -> str:
-    """The first field that is another; empty if none is."""
+    """Return the first field that is another; empty if none is."""
     if type(value) is not arg.cls:
         return "cls"
     found = meta(value)

@@ -15,7 +15,7 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
 
 
 def told(arg: Any) -> str:
-    """The name of a class."""
+    """Return the name of a class."""
     return str(arg.name) if type(arg) is Weak else short(arg)
 
 

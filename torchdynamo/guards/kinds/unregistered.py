@@ -11,7 +11,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, read
 
 
 def settle(guard: Guard, roots: Roots) -> Guard:
-    """The token alone."""
+    """Return the token alone."""
     cls, abstract, token = guard.arg
     now = token if issubclass(cls, abstract) else read(guard.source, roots)
     return guard._replace(kind="EQUALS_MATCH", arg=now)
