@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchdynamo.capture.torch.symbols import settled
 from torchdynamo.capture.types import scalars
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.machine import Ref
+from torchdynamo.capture.vm.keys import Ref
 from torchdynamo.capture.vm.model import HASH_KEY, Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
 from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value

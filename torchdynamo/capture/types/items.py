@@ -15,8 +15,8 @@ from torchdynamo.capture.types.weakrefs import Weakly, is_reference, real_key
 from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.keys import Keyed, Ref
 from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup, hashed_by_code
-from torchdynamo.capture.vm.machine import Keyed, Ref
 from torchdynamo.capture.vm.model import MODELS, Emitter
 from torchdynamo.capture.vm.wrap import CONSTANTS, class_source, item_source, told_apart
 from torchdynamo.core.naming import is_mortal

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types.items import by_code
 from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
-from torchdynamo.capture.vm.machine import Ref
+from torchdynamo.capture.vm.keys import Ref
 from torchdynamo.capture.vm.model import Emitter, rebuilds, replays
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import NONE, Known, Object, Value

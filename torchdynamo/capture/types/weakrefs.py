@@ -18,8 +18,8 @@ from torchdynamo.capture.types.threads import LOCKS
 from torchdynamo.capture.vm import operators
 from torchdynamo.capture.vm.effect_kinds import ATTRIBUTES, EffectKind, Write
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.vm.lookup import instance_dict
-from torchdynamo.capture.vm.machine import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.vm.model import HASH_KEY, HOLDS, IDENTICAL, Emitter, is_open, models, rebuilds
 from torchdynamo.capture.vm.namespaces import own_dict
 from torchdynamo.capture.vm.wrap import CONSTANTS

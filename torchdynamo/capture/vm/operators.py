@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides, symbols, tensor_methods, unbacked_index
+from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides, symbols, tensor_methods
 from torchdynamo.capture.vm import enums, model, process_settings
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import (
@@ -22,7 +22,7 @@ from torchdynamo.capture.vm.lookup import (
     says_nothing,
     speaks,
 )
-from torchdynamo.capture.vm.scalar_subclasses import indexed, seen_by
+from torchdynamo.capture.vm.scalar_subclasses import seen_by
 from torchdynamo.capture.vm.wrap import (
     CONSTANTS,
     cannot_look,
@@ -33,11 +33,9 @@ from torchdynamo.capture.vm.wrap import (
     refuse_unseen,
     same_constant,
     same_function,
-    wrap,
 )
 from torchdynamo.core.policy import PURE_TYPES
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Lazy, Object, Symbol, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
@@ -382,68 +380,3 @@ def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
     if a.__class__ is Known and type(a.obj) in CONSTANTS and a.obj == a.obj:
         return truth(vm, binary(vm, "==", a, b))  # so are the same constants, but for nan
     return identical(vm, a, b) or truth(vm, binary(vm, "==", a, b))
-
-
-def getitem(vm: Machine, box: Value, key: Value) -> Value:
-    """`box[key]`."""
-    if key.__class__ is Symbol and box.__class__ is not TensorNode:
-        key = symbols.settled(vm, key)
-    if box.__class__ is TensorNode:
-        answer = overrides.handled(vm, operator.getitem, [box, key]) if vm.watching else None
-        answer = answer or tensor_methods.answered(vm, box, "__getitem__", key)
-        if answer is not None:
-            return answer
-        view, rest = unbacked_index.picked(vm, box, indexed(vm, key))
-        return view if rest is None else vm.emit("call_function", operator.getitem, [view, rest], {})
-    if key.__class__ is TensorNode and box.__class__ is not Object:
-        return vm.emit("call_function", operator.getitem, [box, key], {})
-    if box.__class__ is Known:
-        obj = box.obj
-        if isinstance(obj, type):
-            return class_getitem(vm, obj, key)
-        return vm.run_pure(operator.getitem, [box, indexed(vm, key) if type(obj) in INDEXED else key], {})
-    answer = special(vm, box, "__getitem__", key)
-    if answer is None:
-        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object is not subscriptable")
-    return answer
-
-
-INDEXED = (tuple, str, bytes, range)
-
-
-def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
-    """`Cls[key]`: the metaclass's `__getitem__`, or a generic alias."""
-    above, own = guarded_lookup(vm, type(cls), "__getitem__"), guarded_lookup(vm, cls, "__class_getitem__")
-    if type(above) is types.FunctionType:
-        if above.__module__ not in LIBRARIES:
-            answer: Value = vm.special(Known(cls), "__getitem__", key)
-            return answer
-    elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in LIBRARIES:
-        source = Source("attr", class_attribute(vm, cls, "__class_getitem__"), "__func__")
-        return vm.call(wrap(vm, own.__func__, source), [Known(cls), key], {})
-    enums.rest_on_members(vm, cls)
-    given = vm.concretely(key)
-    try:
-        return lift(vm, cls[given])
-    except Exception as error:  # the user's expression raises
-        raise vm.error(type(error), *error.args) from None
-
-
-def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
-    """`box[key] = value`."""
-    if box.__class__ is TensorNode:
-        if tensor_methods.answered(vm, box, "__setitem__", key, value) is not None:
-            return
-        view, rest = unbacked_index.picked(vm, box, key)
-        vm.emit("call_function", operator.setitem, [view, rest or Known(Ellipsis), value], {})
-        return
-    if special(vm, box, "__setitem__", key, value) is None:
-        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object does not support item assignment")
-
-
-def delitem(vm: Machine, box: Value, key: Value) -> None:
-    """`del box[key]`."""
-    if special(vm, box, "__delitem__", key) is None:
-        as_sequence = hasattr(key.pytype, "__index__") and (model.is_open(box.pytype) or hasattr(box.pytype, "__len__"))
-        refuses = "doesn't" if as_sequence else "does not"
-        raise vm.error(TypeError, f"{type_name(box.pytype)!r} object {refuses} support item deletion")
