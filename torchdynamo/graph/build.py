@@ -7,26 +7,23 @@ where it is from call to call).
 
 from __future__ import annotations
 
-import contextlib
 import operator
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
-from torchdynamo.core.call_sites import Call, CallSite, call
-from torchdynamo.core.signals import Assumption, Retry
+from torchdynamo.core.call_sites import CallSite, call
 from torchdynamo.core.source import Position, Source
-from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
+from torchdynamo.graph import torch_compat
 from torchdynamo.graph.cond import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.custom_backward import gradient_like, layout_of, twin, with_backward
-from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
-from torchdynamo.graph.fake_cache import MISSING, FakeCache
+from torchdynamo.graph.errors import UnsupportedTensor
+from torchdynamo.graph.fake_execution import FakeExecution, examples, tensors_in
 from torchdynamo.graph.flex_attention import Part, attend
 from torchdynamo.graph.input_fakes import InputFakes
 from torchdynamo.graph.inputs import InputSource
@@ -35,19 +32,13 @@ from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
 from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import Stretch, enclose
-from torchdynamo.graph.quiet import trying
-from torchdynamo.graph.recording import WorldRecord, recording_mode, storage_of
-from torchdynamo.graph.recurrent import of_any_length
+from torchdynamo.graph.recording import WorldRecord, storage_of
 from torchdynamo.graph.sizes import SizeLayout, can_vary, layout, note_sizes, stand_in
 from torchdynamo.graph.tracebacks import PROGRAMS, Program
 from torchdynamo.graph.while_loop import repeat
 
-if TYPE_CHECKING:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
 Node = torch.fx.Node
 Target = Callable[..., Any] | str
-_AS_IS = contextlib.nullcontext()
 _set_args: Any = Node.args.fset  # type: ignore[attr-defined]
 
 
@@ -59,17 +50,15 @@ class GraphMark(NamedTuple):
     draws: int
 
 
-class GraphBuilder:
-    """Adds operations to a graph, trying each on fake tensors first: what fails leaves no node.
+class GraphBuilder(FakeExecution):
+    """Adds operations to a graph, trying each on stand-ins first: what fails leaves no node.
 
     Operations run under the grad mode, autocast and so on of the process. An operation that changes such a mode
     (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.
     """
 
     def __init__(self, scalars: bool = False, shapes: bool = False, varying: Collection[Any] = ()) -> None:
-        self.graph = torch.fx.Graph()
-        self.record = WorldRecord()
-        self.numbers = Numbers(scalars, shapes, varying)
+        super().__init__(Numbers(scalars, shapes, varying), WorldRecord())
         self.call_sites: dict[str, CallSite] = {}  # by node: where the program stood
         self.may_end = True  # before the frame does: it is not asked for a whole graph
         self.followed()
@@ -77,21 +66,13 @@ class GraphBuilder:
         self._last_placeholder: Node | None = None
         self._numbers = 0  # inputs that are numbers, so far
         self._layouts: dict[str, SizeLayout] = {}  # by placeholder: of inputs whose sizes may vary
-        self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
-        self._presumed: set[int] = set()  # memory that operators were told presumptions about
         self._stretches: list[Stretch] = []
         self._bodies: dict[str, torch.fx.GraphModule] = {}
 
     def followed(self) -> None:
         """Note that the program is not followed any more, so that nobody needs to say where it stands."""
         self.where: Callable[[], CallSite | None] = lambda: None
-        self.calling: Callable[[], Call] = lambda: call  # operators, from the program's line
-
-    @cached_property
-    def fake_mode(self) -> FakeTensorMode:
-        """The world the fake tensors live in."""
-        quiet.install()
-        return recording_mode(self.numbers.env, self.record)
+        self.calling = lambda: call
 
     def forget_inputs(self) -> None:
         """Drop what leads to the real tensors that are inputs: nobody asks for more fake tensors of them."""
@@ -99,11 +80,6 @@ class GraphBuilder:
             torch_compat.forget_tensors(self.fake_mode)
         if "entrants" in self.__dict__:
             self.entrants.forget_tensors()
-
-    @cached_property
-    def memo(self) -> FakeCache:
-        """What operations gave before."""
-        return FakeCache(self.record)
 
     @cached_property
     def entrants(self) -> InputFakes:
@@ -360,134 +336,11 @@ class GraphBuilder:
         """Return whether some of the graph is, or will be, the body of an operator."""
         return bool(self._stretches) or bool(self._bodies)
 
-    # -- fake tensors ------------------------------------------------------------------------------------------------
-    def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the operation would give, without adding it to the graph."""
-        if op == "call_method" and target in torch_compat.MEMORY_METHODS:
-            raise UnsupportedOperator(target, "it needs the tensor's memory")
-        question = self.memo.question(op, target, args, kwargs)
-        if question is not None:
-            known = self.memo.recall(question)
-            if known is not MISSING:
-                return known
-        draws, presumed = self.record.draws, self.numbers.presumed()
-        self.record.latest.clear()
-        self.record.copies.clear()
-        fake_args, fake_kwargs = examples(args), examples(kwargs)
-        asked, known = target, shape_env.Snapshot(self.numbers.env) if self.numbers else None
-        if target is setattr:  # `.data =` puts other memory in the place of this
-            self.record.write(fake_args[:1])
-        if shape_env.is_symbolic(fake_args):
-            target = torch_compat.takes_symbols(target)
-            torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
-        target = rules.FUNCTIONS.get(target, target)
-        try:
-            if known is not None:
-                target = of_any_length(target, fake_args)
-                result = self._try_with_numbers(known, op, target, fake_args, fake_kwargs)
-            else:
-                result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
-        except Exception as raised:
-            self.memo.likenesses.forget()
-            about = shape_env.undecided(raised)
-            fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
-            raise fault from raised
-        if known is not None:
-            self._assume_nothing(known, asked, args)
-            self._note_presumed(presumed, result)
-        self._check(target, result)
-        self.memo.learn(question, result, self.record.draws > draws)
-        return result
-
-    def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
-        """Run an operation on fake tensors."""
-        trying.now = True
-        try:
-            with self.fake_mode, manner:
-                fn, given = (getattr(args[0], target), args[1:]) if op == "call_method" else (target, args)
-                return self.calling()(fn, given, kwargs)
-        finally:
-            trying.now = False
-
-    def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
-        """Forget what an operator has assumed of unknown numbers, and refuse the operator."""
-        assumed = self.numbers.assumed_since(known)
-        if assumed and not torch_compat.insists(target, args):
-            known.again()
-            self.memo.likenesses.forget()
-            raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
-
-    def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """Try an operation where sizes have no value. What cannot be told for all of them is told by what they are now:
-        first only where that is not what holds in general, then whatever an operator asks.
-        """
-        try:
-            result = self._try(op, target, args, kwargs, self._with_numbers())
-            slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
-            self.numbers.sliced |= slicing
-            if not (slicing and Assumption.SLICES in self.numbers.dropped):
-                return result
-        except Exception:
-            if not self.numbers.entries:
-                raise
-            if Assumption.LAYOUTS not in self.numbers.dropped:
-                with contextlib.suppress(Exception):
-                    return self._again(known, op, target, args, kwargs, shape_env.HOLDING)
-        return self._again(known, op, target, args, kwargs, False)
-
-    def _again(
-        self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
-    ) -> Any:
-        """Return what a try has found out is forgotten, and the operator is asked by what sizes are now."""
-        known.again()
-        self.record.copies.clear()
-        return self._try(op, target, args, kwargs, self._with_numbers(presuming))
-
-    @contextlib.contextmanager
-    def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
-        """Set how operators run on fake tensors where sizes have no value; with `presuming`, by what they are now."""
-        with (
-            shape_env.asking_rules_in_python(),
-            shape_env.presuming(
-                self.numbers.env, Assumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
-            ),
-            _AS_IS if presuming is None else shape_env.treating_sizes_alike(False),
-        ):
-            yield
-
-    def _note_presumed(self, before: int, result: Any) -> None:
-        """Note a copy that may be none at other sizes, where layouts were presumed, for writes to either tensor."""
-        if self.numbers.presumed() > before and self.record.copies:
-            varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
-            inputs = {each._cdata for each in self._memory.values() if each is not None}
-            for memory in (each for each in map(storage_of, varying) if each is not None):
-                alike = set(self.record.copied_from(memory._cdata))
-                if len(alike) > 1 and alike & (self._presumed | inputs):
-                    self._presumed |= alike
-        if self._presumed & self.record.latest:
-            raise Retry(Assumption.LAYOUTS)
-
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """Return the tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is
         not.
         """
         return evaluate(node, self.record, at_entry)
-
-    def _said(self, fact: Any) -> str:
-        """Return a fact about numbers, in which they are called as their nodes are."""
-        numbers = [node for node in self.graph.nodes if isinstance(node.meta.get("example_value"), torch.SymInt)]
-        called = {str(node.meta["example_value"].node.expr): node.name for node in numbers}
-        return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), shape_env.as_python(fact))
-
-    def _check(self, target: Target, result: Any) -> None:
-        """Break at a result that is a real tensor, or of a class of the user: it has no place in the graph."""
-        if isinstance(result, torch.Tensor):
-            wrapped = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
-            if type(result) is not torch_compat.fake_tensor_type() and not wrapped:
-                raise UnsupportedTensor(target, f"it gives a {type(result).__name__}")
-        elif isinstance(result, (tuple, list)):
-            for item in result:
-                self._check(target, item)
 
     # -- the end --------------------------------------------------------------------------------------------------
     def count_operators(self) -> int:
@@ -527,50 +380,10 @@ class GraphBuilder:
         return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
 
 
-def is_shaped(value: Any) -> bool:
-    """Return whether this is no tensor without dimensions, which is taken for its number where a number is wanted."""
-    return not isinstance(value, torch.Tensor) or value.dim() > 0
-
-
-def is_slicing(target: Any, args: Any) -> bool:
-    """Return whether a part of a tensor is taken between numbers: how much of it, these say."""
-    index = args[1:] if target in SLICING else args[1] if target is operator.getitem else None
-    parts = index if isinstance(index, tuple) else (index,)
-    return index is not None and not any(isinstance(each, (torch.Tensor, list)) for each in parts)
-
-
-SLICING = frozenset({"narrow", "select", torch.narrow, torch.select})
-
-
 def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:
     """End the graph."""
     result = graph.output(tuple(outputs))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
-
-
-def examples(value: Any) -> Any:
-    """Return the same nest of arguments with each node's fake tensor in its place."""
-    kind = type(value)
-    if kind is Node:
-        return value.meta["example_value"]
-    if kind is tuple or kind is list:
-        return kind([examples(item) for item in value])
-    if kind is dict:
-        return {key: examples(item) for key, item in value.items()}
-    if kind is slice:
-        return slice(examples(value.start), examples(value.stop), examples(value.step))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*[examples(item) for item in value])
-    return value
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Walk through the tensors in a nest of results."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
 
 
 def describe(position: Position | None) -> str:

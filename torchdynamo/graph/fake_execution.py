@@ -1,0 +1,214 @@
+"""Running operations on fake tensors before they become nodes: to know what they give, and that they are possible."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from torchdynamo.core.call_sites import Call, call
+from torchdynamo.core.signals import Assumption, Retry
+from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
+from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
+from torchdynamo.graph.fake_cache import MISSING, FakeCache
+from torchdynamo.graph.numbers import Numbers
+from torchdynamo.graph.quiet import trying
+from torchdynamo.graph.recording import WorldRecord, recording_mode, storage_of
+from torchdynamo.graph.recurrent import of_any_length
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+Node = torch.fx.Node
+Target = Callable[..., Any] | str
+_AS_IS = contextlib.nullcontext()
+
+
+class FakeExecution:
+    """Runs operations on fake tensors, in the world of one graph, and remembers what they gave."""
+
+    def __init__(self, numbers: Numbers, record: WorldRecord) -> None:
+        self.graph = torch.fx.Graph()
+        self.numbers = numbers
+        self.record = record
+        self.calling: Callable[[], Call] = lambda: call  # operators, from the program's line
+        self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
+        self._presumed: set[int] = set()  # memory that operators were told presumptions about
+
+    @cached_property
+    def fake_mode(self) -> FakeTensorMode:
+        """The world the stand-ins live in."""
+        quiet.install()
+        return recording_mode(self.numbers.env, self.record)
+
+    @cached_property
+    def memo(self) -> FakeCache:
+        """What operations gave before."""
+        return FakeCache(self.record)
+
+    def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operation would give, without adding it to the graph."""
+        if op == "call_method" and target in torch_compat.MEMORY_METHODS:
+            raise UnsupportedOperator(target, "it needs the tensor's memory")
+        question = self.memo.question(op, target, args, kwargs)
+        if question is not None:
+            known = self.memo.recall(question)
+            if known is not MISSING:
+                return known
+        draws, presumed = self.record.draws, self.numbers.presumed()
+        self.record.latest.clear()
+        self.record.copies.clear()
+        fake_args, fake_kwargs = examples(args), examples(kwargs)
+        asked, known = target, shape_env.Snapshot(self.numbers.env) if self.numbers else None
+        if target is setattr:  # `.data =` puts other memory in the place of this
+            self.record.write(fake_args[:1])
+        if shape_env.is_symbolic(fake_args):
+            target = torch_compat.takes_symbols(target)
+            torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
+        target = rules.FUNCTIONS.get(target, target)
+        try:
+            if known is not None:
+                target = of_any_length(target, fake_args)
+                result = self._try_with_numbers(known, op, target, fake_args, fake_kwargs)
+            else:
+                result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
+        except Exception as raised:
+            self.memo.likenesses.forget()
+            about = shape_env.undecided(raised)
+            fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
+            raise fault from raised
+        if known is not None:
+            self._assume_nothing(known, asked, args)
+            self._note_presumed(presumed, result)
+        self._check(target, result)
+        self.memo.learn(question, result, self.record.draws > draws)
+        return result
+
+    def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
+        """Run an operation on stand-ins."""
+        trying.now = True
+        try:
+            with self.fake_mode, manner:
+                fn, given = (getattr(args[0], target), args[1:]) if op == "call_method" else (target, args)
+                return self.calling()(fn, given, kwargs)
+        finally:
+            trying.now = False
+
+    def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
+        """What an operator has assumed of numbers that nobody knows is forgotten, and it is refused."""
+        assumed = self.numbers.assumed_since(known)
+        if assumed and not torch_compat.insists(target, args):
+            known.again()
+            self.memo.likenesses.forget()
+            raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
+
+    def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The same where sizes have no value. What cannot be told for all of them is told by what they are now: first
+        only where that is not what holds in general, then whatever an operator asks."""
+        try:
+            result = self._try(op, target, args, kwargs, self._with_numbers())
+            slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
+            self.numbers.sliced |= slicing
+            if not (slicing and Assumption.SLICES in self.numbers.dropped):
+                return result
+        except Exception:
+            if not self.numbers.entries:
+                raise
+            if Assumption.LAYOUTS not in self.numbers.dropped:
+                with contextlib.suppress(Exception):
+                    return self._again(known, op, target, args, kwargs, shape_env.HOLDING)
+        return self._again(known, op, target, args, kwargs, False)
+
+    def _again(
+        self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
+    ) -> Any:
+        """What a try has found out is forgotten, and the operator is asked by what sizes are now."""
+        known.again()
+        self.record.copies.clear()
+        return self._try(op, target, args, kwargs, self._with_numbers(presuming))
+
+    @contextlib.contextmanager
+    def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
+        """How operators are tried where sizes have no value; with `presuming`, by what they are now."""
+        with (
+            shape_env.asking_rules_in_python(),
+            shape_env.presuming(
+                self.numbers.env, Assumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
+            ),
+            _AS_IS if presuming is None else shape_env.treating_sizes_alike(False),
+        ):
+            yield
+
+    def _note_presumed(self, before: int, result: Any) -> None:
+        """A copy may be none at other sizes, where layouts were presumed: of an input, writing to either takes care."""
+        if self.numbers.presumed() > before and self.record.copies:
+            varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
+            inputs = {each._cdata for each in self._memory.values() if each is not None}
+            for memory in (each for each in map(storage_of, varying) if each is not None):
+                alike = set(self.record.copied_from(memory._cdata))
+                if len(alike) > 1 and alike & (self._presumed | inputs):
+                    self._presumed |= alike
+        if self._presumed & self.record.latest:
+            raise Retry(Assumption.LAYOUTS)
+
+    def _said(self, fact: Any) -> str:
+        """A fact about numbers, in which they are called as their nodes are."""
+        numbers = [node for node in self.graph.nodes if isinstance(node.meta.get("example_value"), torch.SymInt)]
+        called = {str(node.meta["example_value"].node.expr): node.name for node in numbers}
+        return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), shape_env.as_python(fact))
+
+    def _check(self, target: Target, result: Any) -> None:
+        """A result that is a real tensor, or of a class of the user's, has no place in the graph."""
+        if isinstance(result, torch.Tensor):
+            wrapped = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
+            if type(result) is not torch_compat.fake_tensor_type() and not wrapped:
+                raise UnsupportedTensor(target, f"it gives a {type(result).__name__}")
+        elif isinstance(result, (tuple, list)):
+            for item in result:
+                self._check(target, item)
+
+
+def is_shaped(value: Any) -> bool:
+    """Anything but a tensor of no dimensions, which is taken for the number it holds where a number is wanted."""
+    return not isinstance(value, torch.Tensor) or value.dim() > 0
+
+
+def is_slicing(target: Any, args: Any) -> bool:
+    """Whether a part of a tensor is taken between numbers: how much of it, these say."""
+    index = args[1:] if target in SLICING else args[1] if target is operator.getitem else None
+    parts = index if isinstance(index, tuple) else (index,)
+    return index is not None and not any(isinstance(each, (torch.Tensor, list)) for each in parts)
+
+
+SLICING = frozenset({"narrow", "select", torch.narrow, torch.select})
+
+
+def examples(value: Any) -> Any:
+    """The same nest of arguments with each node's stand-in in its place."""
+    kind = type(value)
+    if kind is Node:
+        return value.meta["example_value"]
+    if kind is tuple or kind is list:
+        return kind([examples(item) for item in value])
+    if kind is dict:
+        return {key: examples(item) for key, item in value.items()}
+    if kind is slice:
+        return slice(examples(value.start), examples(value.stop), examples(value.step))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[examples(item) for item in value])
+    return value
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a nest of results."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
