@@ -1,36 +1,33 @@
-"""Python's builtin functions."""
+"""Python's builtin functions: attributes and names of objects, conversions, numbers, texts, print."""
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
 import builtins
-import operator
+import functools
+import io
 import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from torchdynamo._native import type_name
-from torchdynamo.capture.speculate import assertions
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.types import identity
-from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.sequence import sorted_values
-from torchdynamo.capture.vm import lookup
-from torchdynamo.capture.vm.iteration import make_iterator
-from torchdynamo.capture.vm.model import MODELS, function, run_for_real
-from torchdynamo.capture.vm.operators import same_or_equal
-from torchdynamo.capture.vm.scalar_subclasses import plainly
+from torchdynamo.capture.vm import dict_aliases, lookup
+from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.capture.vm.namespaces import has_dict
+from torchdynamo.capture.vm.scalar_subclasses import plain_value, plainly
 from torchdynamo.capture.vm.signatures import by_place
-from torchdynamo.capture.vm.wrap import lift
+from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Symbol, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
-
-ZERO = Known(0)
 
 
 @function(len)
@@ -38,18 +35,6 @@ def len_(vm: Machine, obj: Value) -> Value:
     if obj.__class__ is TensorNode:
         return vm.call_method(obj, "__len__")
     return vm.length(obj)
-
-
-@function(type)
-def type_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-    if len(args) == 3 and not kwargs:
-        made: Value = MODELS[type, "__new__"](vm, Known(type), *args)
-        return made
-    if len(args) != 1:
-        raise vm.error(TypeError, "type() takes 1 or 3 arguments")
-    if kwargs:
-        raise Break("unknown call", name="type")
-    return lift(vm, args[0].pytype)
 
 
 def attribute_name(vm: Machine, name: Value) -> str:
@@ -105,6 +90,8 @@ def named_outside(name: str, reason: str) -> Any:
 
 for _name in ("eval", "exec", "compile", "breakpoint", "input", "open"):
     function(getattr(builtins, _name))(named_outside(_name, "builtin with effects"))
+
+
 for _name in ("locals", "globals"):
     function(getattr(builtins, _name))(named_outside(_name, "frame inspects itself"))
 
@@ -151,135 +138,6 @@ def by_address(obj: Any) -> bool:
 @function(object.__hash__)
 def plain_hash(vm: Machine, obj: Value) -> Value:
     raise Break("unknown call", name="object.__hash__")
-
-
-@function(iter)
-def iter_(vm: Machine, obj: Value, *sentinel: Value) -> Value:
-    if sentinel:
-        return make_iterator(vm, until(vm, obj, sentinel[0]), None, type(iter(int, 1)))
-    return vm.iterator(obj)
-
-
-def until(vm: Machine, fn: Value, sentinel: Value) -> Iterator[Value]:
-    """What calling gives, up to the sentinel."""
-    while True:
-        item = vm.call(fn, [], {})
-        if same_or_equal(vm, item, sentinel):
-            return
-        yield item
-
-
-@function(next)
-def next_(vm: Machine, iterator: Value, *default: Value) -> Value:
-    item = vm.advance(iterator)
-    if item is not None:
-        return item
-    if default:
-        return default[0]
-    raise stop(vm, iterator)
-
-
-# -- iterators --------------------------------------------------------------------------------------------------------
-def lazily(cls: type, steps: Any) -> None:
-    """Register the constructor of a builtin iterator type."""
-
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        try:
-            inner = steps(vm, *args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise
-            raise Break("unknown call", name=cls.__name__) from None  # it does not take such arguments
-        return make_iterator(vm, inner, None, cls)
-
-    row.__wrapped__ = steps  # type: ignore[attr-defined]  # whose parameters are the model's
-    function(cls)(row)
-
-
-def enumerated(vm: Machine, iterable: Value, start: Value = ZERO) -> Iterator[Value]:
-    source, first = vm.iterate(iterable), vm.known(vm.call(Known(operator.index), [start], {}), "start")
-    return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, first))
-
-
-def zipped(vm: Machine, *iterables: Value, strict: Value = FALSE) -> Iterator[Value]:
-    sources = [vm.iterate(each) for each in iterables]
-    return zip_steps(vm, sources, vm.truth(strict))
-
-
-def zip_steps(vm: Machine, sources: list[Iterator[Value]], strict: bool) -> Iterator[Value]:
-    try:
-        for items in zip(*sources, strict=strict):
-            yield vm.make_tuple(list(items))
-    except ValueError as error:
-        raise vm.error(ValueError, *error.args) from None
-
-
-def mapped(vm: Machine, fn: Value, *iterables: Value) -> Iterator[Value]:
-    sources = [vm.iterate(each) for each in iterables]
-    return (vm.call(fn, list(items), {}) for items in zip(*sources))
-
-
-def filtered(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
-    source = vm.iterate(items)
-    plain = fn.__class__ is Known and fn.obj is None
-    return (item for item in source if vm.truth(item if plain else vm.call(fn, [item], {})))
-
-
-for _lazy, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (filter, filtered)):
-    lazily(_lazy, _steps)
-
-
-@function(sorted)
-def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
-    return vm.new(list, sorted_values(vm, list(vm.iterate(items)), key, reverse))
-
-
-# -- reductions -------------------------------------------------------------------------------------------------------
-@function(sum)
-def sum_(vm: Machine, items: Value, start: Value = ZERO) -> Value:
-    total = start
-    for item in vm.iterate(items):
-        total = vm.binary("+", total, item)
-    return total
-
-
-@function(any)
-def any_(vm: Machine, items: Value) -> Value:
-    none = assertions.result_to_go_on(vm) is False
-    return boolean(
-        any(not (none and assertions.expect(vm, item, False)) and vm.truth(item) for item in vm.iterate(items))
-    )
-
-
-@function(all)
-def all_(vm: Machine, items: Value) -> Value:
-    every = assertions.result_to_go_on(vm) is True
-    return boolean(all((every and assertions.expect(vm, item, True)) or vm.truth(item) for item in vm.iterate(items)))
-
-
-def extreme(fn: Any, op: str) -> None:
-    def row(vm: Machine, *items: Value, key: Value = NONE, default: Value | None = None) -> Value:
-        values = list(vm.iterate(items[0])) if len(items) == 1 else list(items)
-        if not values:
-            if default is not None:
-                return default
-            raise vm.error(ValueError, f"{fn.__name__}() arg is an empty sequence")
-        plain = key.__class__ is Known and key.obj is None
-        number = symbols.extreme(vm, fn, values) if plain else None
-        if number is not None:
-            return number
-        best, best_key = values[0], values[0] if plain else vm.call(key, [values[0]], {})
-        for item in values[1:]:
-            each = item if plain else vm.call(key, [item], {})
-            if vm.truth(vm.binary(op, each, best_key)):
-                best, best_key = item, each
-        return best
-
-    function(fn)(row)
-
-
-extreme(min, "<")
-extreme(max, ">")
 
 
 # -- numbers, strings -------------------------------------------------------------------------------------------------
@@ -356,9 +214,6 @@ def bool_(vm: Machine, obj: Value = FALSE) -> Value:
     return boolean(vm.truth(obj))
 
 
-run_for_real(torch.device, torch.finfo, torch.iinfo)
-
-
 @function(slice)
 def slice_(vm: Machine, *parts: Value) -> Value:
     return vm.make_slice(*parts)
@@ -380,3 +235,99 @@ def through_operator(fn: Any, method: str) -> None:
 
 for _fn, _method in ((abs, "__abs__"), (divmod, "__divmod__"), (pow, "__pow__"), (round, "__round__")):
     through_operator(_fn, _method)
+
+
+# -- dir --------------------------------------------------------------------------------------------------------------
+@function(dir)
+def dir_(vm: Machine, obj: Value | None = None) -> Value:
+    if obj is None:
+        raise Break("frame inspects itself", name="dir")
+    return vm.new(list, sorted_values(vm, list(vm.iterate(names_of(vm, obj))), NONE, FALSE))
+
+
+def names_of(vm: Machine, obj: Value) -> Value:
+    """What the object's `__dir__` gives."""
+    if obj.__class__ is Known and obj.pytype in CONSTANTS:
+        return lift(vm, dir(obj.obj))
+    if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
+        return names_in_module(vm, obj)
+    if obj.__class__ is Known and isinstance(obj.obj, type) and class_lookup(obj.pytype, "__dir__") is TYPE_DIR:
+        return vm.new(list, [Known(name) for name in names_of_class(vm, obj.obj)])
+    found: Value = vm.special(obj, "__dir__")
+    return found
+
+
+TYPE_DIR, MODULE_DIR = (vars(cls)["__dir__"] for cls in (type, types.ModuleType))
+
+
+def names_of_class(vm: Machine, cls: type) -> list[str]:
+    """Its own and its bases', in the order Python finds them."""
+    if vm.effects.wrote_classes:
+        raise Break("unknown call", name="dir")
+    names = list(type.__dir__(cls))
+    vm.guard(listing(cls), "EQUALS_MATCH", repr(names))
+    return names
+
+
+@functools.cache
+def listing(cls: type) -> Source:
+    """The text of a class's names, in their order."""
+    return Source("method", Source("call", Source("pinned", None, Pinned(TYPE_DIR.__get__(cls))), ()), "__repr__")
+
+
+@models(object, "__dir__")
+def object_dir(vm: Machine, self: Value) -> Value:
+    if self.__class__ is not Object:
+        raise Break("unknown call", name="dir")
+    own = vm.iterate(vm.instance_dict(self)) if has_dict(vm.entity(self)) else iter(())
+    names = [vm.known(name, "name") for name in own] + names_of_class(vm, self.pytype)
+    return vm.new(list, [Known(name) for name in dict.fromkeys(names)])
+
+
+def names_in_module(vm: Machine, module: Known) -> Value:
+    """A module may say by a function of its own."""
+    own: types.ModuleType = module.obj
+    if vm.effects.wrote_in(own.__dict__):
+        raise Break("unknown call", name="dir")
+    if "__dir__" in own.__dict__ or class_lookup(type(own), "__dir__") is not MODULE_DIR:
+        return vm.call(vm.getattr(module, "__dir__"), [], {})
+    names = tuple(own.__dict__)
+    dict_aliases.rest_on(vm, own.__dict__, Source("dict", Source("module", None, own.__name__)))
+    vm.guard(Source("dict", Source("module", None, own.__name__)), "DICT_KEYS", names)
+    return vm.new(list, [Known(name) for name in names])
+
+
+# -- print and join ---------------------------------------------------------------------------------------------------
+def joiner(cls: Any) -> None:
+    def row(vm: Machine, self: Value, items: Value) -> Value:
+        return vm.run_pure(
+            cls.join, [self, vm.new(list, [plain_value(vm, item) or item for item in vm.iterate(items)])], {}
+        )
+
+    models(cls, "join")(row)
+
+
+joiner(str)
+joiner(bytes)
+
+
+@function(print)
+def print_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    file = kwargs.get("file", NONE)
+    if file.__class__ is not Object or not (file.pytype is io.StringIO or written_in_python(file.pytype)):
+        raise Break("builtin with effects", name="print")
+    return vm.call(Known(print_to), list(args), kwargs)
+
+
+def print_to(*args, file, sep=" ", end="\n", flush=False):
+    """Piece by piece, as print does."""
+    for name, text in (("sep", sep), ("end", end)):
+        if not (text is None or isinstance(text, str)):
+            raise TypeError(f"{name} must be None or a string, not {type(text).__name__}")
+    for at, arg in enumerate(args):
+        if at:
+            file.write(" " if sep is None else sep)
+        file.write(str(arg))
+    file.write("\n" if end is None else end)
+    if flush:
+        file.flush()

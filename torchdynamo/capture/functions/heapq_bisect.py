@@ -1,4 +1,4 @@
-"""heapq and bisect's insort, which change a list in place: said in Python as the library's own comments say them."""
+"""heapq, and bisect's insort, which change a list in place: polyfills as the library's own Python has them."""
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
@@ -68,3 +68,13 @@ def insort_left(a, x, lo=0, hi=None, *, key=None):
         else:
             high = middle
     a.insert(low, x)
+
+
+@polyfill(heapq.nlargest)
+def nlargest(n, iterable, key=None):
+    return sorted(iterable, key=key, reverse=True)[: max(n, 0)]
+
+
+@polyfill(heapq.nsmallest)
+def nsmallest(n, iterable, key=None):
+    return sorted(iterable, key=key)[: max(n, 0)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.overrides
 
-from torchdynamo.capture.functions.instance_checks import instance_of, subclass_of
+from torchdynamo.capture.functions.builtins_classes import instance_of, subclass_of
 from torchdynamo.capture.torch import overrides
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break, Restart
@@ -80,7 +80,6 @@ def switch(cls: Any, modes: bool) -> None:
 
 switch(C.DisableTorchFunctionSubclass, False)
 switch(C.DisableTorchFunction, True)
-
 NOWRAP = frozenset(torch.overrides.get_default_nowrap_functions())
 NOTHING = Known(())
 

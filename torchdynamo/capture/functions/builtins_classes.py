@@ -1,0 +1,267 @@
+"""isinstance, issubclass and what else is asked of classes; abc, whose registrations count there."""
+
+from __future__ import annotations
+
+import abc
+import types
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.capture.vm import call as calls
+from torchdynamo.capture.vm import lookup, model
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import derives
+from torchdynamo.capture.vm.model import MODELS, function, models
+from torchdynamo.capture.vm.wrap import lift, wrap
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import TRUE, Known, Object, TensorNode, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@function(type)
+def type_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    if len(args) == 3 and not kwargs:
+        made: Value = MODELS[type, "__new__"](vm, Known(type), *args)
+        return made
+    if len(args) != 1:
+        raise vm.error(TypeError, "type() takes 1 or 3 arguments")
+    if kwargs:
+        raise Break("unknown call", name="type")
+    return lift(vm, args[0].pytype)
+
+
+@function(isinstance)
+def isinstance_(vm: Machine, obj: Value, classes: Value) -> Value:
+    return boolean(asked(vm, obj, classes, "__instancecheck__", instance_of))
+
+
+def asked(
+    vm: Machine, first: Any, classes: Value, method: str, ask: Callable[[Machine, Any, Any], bool], depth: int = 0
+) -> bool:
+    """One by one, since what stands in the place of a class may be an object that answers (`typing.Sequence`)."""
+    if classes.__class__ is Object:
+        if classes.pytype is tuple:
+            return any(asked(vm, first, each, method, ask, deeper(method, depth)) for each in vm.iterate(classes))
+        check = vm.bound_special(classes, method)
+        if check is not None:
+            return vm.truth(vm.call(check, [first], {}))
+        if model.find_slot(classes.pytype, "__iter__")[0] == "model":
+            what = "isinstance() arg 2 must be a type" if ask is instance_of else "issubclass() arg 2 must be a class"
+            raise vm.error(TypeError, f"{what}, a tuple of {'types' if ask is instance_of else 'classes'}, or a union")
+    return ask(vm, first, vm.concretely(classes))
+
+
+def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
+    """Return `isinstance(obj, wanted)`: the exact type counts at once, else the metaclass of `wanted` decides."""
+    if type(wanted) is tuple:
+        return any(instance_of(vm, obj, one, deeper("isinstance", depth)) for one in wanted)
+    if isinstance(wanted, types.UnionType):
+        return any(instance_of(vm, obj, one) for one in wanted.__args__)
+    if obj.pytype is wanted:
+        return True
+    if type(wanted) is type:
+        return instance_by_order(vm, wanted, obj)
+    return decided(vm, wanted, "__instancecheck__", obj)
+
+
+def subclass_of(vm: Machine, cls: Any, wanted: Any, depth: int = 0) -> bool:
+    """Return `issubclass(cls, wanted)`: the metaclass of `wanted` decides."""
+    if type(wanted) is tuple:
+        return any(subclass_of(vm, cls, one, deeper("issubclass", depth)) for one in wanted)
+    if isinstance(wanted, types.UnionType):
+        return any(subclass_of(vm, cls, one) for one in wanted.__args__)
+    if type(wanted) is type:
+        return subclass_by_order(vm, wanted, cls)
+    return decided(vm, wanted, "__subclasscheck__", Known(cls))
+
+
+@function(issubclass)
+def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
+    return boolean(asked(vm, cls, classes, "__subclasscheck__", subclass_of_value))
+
+
+def subclass_of_value(vm: Machine, cls: Value, wanted: Any) -> bool:
+    return subclass_of(vm, vm.known(cls, "class"), wanted)
+
+
+def decided(vm: Machine, wanted: Any, method: str, about: Value) -> bool:
+    """Return what the class of `wanted` answers by its `__instancecheck__` or `__subclasscheck__`."""
+    asking = Known(wanted)
+    if issubclass(type(wanted), type):
+        lookup.rest_on_metaclass(vm, wanted)
+    slot = lookup.guarded_slot(vm, type(wanted), method)
+    if slot[0] == "model":
+        return vm.truth(slot[1](vm, asking, about))
+    check = vm.bound_special(asking, method)
+    if check is None or type(wanted) is types.GenericAlias:  # neither is a class: Python refuses it in its words
+        return answered(vm, isinstance if method == "__instancecheck__" else issubclass, None, wanted)
+    return vm.truth(vm.call(check, [about], {}))
+
+
+def deeper(name: str, depth: int) -> int:
+    """One more level of tuples in tuples; how many there may be is set for the program, not for the capture."""
+    if depth > DEPTH:
+        raise Break("inlining too deep", name=name)
+    return depth + 1
+
+
+DEPTH = 20
+
+
+# -- the checks that metaclasses inherit ------------------------------------------------------------------------------
+@models(type, "__instancecheck__")
+def check_instance(vm: Machine, cls: Value, obj: Value) -> Value:
+    return boolean(instance_by_order(vm, vm.known(cls, "class"), obj))
+
+
+@models(type, "__subclasscheck__")
+def check_subclass(vm: Machine, cls: Value, other: Value) -> Value:
+    return boolean(subclass_by_order(vm, vm.known(cls, "class"), vm.known(other, "class")))
+
+
+@function(abc.ABCMeta.__instancecheck__)
+def check_abstract_instance(vm: Machine, cls: Value, instance: Value) -> Value:
+    """Return whether the class that the object says it has, or its type, is a subclass."""
+    wanted, said = vm.known(cls, "class"), said_class(vm, instance)
+    return boolean((said is not None and subclass_of(vm, said, wanted)) or subclass_of(vm, instance.pytype, wanted))
+
+
+@function(abc.ABCMeta.__subclasscheck__)
+def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
+    return by_registrations(vm, abc.ABCMeta.__subclasscheck__, cls, subclass)
+
+
+def by_registrations(vm: Machine, check: Callable[..., bool], cls: Value, subclass: Value) -> Value:
+    """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
+    wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
+    rest_on_order(vm, real)
+    answer = answered(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
+    if not answer:
+        vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
+    return boolean(answer)
+
+
+if "__subclasscheck__" in vars(type(typing.Protocol)):  # else inherited
+
+    @function(type(typing.Protocol).__subclasscheck__)
+    def check_protocol_subclass(vm: Machine, cls: Value, other: Value) -> Value:
+        return by_registrations(vm, type(typing.Protocol).__subclasscheck__, cls, other)
+
+
+@function(type(typing.Protocol).__instancecheck__)
+def check_protocol(vm: Machine, cls: Value, instance: Value) -> Value:
+    """Look at the members, so that they are guarded; Python answers where there is a real object."""
+    protocol: Any = vm.known(cls, "class")
+    if not getattr(protocol, "_is_protocol", False):
+        return check_abstract_instance(vm, cls, instance)
+    names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)  # type: ignore[attr-defined]
+    found = [vm.has_attribute(instance, name) for name in sorted(names)]
+    real = vm.entity(instance).real if instance.__class__ is Object else MISSING
+    real = instance.obj if instance.__class__ is Known else real
+    return boolean(None not in found if real is MISSING else answered(vm, isinstance, real, protocol))
+
+
+@models(type(torch.FloatTensor), "__instancecheck__")
+def check_legacy_type(vm: Machine, cls: Value, obj: Value) -> Value:
+    """Compare dtype and device, which a tensor's guard holds."""
+    return boolean(obj.__class__ is TensorNode and isinstance(obj.fake, vm.known(cls, "class")))
+
+
+def flagged(cls: type, flag: str) -> None:
+    """Model the metaclass of Parameter or Buffer, which takes any tensor for an instance that has the flag."""
+
+    def row(vm: Machine, self: Value, instance: Value) -> Value:
+        wanted = vm.known(self, "class")
+        if wanted is cls and derives(instance.pytype, torch.Tensor):
+            found = vm.has_attribute(instance, flag)
+            if found is not None and vm.truth(found):
+                return TRUE
+        return boolean(instance_by_order(vm, wanted, instance))
+
+    function(type(cls).__instancecheck__)(row)
+
+
+flagged(torch.nn.Parameter, "_is_param")
+flagged(torch.nn.Buffer, "_is_buffer")
+
+
+def instance_by_order(vm: Machine, wanted: type, obj: Value) -> bool:
+    """Return whether the object's type, or the class that it says it has, has `wanted` among its bases."""
+    if subclass_by_order(vm, wanted, obj.pytype):
+        return True
+    said = said_class(vm, obj)
+    return said is not None and subclass_by_order(vm, wanted, said)
+
+
+def subclass_by_order(vm: Machine, wanted: type, cls: Any) -> bool:
+    """Return whether `wanted` is in the order of bases; TypeError where `cls` is no class."""
+    rest_on_order(vm, cls)
+    return answered(vm, lambda cls, wanted: type.__subclasscheck__(wanted, cls), cls, wanted)
+
+
+def rest_on_order(vm: Machine, cls: Any) -> None:
+    if isinstance(cls, type):
+        lookup.rest_on_bases(vm, cls)
+
+
+def said_class(vm: Machine, obj: Value) -> type | None:
+    """Return what an object says its class is, where that is another class than its type."""
+    if obj.__class__ is not Object or not lookup.class_lies(vm, obj.pytype):
+        return None
+    said = vm.has_attribute(obj, "__class__")
+    if said is None or said.__class__ is not Known or not isinstance(said.obj, type) or said.obj is obj.pytype:
+        return None
+    return said.obj
+
+
+def answered(vm: Machine, ask: Callable[[Any, Any], bool], obj: Any, wanted: Any) -> bool:
+    """Python's answer."""
+    try:
+        return ask(obj, wanted)
+    except TypeError as error:
+        raise vm.error(TypeError, *error.args) from None
+    except Exception as error:  # from a `__subclasshook__`; Python will raise it again
+        raise Break("unknown call", name=ask.__name__) from error
+
+
+REGISTRATIONS = Source("call", Source("pinned", None, Pinned(abc.get_cache_token)), ())
+
+
+@function(abc.get_cache_token)
+def cache_token(vm: Machine) -> Value:
+    """A number that goes up with every class that is registered with an abstract one."""
+    token = abc.get_cache_token()
+    vm.guard(REGISTRATIONS, "EQUALS_MATCH", token)
+    return Known(token)
+
+
+# -- methods of classes -----------------------------------------------------------------------------------------------
+@models(type, "__subclasses__")
+def subclasses(vm: Machine, cls: Value) -> Value:
+    """Classes that exist now; a new one is a new fact."""
+    real: type = vm.known(cls, "class")
+    found: list[type] = type.__subclasses__(real)
+    asked = Source("call", Source("pinned", None, Pinned(real.__subclasses__)), ())
+    vm.guard(asked, "LENGTH", len(found))
+    return vm.new(list, [wrap(vm, one, Source("item", asked, at)) for at, one in enumerate(found)])
+
+
+@models(type, "__call__")
+def type_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
+    """What a metaclass's `__call__` passes on to."""
+    return calls.construct(vm, cls.obj, list(args), dict(kwargs))
+
+
+@models(type, "mro")
+def mro(vm: Machine, cls: Value) -> Value:
+    """What a metaclass's own `mro` asks while the class is being made is Python's business."""
+    order = vm.known(cls, "class").__mro__
+    if order is None or type(cls.pytype.__dict__.get("mro")) is types.FunctionType:
+        raise Break("unsupported method", name="mro", type="type")
+    return lift(vm, list(order))

@@ -1,0 +1,209 @@
+"""Python's builtin functions of iterables: iterators, reductions, sorted, range."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.speculate import assertions
+from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.torch.symbols import is_symbol, unknown
+from torchdynamo.capture.types.generators import stop
+from torchdynamo.capture.types.sequence import sorted_values
+from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.model import function, passes_on
+from torchdynamo.capture.vm.operators import same_or_equal
+from torchdynamo.capture.vm.scalar_subclasses import indexed
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import FALSE, NONE, Known, Symbol, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+ZERO = Known(0)
+
+
+@function(iter)
+def iter_(vm: Machine, obj: Value, *sentinel: Value) -> Value:
+    if sentinel:
+        return make_iterator(vm, until(vm, obj, sentinel[0]), None, type(iter(int, 1)))
+    return vm.iterator(obj)
+
+
+def until(vm: Machine, fn: Value, sentinel: Value) -> Iterator[Value]:
+    """What calling gives, up to the sentinel."""
+    while True:
+        item = vm.call(fn, [], {})
+        if same_or_equal(vm, item, sentinel):
+            return
+        yield item
+
+
+@function(next)
+def next_(vm: Machine, iterator: Value, *default: Value) -> Value:
+    item = vm.advance(iterator)
+    if item is not None:
+        return item
+    if default:
+        return default[0]
+    raise stop(vm, iterator)
+
+
+# -- iterators --------------------------------------------------------------------------------------------------------
+def lazily(cls: type, steps: Any) -> None:
+    """Register the constructor of a builtin iterator type."""
+
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        try:
+            inner = steps(vm, *args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise Break("unknown call", name=cls.__name__) from None  # it does not take such arguments
+        return make_iterator(vm, inner, None, cls)
+
+    row.__wrapped__ = steps  # type: ignore[attr-defined]  # whose parameters are the model's
+    function(cls)(row)
+
+
+def enumerated(vm: Machine, iterable: Value, start: Value = ZERO) -> Iterator[Value]:
+    source, first = vm.iterate(iterable), vm.known(vm.call(Known(operator.index), [start], {}), "start")
+    return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, first))
+
+
+def zipped(vm: Machine, *iterables: Value, strict: Value = FALSE) -> Iterator[Value]:
+    sources = [vm.iterate(each) for each in iterables]
+    return zip_steps(vm, sources, vm.truth(strict))
+
+
+def zip_steps(vm: Machine, sources: list[Iterator[Value]], strict: bool) -> Iterator[Value]:
+    try:
+        for items in zip(*sources, strict=strict):
+            yield vm.make_tuple(list(items))
+    except ValueError as error:
+        raise vm.error(ValueError, *error.args) from None
+
+
+def mapped(vm: Machine, fn: Value, *iterables: Value) -> Iterator[Value]:
+    sources = [vm.iterate(each) for each in iterables]
+    return (vm.call(fn, list(items), {}) for items in zip(*sources))
+
+
+def filtered(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
+    source = vm.iterate(items)
+    plain = fn.__class__ is Known and fn.obj is None
+    return (item for item in source if vm.truth(item if plain else vm.call(fn, [item], {})))
+
+
+for _lazy, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (filter, filtered)):
+    lazily(_lazy, _steps)
+
+
+@function(sorted)
+def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
+    return vm.new(list, sorted_values(vm, list(vm.iterate(items)), key, reverse))
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+@function(sum)
+def sum_(vm: Machine, items: Value, start: Value = ZERO) -> Value:
+    total = start
+    for item in vm.iterate(items):
+        total = vm.binary("+", total, item)
+    return total
+
+
+@function(any)
+def any_(vm: Machine, items: Value) -> Value:
+    none = assertions.result_to_go_on(vm) is False
+    return boolean(
+        any(not (none and assertions.expect(vm, item, False)) and vm.truth(item) for item in vm.iterate(items))
+    )
+
+
+@function(all)
+def all_(vm: Machine, items: Value) -> Value:
+    every = assertions.result_to_go_on(vm) is True
+    return boolean(all((every and assertions.expect(vm, item, True)) or vm.truth(item) for item in vm.iterate(items)))
+
+
+def extreme(fn: Any, op: str) -> None:
+    def row(vm: Machine, *items: Value, key: Value = NONE, default: Value | None = None) -> Value:
+        values = list(vm.iterate(items[0])) if len(items) == 1 else list(items)
+        if not values:
+            if default is not None:
+                return default
+            raise vm.error(ValueError, f"{fn.__name__}() arg is an empty sequence")
+        plain = key.__class__ is Known and key.obj is None
+        number = symbols.extreme(vm, fn, values) if plain else None
+        if number is not None:
+            return number
+        best, best_key = values[0], values[0] if plain else vm.call(key, [values[0]], {})
+        for item in values[1:]:
+            each = item if plain else vm.call(key, [item], {})
+            if vm.truth(vm.binary(op, each, best_key)):
+                best, best_key = item, each
+        return best
+
+    function(fn)(row)
+
+
+extreme(min, "<")
+extreme(max, ">")
+
+
+# -- range ------------------------------------------------------------------------------------------------------------
+ONE = Known(1)
+MAX_TURNS = 1 << 12  # turns
+
+
+@function(range)
+@passes_on
+def range_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    direct, vm.direct = vm.direct, False
+    if direct and not kwargs and 1 <= len(args) <= 3 and in_a_loop(vm) and all(map(is_int, args)):
+        start, stop, step = (ZERO, *args, ONE) if len(args) == 1 else (*args, ONE)[:3]
+        by_ones = start.__class__ is Known and step.__class__ is Known and step.obj in (1, -1)
+        found = None if by_ones else turns(vm, start, stop, step)
+        if found is not None:
+            return found
+    return vm.run_pure(range, [indexed(vm, arg) for arg in args], dict(kwargs))
+
+
+def in_a_loop(vm: Machine) -> bool:
+    """Whether the range is gone through at once, and nobody else has it."""
+    frame = vm.frames[-1]
+    following = frame.code.instructions[frame.pc + 1 : frame.pc + 2]
+    return bool(following) and following[0].op == "GET_ITER"
+
+
+def is_int(value: Value) -> bool:
+    return value.pytype is int and value.__class__ in (Known, Symbol)
+
+
+def turns(vm: Machine, start: Value, stop: Value, step: Value) -> Value | None:
+    """The range's numbers, or None where they cannot be told in this way."""
+    parts = (start, stop, step)
+    if not any(map(is_symbol, parts)) or any(unknown(vm, each) for each in parts):
+        return None
+    first, end, by = (now(vm, each) for each in parts)
+    if by == 0 or not vm.truth(vm.binary(">" if by > 0 else "<", step, ZERO)):
+        return None
+    count = len(range(first, end, by))
+    if count > MAX_TURNS:
+        return None
+    last = vm.binary("+", start, vm.binary("*", step, Known(count - 1)))
+    beyond = vm.binary("+", start, vm.binary("*", step, Known(count)))
+    inside, outside = ("<", ">=") if by > 0 else (">", "<=")
+    if (count and not vm.truth(vm.binary(inside, last, stop))) or not vm.truth(vm.binary(outside, beyond, stop)):
+        return None
+    if start.__class__ is Known and step.__class__ is Known:
+        return Known(range(first, first + count * by, by))
+    return vm.make_tuple([vm.binary("+", start, vm.binary("*", step, Known(turn))) for turn in range(count)])
+
+
+def now(vm: Machine, value: Value) -> int:
+    """What a number is in this call."""
+    found: int = vm.builder.numbers.now(value.fake) if isinstance(value, Symbol) else vm.known(value, "number")
+    return found

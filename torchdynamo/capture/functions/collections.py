@@ -1,0 +1,33 @@
+"""collections: named tuples and counting."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.capture.vm.remade_classes import MadeClass, called
+from torchdynamo.core.value import Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@function(collections.namedtuple)
+def namedtuple(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    """A class of constants; it belongs to the module whose code asks for it."""
+    named = {"module": Known(vm.frames[-1].globals.real.get("__name__")), **kwargs}
+    given = {name: vm.concretely(arg) for name, arg in named.items()}
+    try:
+        made: type = collections.namedtuple(*map(vm.concretely, args), **given)  # type: ignore[misc]
+    except (ValueError, TypeError) as error:
+        raise vm.error(type(error), *error.args) from None
+    MadeClass(vm.step, called(collections.namedtuple, list(args), named)).known_to(vm, made)
+    return Known(made)
+
+
+@polyfill(collections._count_elements)  # type: ignore[attr-defined]
+def count_elements(mapping, iterable):
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1

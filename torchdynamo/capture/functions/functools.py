@@ -1,0 +1,47 @@
+"""functools: reduce, and which function singledispatch chooses for a class."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import abc
+import functools
+from typing import TYPE_CHECKING
+
+from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
+from torchdynamo.capture.vm.lookup import rest_on_bases
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.capture.vm.wrap import lift
+from torchdynamo.core.value import Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+class _MISSING:
+    """No argument. A class, because a class is the same constant wherever it is met."""
+
+
+@polyfill(functools.reduce)
+def reduce(function, iterable, initial=_MISSING, /):
+    items = iter(iterable)
+    if initial is _MISSING:
+        for first in items:
+            total = first
+            break
+        else:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    else:
+        total = initial
+    for item in items:
+        total = function(total, item)
+    return total
+
+
+@function(functools._compose_mro)  # type: ignore[attr-defined]
+def compose_mro(vm: Machine, cls: Value, types: Value) -> Value:
+    """The class's order of bases, with those of `types` that it counts as a subclass of."""
+    real = vm.known(cls, "class")
+    wanted = [vm.known(each, "class") for each in vm.iterate(types)]
+    rest_on_bases(vm, real)
+    vm.guard(REGISTRATIONS, "EQUALS_MATCH", abc.get_cache_token())
+    return lift(vm, functools._compose_mro(real, wanted))  # type: ignore[attr-defined]

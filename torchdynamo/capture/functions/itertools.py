@@ -1,0 +1,185 @@
+"""itertools: each constructor gives an iterator whose steps are taken when the program takes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.functions.builtins_iteration import lazily
+from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.core.value import NONE, Known, Value, is_none
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+ZERO, ONE, TWO = Known(0), Known(1), Known(2)
+
+
+def chained(vm: Machine, *iterables: Value) -> Iterator[Value]:
+    return (item for each in iterables for item in vm.iterate(each))
+
+
+def longest(vm: Machine, *iterables: Value, fillvalue: Value = NONE) -> Iterator[Value]:
+    sources = [vm.iterate(each) for each in iterables]
+    return (vm.make_tuple(list(items)) for items in itertools.zip_longest(*sources, fillvalue=fillvalue))
+
+
+def counted(vm: Machine, start: Value = ZERO, step: Value = ONE) -> Iterator[Value]:
+    current = start
+    while True:
+        yield current
+        current = vm.binary("+", current, step)
+
+
+def repeated(vm: Machine, object: Value, times: Value | None = None) -> Iterator[Value]:
+    return itertools.repeat(object) if times is None else made(vm, itertools.repeat, object, vm.known(times, "times"))
+
+
+def made(vm: Machine, cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """An iterator of Python's over values; arguments that it refuses are the program's error."""
+    try:
+        return cls(*args, **kwargs)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise vm.error(type(error), *error.args) from None
+
+
+def cycled(vm: Machine, items: Value) -> Iterator[Value]:
+    return itertools.cycle(vm.iterate(items))
+
+
+def sliced(vm: Machine, items: Value, *bounds: Value) -> Iterator[Value]:
+    sliced: Iterator[Value] = made(
+        vm, itertools.islice, vm.iterate(items), *(vm.known(each, "bound") for each in bounds)
+    )
+    return sliced
+
+
+def accumulated(vm: Machine, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Iterator[Value]:
+    source = vm.iterate(iterable)
+    total = next(source, None) if is_none(initial) else initial
+    if total is None:
+        return
+    yield total
+    for item in source:
+        total = vm.binary("+", total, item) if is_none(func) else vm.call(func, [total, item], {})
+        yield total
+
+
+def starred(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
+    source = vm.iterate(items)
+    return (vm.call(fn, list(vm.iterate(each)), {}) for each in source)
+
+
+def taken(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
+    return itertools.takewhile(lambda item: vm.truth(vm.call(fn, [item], {})), vm.iterate(items))
+
+
+def dropped(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
+    return itertools.dropwhile(lambda item: vm.truth(vm.call(fn, [item], {})), vm.iterate(items))
+
+
+def refused(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
+    source = vm.iterate(items)
+    return (item for item in source if not vm.truth(item if is_none(fn) else vm.call(fn, [item], {})))
+
+
+def compressed(vm: Machine, data: Value, selectors: Value) -> Iterator[Value]:
+    pairs = zip(vm.iterate(data), vm.iterate(selectors))
+    return (item for item, wanted in pairs if vm.truth(wanted))
+
+
+def in_pairs(vm: Machine, items: Value) -> Iterator[Value]:
+    return (vm.make_tuple(list(pair)) for pair in itertools.pairwise(vm.iterate(items)))
+
+
+def multiplied(vm: Machine, *iterables: Value, repeat: Value = ONE) -> Iterator[Value]:
+    pools = [list(vm.iterate(each)) for each in iterables]
+    turns = made(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat"))
+    return (vm.make_tuple(list(each)) for each in turns)
+
+
+def chosen(fn: Any) -> Any:
+    """Permutations and combinations go by place, not by what the items are."""
+
+    def steps(vm: Machine, iterable: Value, r: Value = NONE) -> Iterator[Value]:
+        count = vm.known(r, "r")
+        pool = list(vm.iterate(iterable))
+        turns = made(vm, fn, pool, len(pool) if count is None else count)
+        return (vm.make_tuple(list(each)) for each in turns)
+
+    return steps
+
+
+def grouped(vm: Machine, iterable: Value, key: Value = NONE) -> Iterator[Value]:
+    """Runs of equal keys. A group ends when the next one is asked for."""
+    source = vm.iterate(iterable)
+    waiting: list[Value] = []  # key and value of the item that comes next
+    serial = 0
+
+    def fetch() -> bool:
+        item = next(source, None)
+        waiting[:] = [] if item is None else [item if is_none(key) else vm.call(key, [item], {}), item]
+        return bool(waiting)
+
+    def equal(target: Value | None) -> bool:
+        return target is not None and vm.truth(vm.binary("==", waiting[0], target))
+
+    def group(target: Value, mine: int) -> Iterator[Value]:
+        while mine == serial and waiting and equal(target):
+            yield waiting[1]
+            fetch()
+
+    target: Value | None = None
+    if not fetch():
+        return
+    while True:
+        serial += 1
+        while equal(target):
+            if not fetch():
+                return
+        if not waiting:
+            return
+        target = waiting[0]
+        yield vm.make_tuple([target, make_iterator(vm, group(target, serial), None)])
+        if not waiting:
+            return
+
+
+ITERTOOLS: dict[type, Any] = {
+    itertools.chain: chained,
+    itertools.zip_longest: longest,
+    itertools.count: counted,
+    itertools.repeat: repeated,
+    itertools.cycle: cycled,
+    itertools.islice: sliced,
+    itertools.accumulate: accumulated,
+    itertools.starmap: starred,
+    itertools.takewhile: taken,
+    itertools.dropwhile: dropped,
+    itertools.filterfalse: refused,
+    itertools.compress: compressed,
+    itertools.pairwise: in_pairs,
+    itertools.product: multiplied,
+    itertools.permutations: chosen(itertools.permutations),
+    itertools.combinations: chosen(itertools.combinations),
+    itertools.combinations_with_replacement: chosen(itertools.combinations_with_replacement),
+    itertools.groupby: grouped,
+}
+
+
+for _cls, _steps in ITERTOOLS.items():
+    lazily(_cls, _steps)
+
+
+@models(itertools.chain, "from_iterable")
+def chain_from(vm: Machine, cls: Known, iterables: Value) -> Value:
+    outer = vm.iterate(iterables)
+    return make_iterator(vm, (item for each in outer for item in vm.iterate(each)), None, itertools.chain)
+
+
+@function(itertools.tee)
+def tee(vm: Machine, items: Value, n: Value = TWO) -> Value:
+    copies = made(vm, itertools.tee, vm.iterate(items), vm.known(n, "n"))
+    return vm.make_tuple([make_iterator(vm, each, None) for each in copies])

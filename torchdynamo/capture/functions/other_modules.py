@@ -1,0 +1,82 @@
+"""Libraries of which one or two functions have models: enum, os, pickle, sys, tqdm."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import pickle
+import sys
+from typing import TYPE_CHECKING
+
+from torchdynamo._native import type_name
+from torchdynamo.capture.vm.enums import rest_on_members
+from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.model import function, polyfill_named
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import NONE, Known, Object, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@function(enum.EnumMeta.__call__)
+def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
+    """Looking up a member by its value; where there is none, a class may name one."""
+    if len(args) != 1 or kwargs:
+        raise Break("unknown call", name=cls.obj.__name__)
+    if class_lookup(cls.obj, "_missing_") is enum.Enum.__dict__["_missing_"]:
+        rest_on_members(vm, cls.obj)
+        return vm.run_pure(cls.obj, list(args), {})
+    value = vm.concretely(args[0])
+    own = type(class_lookup(cls.obj, "_missing_")) is classmethod and not issubclass(cls.obj, enum.Flag)
+    if not own or not is_scalar(value) or type(vm.getattr(cls, "_missing_")) is not Object:
+        raise Break("unknown call", name=cls.obj.__name__)
+    rest_on_members(vm, cls.obj)
+    if value in cls.obj._value2member_map_:
+        return vm.run_pure(cls.obj, list(args), {})
+    named: Value = vm.call_method(cls, "_missing_", args[0])
+    if named.__class__ is not Known or not isinstance(named.obj, cls.obj):
+        raise Break("unknown call", name=cls.obj.__name__)
+    return named
+
+
+def is_scalar(value: object) -> bool:
+    """What is looked for by its hash, and runs nothing of the user's."""
+    return type(value) in (bool, int, float, str, bytes, type(None))
+
+
+@function(sys.intern)
+def intern(vm: Machine, text: Value) -> Value:
+    if text.pytype is not str and issubclass(text.pytype, str):
+        raise vm.error(TypeError, f"can't intern {type_name(text.pytype)}")
+    return vm.run_pure(sys.intern, [text], {})
+
+
+@function(pickle.dumps)
+def dumps(vm: Machine, obj: Value, protocol: Value = NONE, **kwargs: Value) -> Value:
+    """Of what has no parts that could be one object or two, which the bytes would tell."""
+    real = vm.concretely(obj)
+    if type(real) not in (dict, list, tuple, bool, int, float, type(None)) or (
+        type(real) in (dict, list, tuple) and real
+    ):
+        raise Break("unknown call", name="pickle.dumps")
+    return vm.run_pure(pickle.dumps, [obj, protocol], kwargs)
+
+
+@function(os.fspath)
+def fspath(vm: Machine, path: Value) -> Value:
+    """A string is its own path."""
+    if issubclass(path.pytype, (str, bytes)):
+        return path
+    return vm.special(path, "__fspath__")
+
+
+@polyfill_named("tqdm.std", "tqdm.__new__")
+def new_bar(cls, *args, **kwargs):
+    bar = object.__new__(cls)
+    cls._instances.add(bar)
+    if not hasattr(cls, "_lock"):  # the first bar makes it
+        bar._lock = contextlib.nullcontext()
+    return bar

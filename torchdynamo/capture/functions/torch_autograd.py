@@ -1,0 +1,164 @@
+"""torch.autograd: `Function.apply`, inference mode, and what ends the graph."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.jit
+import torch.profiler
+import torch.utils.checkpoint
+from torch.autograd.function import _SingleLevelFunction
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from torchdynamo.capture.functions.torch_autograd_backward import BackwardContext, Call, give_backward
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.core.call_sites import Passed
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value, boolean
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+SET_GRAD = Known(torch._C._set_grad_enabled)
+
+
+@function(APPLY)
+def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """The forward of a custom function."""
+    name = vm.known(cls, "class").__qualname__
+    if kwargs or torch._C._are_functorch_transforms_active():
+        raise Break("unknown call", name=f"{name}.apply")
+    if vm.grad_mode_unknown:
+        raise Break("autograd function", name=name)
+    grad_mode, before = torch.is_grad_enabled(), len(vm.heap.entities)
+    differentiated = grad_mode and any(wants_grad(arg) for arg in args)
+    if grad_mode:
+        vm.call(SET_GRAD, [Known(False)], {})
+    try:
+        result, context = forward(vm, cls, given := list(args))
+        if not differentiated:
+            return alias_inputs(vm, args, result, context)
+    finally:
+        if grad_mode:
+            vm.call(SET_GRAD, [Known(True)], {})
+    several = result.__class__ is Object and issubclass(result.pytype, tuple)
+    results = list(vm.iterate(result)) if several else [result]
+    items = give_backward(vm, Call(name, cls, given, results, context, before))
+    return vm.make_tuple(items) if several else items[0]
+
+
+def wants_grad(value: Value) -> bool:
+    return value.__class__ is TensorNode and value.fake.requires_grad
+
+
+def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
+    """The result and the context, in either of the two styles a function can be written in."""
+    context = vm.new(BackwardContext)
+    setup = vm.getattr(cls, "setup_context")
+    separate = vm.known(setup, "setup_context") is not _SingleLevelFunction.setup_context
+    run = vm.getattr(cls, "forward")
+    if separate:
+        with_defaults(vm, run, args)
+    needs = vm.make_tuple([boolean(wants_grad(arg)) for arg in args])
+    vm.effects.write(vm.entity(context), "needs_input_grad", needs)
+    given = args if separate else [context, *args]
+    result = vm.call_through(way_to_forward(), run, given, {})
+    if not separate:
+        return result, context
+    vm.call(setup, [context, vm.make_tuple(args), result], {})
+    return result, context
+
+
+@functools.cache
+def way_to_forward() -> tuple[Passed, ...]:
+    """PyTorch's function between a call of `apply` and the forward."""
+    return (Passed.calling(APPLY, "apply"),)
+
+
+def with_defaults(vm: Machine, run: Value, args: list[Value]) -> None:
+    """A separate `setup_context` sees the defaults of `forward` among its inputs: they are added."""
+    if run.__class__ is not Known:
+        raise Break("unknown call", name="a forward made in the frame")
+    fn = run.obj
+    parameters = list(inspect.signature(fn).parameters.values())[len(args) :]
+    count = sum(each.default is not each.empty for each in parameters)
+    defaults = fn.__defaults__ or ()
+    source = run.source
+    if count and (source is None or count > len(defaults)):
+        raise Break("unknown call", name=f"{fn.__qualname__} with defaults")
+    for index in range(len(defaults) - count, len(defaults)):
+        args.append(vm.wrap(defaults[index], Source("item", Source("attr", source, "__defaults__"), index)))
+
+
+def alias_inputs(vm: Machine, args: tuple[Value, ...], result: Value, context: Object) -> Value:
+    """An input that is given back unchanged becomes a view of itself, unless it is marked dirty."""
+    dirty = vm.entity(context).attrs.get("dirty_tensors")
+    given = {id(arg.fake) for arg in args if arg.__class__ is TensorNode}
+    given -= {id(item.fake) for item in vm.iterate(dirty) if item.__class__ is TensorNode} if dirty else set()
+
+    def fresh(value: Value) -> Value:
+        if value.__class__ is TensorNode and id(value.fake) in given:
+            return vm.emit("call_method", "view_as", [value, value], {})
+        return value
+
+    if result.__class__ is Object and result.pytype is tuple:
+        return vm.make_tuple([fresh(item) for item in vm.iterate(result)])
+    return fresh(result)
+
+
+def unfollowed(name: str) -> Any:
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        raise Break("unknown call", name=name)
+
+    return row
+
+
+function(torch.autograd.backward)(unfollowed("torch.autograd.backward"))
+
+
+# -- inference mode ---------------------------------------------------------------------------------------------------
+RAII = torch._C._InferenceMode
+
+
+@models(RAII, "__new__")
+def new_inference_mode(vm: Machine, cls: Known, mode: Value) -> Value:
+    return vm.new(cls.obj, payload=vm.known(mode, "mode"))
+
+
+@models(RAII, "__init__")
+def init_inference_mode(vm: Machine, self: Value, mode: Value) -> Value:
+    return NONE
+
+
+@rebuilds(RAII)
+def rebuild_inference_mode(emit: Emitter, entity: Entity) -> None:
+    """There is one way to have it: to enter the mode."""
+    raise Restart(entity.born - 1)
+
+
+@function(RAII.__dict__["__enter__"].__func__)
+def enter_inference_mode(vm: Machine, self: Object) -> Value:
+    """The graph holds the mode as a node; a break inside goes back to before it, for it cannot be made again."""
+    entity = vm.entity(self)
+    if entity.real is not MISSING:
+        raise Break("unknown context manager", type="torch.inference_mode")
+    node, guard = vm.state_node(_enter_inference_mode, (entity.payload,))
+    entity.items = node, guard
+    vm.effects.open_layer(id(guard), lambda: _exit_inference_mode(guard))
+    return NONE
+
+
+@function(RAII.__dict__["__exit__"].__func__)
+def exit_inference_mode(vm: Machine, self: Object, *error: Value) -> Value:
+    if vm.entity(self).items is None:  # it was entered before the frame began
+        raise Break("unknown context manager", type="torch.inference_mode")
+    node, guard = vm.entity(self).items
+    vm.effects.close_layer(id(guard))
+    vm.state_node(_exit_inference_mode, (node,))
+    return NONE

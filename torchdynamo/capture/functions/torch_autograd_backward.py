@@ -1,0 +1,291 @@
+"""The backward of a custom `autograd.Function`, followed when its forward has been.
+
+It runs later than the frame: by then globals, grad mode and gradients may be others. So a machine of its own follows
+it, which knows nothing that the frame has read, and all that it came to rest on is looked at afterwards. A backward
+that reads what may have changed by the time it runs, or that acts on the program, is not captured.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from itertools import count, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.autograd.function import Function, once_differentiable
+
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.model import Emitter, models, rebuilds
+from torchdynamo.core.policy import is_code
+from torchdynamo.core.signals import Break, Raised, Restart
+from torchdynamo.core.source import Guard, Roots, Source, instance_attr
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, Symbol, TensorNode, Value, is_none
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+ONCE = once_differentiable(lambda ctx: None).__code__
+MAX_OPTIONAL = 2  # results whose gradients may be missing: each doubles the number of backwards
+
+
+class BackwardContext(torch.autograd.function.FunctionCtx):
+    """What stands for `ctx`."""
+
+
+@rebuilds(BackwardContext)
+def rebuild_context(emit: Emitter, entity: Entity) -> None:
+    """A context that outlives the call would have to be the real one."""
+    raise Restart(entity.born - 1)
+
+
+@models(BackwardContext, ".saved_tensors")
+def saved_tensors(vm: Machine, ctx: Object) -> Value:
+    return vm.entity(ctx).attrs.get("to_save", Known(()))
+
+
+def unfollowed(name: str) -> Any:
+    def row(vm: Machine, ctx: Object) -> Value:
+        raise Break("unsupported attribute", name=name, type="ctx")
+
+    return row
+
+
+OURS = {"saved_tensors", "needs_input_grad"}
+
+
+for _name in {*dir(torch._C._FunctionBase)} - {*dir(BackwardContext)} - OURS:
+    models(BackwardContext, "." + _name)(unfollowed(_name))
+
+
+class Call(NamedTuple):
+    """A call of `apply` whose forward has been followed."""
+
+    name: str
+    cls: Value
+    args: Sequence[Value]
+    results: Sequence[Value]
+    context: Object
+    before: int  # objects there were before it
+
+    def unfollowed(self) -> Break:
+        """Why the frame ends here."""
+        return Break("autograd function", name=self.name)
+
+
+class TracedBackward(NamedTuple):
+    """A backward that was followed: its graph, which of what is there for it that takes, and which inputs it serves."""
+
+    body: Any
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+
+
+class Follower:
+    """Follows the backward of one call."""
+
+    def __init__(self, vm: Machine, call: Call, saved: Sequence[TensorNode], there: Sequence[bool]) -> None:
+        self.outer, self.call = vm, call
+        self.builder = vm.builder.inner()
+        self.vm: Machine = type(vm)(self.builder, vm.roots)
+        self.moved: dict[int, Value] = {}  # by stand-in or number of the frame: what it is here
+        self.given = count()
+        self.places: dict[torch.fx.Node, int] = {}
+        self.kept: list[TensorNode | Symbol] = []
+        own = iter(there)
+        self.grads: list[Value] = [
+            self.gradient(each, next(own)) if isinstance(each, TensorNode) else NONE for each in call.results
+        ]
+        for each in saved:
+            self.moved[id(each.fake)] = self.enter(each, "saved")
+
+    def gradient(self, result: TensorNode, there: bool) -> Value:
+        """That of one result."""
+        if there:
+            return self.enter(result, "grad", True)
+        next(self.given)
+        return NONE
+
+    def enter(self, value: TensorNode | Symbol, hint: str, gradient: bool = False) -> Value:
+        """What the backward is given: an argument of its graph."""
+        node = self.builder.argument(hint, value.fake, gradient)
+        self.places[node] = next(self.given)
+        return type(value)(node, node.meta["example_value"], value.pytype)
+
+    def bring(self, value: Value) -> Value:
+        """What the forward has left on the context. It must be as it is now when the backward runs."""
+        if isinstance(value, (TensorNode, Symbol)):
+            known = self.moved.get(id(value.fake))
+            if known is None:
+                self.kept.append(value)
+                known = self.moved[id(value.fake)] = self.enter(value, "kept")
+            return known
+        if isinstance(value, Known):
+            return value
+        if isinstance(value, Object):
+            own = value.ref >= self.call.before and all(arg.__class__ is not Object for arg in self.call.args)
+            if issubclass(value.pytype, tuple) or (own and value.pytype is list and self.outer.entity(value).fresh):
+                return self.vm.new(value.pytype, [self.bring(item) for item in self.outer.iterate(value)])
+        raise self.call.unfollowed()
+
+    def follow(self, fn: Value, once: bool) -> TracedBackward:
+        """The backward as a graph."""
+        vm, call = self.vm, self.call
+        vm.grad_mode_unknown = not once
+        context = vm.new(BackwardContext)
+        given = {name: self.bring(value) for name, value in self.outer.entity(call.context).attrs.items()}
+        vm.effects.write_all(vm.entity(context), given)
+        mark = vm.effects.mark()
+        with torch.no_grad(), torch._C._DisableAutocast():
+            try:
+                answer = vm.call(fn, [context, *self.grads], {})
+                acts = bool(vm.effects.net(mark) or vm.inputs or vm.boxes or vm.numbers_in)
+            finally:
+                vm.effects.leave_process()
+        items = list(vm.iterate(answer)) if issubclass(answer.pytype, tuple) else [answer]
+        if acts:
+            raise call.unfollowed()
+        self.rest_on()
+        return self.finish(items)
+
+    def rest_on(self) -> None:
+        """What was read of the program is code: that stays. The frame rests on it, too."""
+        if self.vm.told_apart or not all(lasts(guard, self.vm.roots) for guard in self.vm.guards.values()):
+            raise self.call.unfollowed()
+        for key, guard in self.vm.guards.items():
+            self.outer.guards.setdefault(key, guard)
+
+    def finish(self, items: list[Value]) -> TracedBackward:
+        """One gradient for each argument of `apply`; more may follow, if they are None."""
+        args = self.call.args
+        wanted, more = items[: len(args)], items[len(args) :]
+        fits = len(wanted) == len(args) and all(map(is_none, more))
+        if not fits or not all(map(may_be_gradient, args, wanted)):
+            raise self.call.unfollowed()
+        pairs = [grad for arg, grad in zip(args, wanted) if isinstance(arg, TensorNode)]
+        outputs = [grad.node for grad in pairs if isinstance(grad, TensorNode)]
+        numbers = count()
+        gives = tuple(next(numbers) if isinstance(grad, TensorNode) else -1 for grad in pairs)
+        body = self.builder.as_body(outputs)
+        if body is None:
+            raise self.call.unfollowed()
+        takes = tuple(self.places[node] for node in body.graph.find_nodes(op="placeholder"))
+        return TracedBackward(body, takes, gives)
+
+
+def may_be_gradient(arg: Value, grad: Value) -> bool:
+    return is_none(grad) or (isinstance(grad, TensorNode) and isinstance(arg, TensorNode))
+
+
+def lasts(guard: Guard, roots: Roots) -> bool:
+    """Whether what was read is a part of the program's text, as against a variable of it."""
+    if guard.kind in ("FUNCTION_MATCH", "NO_KEY") or (guard.kind == "TYPE_MATCH" and guard.arg is types.ModuleType):
+        return True
+    if guard.kind == "ID_MATCH":
+        return is_code(guard.arg)
+    if guard.kind == "CLASS_ATTR":
+        return guard.arg[1] is ABSENT or is_code(guard.arg[1])
+    if guard.kind in ("SAME_OBJECT", "LENGTH"):
+        return guard.source.arg in ("__globals__", "__defaults__")
+    return guard.kind == "EQUALS_MATCH" and is_written_down(guard.source, roots)
+
+
+def is_written_down(source: Source, roots: Roots) -> bool:
+    """Whether this is a constant of torch, a default of a function's argument, or what torch's decorator was given."""
+    if type(source.load(roots)) in (torch.dtype, torch.memory_format, torch.layout) and source.arg in vars(torch):
+        return True
+    if source.how == "contents" and source.base is not None:
+        source = source.base
+    base = source.base
+    if source.how not in ("item", "key") or base is None or base.base is None:
+        return False
+    if base.arg == "__closure__":
+        return str(base.base.load(roots).__globals__.get("__name__")).startswith("torch.")
+    return base.arg in ("__defaults__", "__kwdefaults__")
+
+
+def users_backward(vm: Machine, call: Call) -> tuple[Value, bool]:
+    """The function that autograd would call, and whether it can be differentiated only once."""
+    cls = vm.known(call.cls, "class")
+    name = "backward" if cls.vjp is Function.vjp else "vjp"
+    fn = vm.getattr(call.cls, name)
+    if getattr(cls, "boxed_grads_call", False) or fn.__class__ is not Known:
+        raise call.unfollowed()
+    real, source = fn.obj, fn.source
+    if type(real) is types.FunctionType and real.__code__ is ONCE and source is not None:
+        vm.guard(source, "ID_MATCH", real)
+        return Known(vars(real)["__wrapped__"], instance_attr(source, "__wrapped__")), True
+    return fn, False
+
+
+def give_backward(vm: Machine, call: Call) -> list[Value]:
+    """The results, with a backward of their own from now on."""
+    attrs = vm.entity(call.context).attrs
+    inputs = [arg for arg in call.args if isinstance(arg, TensorNode)]
+    tensors = [each for each in call.results if isinstance(each, TensorNode)]
+    saved = [each for each in listed(vm, attrs, "to_save") if isinstance(each, TensorNode)]
+    dirty = places(call, inputs, listed(vm, attrs, "dirty_tensors"))
+    constant = places(call, tensors, listed(vm, attrs, "non_differentiable"))
+    check_histories(vm, call, inputs, tensors, dirty)
+    zeros = vm.truth(attrs["materialize_grads"]) if "materialize_grads" in attrs else True
+    fn, once = users_backward(vm, call)
+    smooth = [is_smooth(each) and index not in constant for index, each in enumerate(tensors)]
+    if not zeros and sum(smooth) > MAX_OPTIONAL:
+        raise call.unfollowed()
+    ways: list[tuple[tuple[bool, ...], TracedBackward]] = []
+    kept: list[TensorNode | Symbol] = []
+    for there in product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth]):
+        follower = Follower(vm, call, saved, there)
+        try:
+            ways.append((there, follower.follow(fn, once)))
+        except Raised:  # so it would if it came to that
+            if not ways:
+                raise call.unfollowed() from None
+        kept = follower.kept
+    plan = (call.name, once, zeros, dirty, constant)
+    groups = [[each.node for each in group] for group in (inputs, tensors, saved, kept)]
+    node, examples = vm.builder.with_backward(plan, ways, groups, vm.position())
+    vm.ops += 1
+    made = iter([hand_on(vm, node, index) for index in range(len(examples))])
+    return [next(made) if isinstance(each, TensorNode) else each for each in call.results]
+
+
+def hand_on(vm: Machine, node: torch.fx.Node, index: int) -> TensorNode:
+    """One result: mostly the tensor that the forward gave, which has a history now."""
+    item, example = vm.builder.getitem(node, index)
+    value = vm.fakes[id(example)] = TensorNode(item, example, torch.Tensor)
+    return value
+
+
+def check_histories(
+    vm: Machine, call: Call, inputs: list[TensorNode], tensors: list[TensorNode], dirty: tuple[int, ...]
+) -> None:
+    """Autograd changes the history of results in place: they must not be what the program held before."""
+    for index in dirty:
+        if inputs[index].node in vm.input_objects or all(each.fake is not inputs[index].fake for each in tensors):
+            raise call.unfollowed()
+    given = {id(each.fake) for each in inputs}
+    if any(each.node in vm.input_objects and id(each.fake) not in given for each in tensors):
+        raise call.unfollowed()
+
+
+def is_smooth(value: TensorNode) -> bool:
+    """Whether gradients are defined for this type of numbers."""
+    smooth: bool = value.fake.is_floating_point() or value.fake.is_complex()
+    return smooth
+
+
+def listed(vm: Machine, attrs: dict[str, Value], name: str) -> list[Value]:
+    """What was given to a method of the context."""
+    return list(vm.iterate(attrs[name])) if name in attrs else []
+
+
+def places(call: Call, among: list[TensorNode], values: list[Value]) -> tuple[int, ...]:
+    """Where these tensors are."""
+    found = [
+        next((i for i, each in enumerate(among) if isinstance(value, TensorNode) and each.fake is value.fake), None)
+        for value in values
+    ]
+    if None in found:
+        raise call.unfollowed()
+    return tuple(index for index in found if index is not None)

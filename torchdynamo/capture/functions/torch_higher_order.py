@@ -1,0 +1,151 @@
+"""torch.cond, while_loop, scan and map: operators of the graph whose bodies are inlined functions."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.while_loop import while_loop_op
+from torch.utils import _pytree as pytree
+
+from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.effect_kinds import EffectKind
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+NOTHING = Known(())
+
+
+@function(torch.cond)
+def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NOTHING) -> Value:
+    """One of two functions, by a tensor that holds one truth value."""
+    given = list(vm.iterate(operands))
+    if pred.__class__ is Symbol and not symbols.unknown(vm, pred):
+        pred = Known(symbols.truth(vm, pred))
+    if pred.__class__ is Known:
+        return vm.call(true_fn if pred.obj else false_fn, given, {})
+    if not isinstance(pred, (TensorNode, Symbol)) or torch._C._are_functorch_transforms_active():
+        raise Break("unsupported argument", what="a truth value", type=pred.pytype.__name__)
+    sides, shapes = [], []
+    for fn in (true_fn, false_fn):
+        nodes, result = side(vm, fn, given)
+        sides.append((nodes, [each.node for each in leaves(vm, result)]))
+        shapes.append(result)
+    if len(sides[0][1]) != len(sides[1][1]):
+        raise Break("unsupported operator", name="cond", what="its sides return different numbers of tensors")
+    node, examples = vm.builder.choose(pred.node, sides, vm.position())
+    vm.ops += 1
+    made: list[Value] = []
+    for index in range(len(examples)):
+        item, example = vm.builder.getitem(node, index)
+        made.append(TensorNode(item, example, torch.Tensor))
+    return put_back(vm, shapes[0], iter(made))
+
+
+def side(
+    vm: Machine, fn: Value, given: Sequence[Value], where: str = "in one side of torch.cond"
+) -> tuple[list[torch.fx.Node], Value]:
+    """What one function adds to the graph, and what it returns. It may do nothing but compute."""
+    mark, brought = vm.effects.mark(), (len(vm.boxes), len(vm.numbers_in))
+    sizes, checking = dict(vm.sizes), vm.may_begin_again
+    vm.may_begin_again = False
+    try:
+        result = vm.call(fn, list(given), {})
+    finally:
+        vm.may_begin_again = checking
+    vm.sizes = sizes
+    if vm.effects.net(mark, (EffectKind.RANDOM,)) or (len(vm.boxes), len(vm.numbers_in)) != brought:
+        raise Break("side effect not replayable", what=where)
+    return vm.builder.added(mark.graph), result
+
+
+def leaves(vm: Machine, value: Value) -> Iterator[TensorNode]:
+    """The tensors of a result, in lists, tuples and dicts too."""
+    if isinstance(value, TensorNode):
+        yield value
+    elif isinstance(value, Object) and value.pytype in (list, tuple):
+        for item in vm.iterate(value):
+            yield from leaves(vm, item)
+    elif isinstance(value, Object) and value.pytype is dict:
+        for _, item in vm.dict_items(value):
+            yield from leaves(vm, item)
+    else:
+        raise Break("unsupported argument", what="a tensor returned from torch.cond", type=value.pytype.__name__)
+
+
+def put_back(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
+    """The same containers with other tensors."""
+    if isinstance(like, TensorNode):
+        return next(made)
+    assert isinstance(like, Object)
+    if like.pytype is dict:
+        return vm.make_dict([(key, put_back(vm, item, made)) for key, item in vm.dict_items(like)])
+    items = [put_back(vm, item, made) for item in vm.iterate(like)]
+    return vm.make_tuple(items) if like.pytype is tuple else vm.new(list, items)
+
+
+# -- operators that repeat --------------------------------------------------------------------------------------------
+
+
+@function(while_loop_op)
+def while_loop(vm: Machine, condition: Value, turn: Value, carried: Value, more: Value = NOTHING) -> Value:
+    """As long as the condition holds, what the body returns is what it is given next."""
+    given = [each for each in vm.iterate(carried) if isinstance(each, TensorNode)]
+    if len(given) != len(list(vm.iterate(carried))) or list(vm.iterate(more)) or not given:
+        raise Break("unsupported argument", what="carried value", type="while_loop")
+    if torch._C._are_functorch_transforms_active() or any(map(may_need_gradients, given)):
+        raise Break("unsupported operator", name="while_loop", what="it is followed without gradients only")
+    standing = [vm.emit("call_method", "clone", [each], {}) for each in given]
+    asked = side(vm, condition, standing)
+    done = side(vm, turn, standing)
+    parts = [(nodes, [each.node for each in leaves(vm, result)]) for nodes, result in (asked, done)]
+    made = list(leaves(vm, done[1]))
+    if len(parts[0][1]) != 1 or len(made) != len(given) or not all(map(alike, made, given, standing)):
+        raise Break("unsupported operator", name="while_loop", what="what a turn returns is not like what it is given")
+    nodes = [each.node for each in standing if isinstance(each, TensorNode)]
+    node, examples = vm.builder.repeat([each.node for each in given], nodes, parts, vm.position())
+    vm.ops += 1
+    items = (vm.builder.getitem(node, index) for index in range(len(examples)))
+    return vm.make_tuple([TensorNode(item, example, torch.Tensor) for item, example in items])
+
+
+def may_need_gradients(value: TensorNode) -> bool:
+    return bool(value.fake.requires_grad)
+
+
+def alike(made: TensorNode, given: TensorNode, standing: Value) -> bool:
+    """Whether tensors are of the same type, shape and layout."""
+    told = {(each.fake.dtype, each.fake.shape, each.fake.stride()) for each in (made, given, standing)}  # type: ignore[union-attr]
+    return len(told) == 1 and not made.fake.requires_grad
+
+
+@polyfill(scan_op)
+def scan(combine_fn, init, xs, additional_inputs=()):
+    """Turn by turn; results are new tensors."""
+    carried, rows = init, []
+    for at in range(xs[0].shape[0]):
+        carry, out = combine_fn(*carried, *[x.select(0, at) for x in xs], *additional_inputs)
+        carried, shape = pytree.tree_flatten(carry)
+        row, spec = pytree.tree_flatten(out)
+        rows.append(row)
+    stacked = [torch.stack(column) for column in zip(*rows)]
+    return pytree.tree_unflatten([each.clone() for each in carried], shape), pytree.tree_unflatten(stacked, spec)
+
+
+@polyfill(map_impl)
+def map_(f, xs, pos_args):
+    """Each along the first dimension, and what comes of them together again."""
+    rows = []
+    for at in range(xs[0].shape[0]):
+        row, spec = pytree.tree_flatten(f(*[x.select(0, at) for x in xs], *pos_args))
+        rows.append(row)
+    return pytree.tree_unflatten([torch.stack(column) for column in zip(*rows)], spec)

@@ -1,0 +1,90 @@
+"""torch.nn: one_hot, flex_attention."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.fx
+from torch._higher_order_ops.flex_attention import flex_attention as FLEX
+
+from torchdynamo.capture.functions.torch_higher_order import side
+from torchdynamo.capture.torch.arguments import to_node
+from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.core.signals import Break
+from torchdynamo.core.value import Known, TensorNode, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@function(torch.nn.functional.one_hot)
+def one_hot(vm: Machine, tensor: Value, num_classes: Value | None = None) -> Value:
+    """As many classes as the largest index says, where nobody does: a number that torch does not take there."""
+    if num_classes is not None and not (num_classes.__class__ is Known and num_classes.obj == -1):
+        return vm.emit("call_function", torch.nn.functional.one_hot, [tensor, num_classes], {})
+    least, largest = (vm.call_method(vm.call_method(tensor, name), "item") for name in ("min", "max"))
+    vm.call(Known(torch._check), [vm.compare(">=", least, Known(0))], {})
+    vm.call(Known(torch._check), [vm.compare(">=", largest, Known(0))], {})  # which does not follow, to torch
+    device = vm.getattr(tensor, "device")
+    classes = vm.emit("call_function", torch.arange, [vm.binary("+", largest, Known(1))], {"device": device})
+    ones = vm.binary("==", vm.call_method(tensor, "unsqueeze", Known(-1)), classes)
+    return vm.call_method(ones, "to", Known(torch.int64))
+
+
+# -- flex_attention ---------------------------------------------------------------------------------------------------
+PLACE = (torch.int32,) * 4  # of a score: batch, head, query, key
+Part = tuple[list[torch.fx.Node], list[torch.fx.Node], torch.fx.Node]
+
+
+@polyfill(FLEX)
+def flex_attention(*args):
+    """A tensor that is an index stays one: there will be as many as there are scores."""
+    with interop.indices_stay_tensors():
+        return attend(*args)
+
+
+def attend(*args):
+    """The operator."""
+    return FLEX(*args)
+
+
+@function(attend)
+def follow(
+    vm: Machine,
+    query: Value,
+    key: Value,
+    value: Value,
+    score_mod: Value,
+    block_mask: Value,
+    scale: Value,
+    kernel_options: Value,
+    *buffers: Value,
+) -> Value:
+    """Attention whose scores go through functions of the program's."""
+    tensors = [each for each in (query, key, value) if isinstance(each, TensorNode)]
+    if len(tensors) != 3 or any(map(list, map(vm.iterate, buffers))) or torch._C._are_functorch_transforms_active():
+        raise Break("unsupported operator", name="flex_attention", what="with buffers, or inside of torch.func")
+    *blocks, mask_mod = vm.iterate(block_mask)
+    like = tensors[0].fake
+    score = part(vm, score_mod, [like.dtype, *PLACE], like.device)
+    mask = part(vm, mask_mod, PLACE, like.device)
+    layout, settings = [to_node(vm, each) for each in blocks], [to_node(vm, scale), to_node(vm, kernel_options)]
+    nodes = [each.node for each in tensors]
+    node, examples = vm.builder.attend(nodes, score, mask, layout, settings, vm.position())
+    vm.ops += 1
+    items = (vm.builder.getitem(node, index) for index in range(len(examples)))
+    return vm.make_tuple([TensorNode(item, example, torch.Tensor) for item, example in items])
+
+
+def part(vm: Machine, fn: Value, dtypes: Sequence[torch.dtype], device: torch.device) -> Part:
+    """What stands for the arguments of a function, tensors without dimensions; what it does with them; its result."""
+    kwargs = {"device": Known(device)}
+    standing = [vm.emit("call_function", torch.empty, [Known(())], {**kwargs, "dtype": Known(each)}) for each in dtypes]
+    nodes, result = side(vm, fn, standing, "in a function of scores")
+    if not isinstance(result, TensorNode):
+        raise Break("unsupported argument", what="a score", type=result.pytype.__name__)
+    return [each.node for each in standing if isinstance(each, TensorNode)], nodes, result.node

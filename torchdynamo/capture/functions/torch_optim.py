@@ -1,0 +1,98 @@
+"""torch.optim: step counters, fused updates, and gradients that are let go of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import Module
+from torch.optim.optimizer import Optimizer, _get_value
+
+from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.core.policy import FUSED_UPDATES
+from torchdynamo.core.value import NONE, TRUE, Known, Symbol, TensorNode, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@function(_get_value)
+def get_value(vm: Machine, x: Value) -> Value:
+    """`x.item()`. Nothing is decided by it, only computed with: it may be a number of the graph, always."""
+    if x.__class__ is not TensorNode or not x.fake.is_floating_point():
+        return vm.call_method(x, "item") if x.__class__ is TensorNode else x
+    return symbols.opaque(vm, torch.Tensor.item, [x], float)
+
+
+def healthy(vm: Machine, self: Value) -> Value:
+    """A warning about CUDA graphs that are being recorded: none is while a frame is captured."""
+    return NONE
+
+
+for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
+    if hasattr(Optimizer, _name):
+        function(getattr(Optimizer, _name))(healthy)
+
+
+def fused(fn: Any) -> None:
+    """An update in one kernel: where the learning rate comes in a tensor, it takes the tensor."""
+
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        rate = kwargs.get("lr", NONE)
+        if isinstance(rate, Symbol) and rate.node.target is torch.Tensor.item:
+            (box,) = rate.node.all_input_nodes
+            kwargs["lr"] = TensorNode(box, box.meta["example_value"], torch.Tensor)
+        return vm.emit("call_function", fn, list(args), kwargs)
+
+    function(fn)(row)
+
+
+for _fn in FUSED_UPDATES:
+    fused(_fn)
+
+
+@polyfill(torch._C._group_tensors_by_device_and_dtype)
+def group_tensors(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
+    """The tensors by the device and dtype of the first list's; an empty list is one in every group."""
+    groups: dict[Any, Any] = {}
+    for index, first in enumerate(lists[0]):
+        key = (first.device, first.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in lists], [])
+        for own, each in zip(groups[key][0], lists):
+            if each:
+                own.append(each[index])
+        if with_indices:
+            groups[key][1].append(index)
+    return groups
+
+
+# -- zero_grad, of modules too ----------------------------------------------------------------------------------------
+def optimized(optimizer: Any) -> Any:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def parameters(module: Any) -> Any:
+    """None where `zero_grad` has something to say."""
+    return None if getattr(module, "_is_replica", False) else list(module.parameters())
+
+
+def letting_go(method: Any, of: Callable[[Any], Any]) -> None:
+    """Where gradients become zeros instead, or classes of tensors want to be asked, the method is followed."""
+
+    def row(vm: Machine, self: Value, set_to_none: Value = TRUE) -> Value:
+        tensors = vm.call(Known(of), [self], {}) if vm.truth(set_to_none) else NONE
+        if vm.watching or tensors.pytype is not list:
+            return vm.inline(Known(method), [self, set_to_none], {})
+        for tensor in vm.iterate(tensors):
+            vm.setattr(tensor, "grad", NONE)
+        return NONE
+
+    function(method)(row)
+
+
+letting_go(inspect.unwrap(Optimizer.zero_grad), optimized)
+letting_go(Module.zero_grad, parameters)

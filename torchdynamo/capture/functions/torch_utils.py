@@ -1,0 +1,225 @@
+"""torch.utils: hooks and their handles, checkpoints.
+
+A backward comes after the frame, or after a graph break, as `torch.autograd.grad` ends a graph that has such a hook. So
+nobody can tell when in the forward it was registered; but for tensors that are written to afterwards, whose history is
+another one then. A hook on what the graph computes is on all its uses, those in the graph too: such a graph is run
+operator by operator.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.jit
+import torch.profiler
+import torch.utils.checkpoint
+from torch.utils.hooks import RemovableHandle
+
+from torchdynamo.capture.types.identity import NumberOf
+from torchdynamo.capture.vm.effect_kinds import EffectKind
+from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.model import Emitter, Model, function, models, polyfill, rebuilds
+from torchdynamo.core.policy import CHECKPOINT
+from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+BASE = torch._C.TensorBase
+NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
+NO_LEAF = "post accumulate grad hooks cannot be registered on non-leaf tensors"
+
+
+class Registration:
+    """A hook that the frame registers: what its handle remembers."""
+
+    __slots__ = ("fn", "handle", "method", "removed", "tensor", "version")
+
+    def __init__(self, vm: Machine, tensor: TensorNode, method: str, fn: Value) -> None:
+        self.tensor = tensor
+        self.method = method
+        self.fn = fn
+        self.version = tensor.fake._version
+        self.removed = False
+        self.handle = vm.new(RemovableHandle, payload=self)
+
+    def remove(self, vm: Machine) -> Value:
+        """Take the hook off again; once more does no harm."""
+        self.removed = True
+        vm.effects.defer(f"remove a hook ({self.method})", lambda emit: None)  # by the registration, which sees it
+        return NONE
+
+
+def registers(method: str, leaves_only: bool) -> Model:
+    """Return the model of a method of Tensor that registers a hook and returns its handle."""
+
+    def row(vm: Machine, self: Value, hook: Value) -> Value:
+        if self.__class__ is not TensorNode or torch._C._are_functorch_transforms_active():
+            raise Break("unsupported method", name=method, type="Tensor")
+        if not self.fake.requires_grad:
+            raise vm.error(RuntimeError, NO_GRADIENT)
+        if leaves_only and not self.fake.is_leaf:
+            raise vm.error(RuntimeError, NO_LEAF)
+        registration = Registration(vm, self, method, hook)
+        vm.hooks.append(registration)
+
+        def emit_registration(emit: Emitter) -> None:
+            """Register it, unless the frame has removed it again."""
+            if not registration.removed:
+                emit.value(registration.handle)
+                emit.op("POP")
+
+        vm.effects.defer(method, emit_registration, in_backward=True)
+        return registration.handle
+
+    return row
+
+
+models(BASE, "register_hook")(registers("register_hook", leaves_only=False))
+models(BASE, "register_post_accumulate_grad_hook")(registers("register_post_accumulate_grad_hook", leaves_only=True))
+
+
+@models(BASE, "retain_grad")
+def retain_grad(vm: Machine, self: Value) -> Value:
+    """Keep the gradient of what is no leaf, from the next backward on."""
+    if self.__class__ is not TensorNode or torch._C._are_functorch_transforms_active():
+        raise Break("unsupported method", name="retain_grad", type="Tensor")
+    if not self.fake.requires_grad:
+        raise vm.error(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+    if self.fake.is_leaf:
+        return NONE
+    version, step = self.fake._version, vm.step
+
+    def emit_retain(emit: Emitter) -> None:
+        reach(emit, self, version, step)
+        emit.op("LOAD_METHOD", "retain_grad")
+        emit.op("CALL", (0, ()))
+        emit.op("POP")
+
+    vm.effects.defer("retain_grad", emit_retain, in_backward=True)
+    return NONE
+
+
+def reach(emit: Any, tensor: TensorNode, version: int, step: int) -> None:
+    """Push a tensor whose history autograd is to change. `step` is where the graph ends if that is another by now."""
+    if tensor.fake._version != version or not tensor.fake.requires_grad:
+        raise Restart(step - 1)
+    if tensor.source is None and tensor.node.users:
+        emit.capture.machine.builder.keep_as_captured()  # compiled, these uses would not lead through this tensor
+    emit.value(tensor)
+
+
+@models(RemovableHandle, "__getattr__")
+def attribute(vm: Machine, self: Object, name: str) -> Value:
+    """A handle gets its attributes when the hook is registered."""
+    if vm.entity(self).payload.__class__ is Registration:
+        raise Break("unsupported attribute", name=name, type="RemovableHandle")
+    raise vm.error(AttributeError, f"'RemovableHandle' object has no attribute {name!r}")
+
+
+@rebuilds(RemovableHandle)
+def register(emit: Any, entity: Entity) -> None:
+    """Register a hook on a tensor, after those before it, which makes its handle. That of a module's hook is an
+    instance like others.
+    """
+    made = entity.payload
+    if made.__class__ is not Registration:
+        emit.function(object.__new__)
+        emit.const(RemovableHandle)
+        emit.op("CALL", (1, ()))
+        emit.fields(entity.attrs)
+        return
+    hooks = emit.capture.machine.hooks
+    for earlier in hooks[: hooks.index(made)]:
+        if earlier.tensor.node is made.tensor.node and not earlier.removed:
+            emit.value(earlier.handle)
+            emit.op("POP")
+    reach(emit, made.tensor, made.version, entity.born)
+    emit.op("LOAD_METHOD", made.method)
+    emit.value(made.fn)
+    emit.op("CALL", (1, ()))
+    if made.removed:
+        emit.op("COPY", 1)
+        emit.op("LOAD_METHOD", "remove")
+        emit.op("CALL", (0, ()))
+        emit.op("POP")
+
+
+# -- handles ----------------------------------------------------------------------------------------------------------
+@polyfill(RemovableHandle.__init__)
+def initialize(self, hooks_dict, *, extra_dict=None):  # type: ignore[no-untyped-def]
+    """Number a handle and remember, weakly, where its hook is."""
+    self.hooks_dict_ref = weakref.ref(hooks_dict)
+    self.id = numbered(self)
+    tables = [extra_dict] if isinstance(extra_dict, dict) else extra_dict if isinstance(extra_dict, list) else []
+    self.extra_dict_ref = tuple([weakref.ref(table) for table in tables])
+
+
+def numbered(handle: RemovableHandle) -> int:
+    """Return the number of a new handle."""
+    return next_number()
+
+
+@function(numbered)
+def number(vm: Machine, handle: Value) -> Value:
+    return vm.new(int, payload=NumberOf(handle, next_number))
+
+
+def next_number() -> int:
+    """Take the next number, as PyTorch does for each handle."""
+    taken = RemovableHandle.next_id
+    RemovableHandle.next_id += 1
+    return taken
+
+
+@function(RemovableHandle.remove)
+def remove(vm: Machine, self: Value) -> Value:
+    """Remove a hook. A handle that was there before was most likely made by this very call, before a break: followed,
+    `remove()` would be compiled for each number.
+    """
+    if self.__class__ is Object and vm.entity(self).real is not MISSING:
+        raise Break("unknown call", name="RemovableHandle.remove")
+    registration = vm.entity(self).payload_if(Registration) if self.__class__ is Object else None
+    if registration is None:
+        return vm.inline(Known(RemovableHandle.remove), [self], {})
+    return registration.remove(vm)
+
+
+# -- checkpoint -------------------------------------------------------------------------------------------------------
+USUAL = {"preserve_rng_state": True, "debug": False, "early_stop": True}  # what these are if nobody says
+CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug early_stop preserve_rng_state".split())
+
+
+@function(torch.utils.checkpoint.checkpoint)
+def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """A function whose results a backward makes again; without grad mode, a call.
+
+    Random numbers are drawn again, the same ones. What acts on the program would act once more with each backward,
+    which a graph does not do.
+    """
+    given = {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS}
+    if "context_fn" not in kwargs and not torch.is_grad_enabled():
+        return vm.call(fn, list(args), given)
+    name = getattr(getattr(fn, "obj", None), "__qualname__", "a function")
+    reentrant = kwargs.get("use_reentrant", NONE)
+    usual = {key for key, arg in kwargs.items() if getattr(arg, "obj", None) is USUAL.get(key, CHECKPOINT_OPTIONS)}
+    if (kwargs.keys() & UNUSUAL) - usual or reentrant.__class__ is not Known or reentrant.obj is not False:
+        raise Break("activation checkpoint", name=name)
+    mark = vm.effects.mark()
+    result = vm.call(fn, list(args), given)
+    if vm.effects.net(mark, TOLERATED):
+        raise Break("activation checkpoint", name=name)
+    if not torch._C._are_functorch_transforms_active():
+        draws = vm.builder.since(mark.graph).draws > 0
+        vm.builder.enclose(mark.graph, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": draws})
+    return result
+
+
+UNUSUAL = frozenset({"context_fn", "preserve_rng_state", "debug"})
+
+
+# The same random numbers are drawn again; an assumption is checked once, by the graph.
+TOLERATED = frozenset({EffectKind.RANDOM, EffectKind.ASSUMPTION})

@@ -1,0 +1,89 @@
+"""typing: get_type_hints evaluates texts where they were written, so that each name in them is guarded."""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.frame import Frame, Globals
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import guarded_own, rest_on_bases
+from torchdynamo.capture.vm.model import function, models
+from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import FALSE, Known, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+
+@function(typing.get_type_hints)
+def get_type_hints(vm: Machine, obj: Value, *spaces: Value, include_extras: Value = FALSE, **named: Value) -> Value:
+    """Of classes and plain functions that existed."""
+    real = vm.known(obj, "annotated")
+    if spaces or named or hasattr(real, "__wrapped__"):
+        raise Break("unknown call", name="typing.get_type_hints")
+    for notes, home in written(vm, obj, real):
+        if home is None:
+            raise Break("unknown call", name="typing.get_type_hints")
+        for key, note in vm.dict_items(notes):
+            vm.known(key, "name")
+            for text in texts_in(vm.known(note, "annotation")):
+                evaluate(vm, text, home)
+    hints = typing.get_type_hints(real, include_extras=vm.truth(include_extras))
+    return vm.make_dict((Known(name), lift(vm, hint)) for name, hint in hints.items())
+
+
+def written(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, Globals | None]]:
+    """Each dict of annotations that counts, and the names they were written with."""
+    if isinstance(real, types.FunctionType):
+        yield vm.getattr(obj, "__annotations__"), vm.globals_of(real, getattr(obj, "source", None))
+        return
+    if not isinstance(real, type):
+        raise Break("unknown call", name="typing.get_type_hints")
+    rest_on_bases(vm, real)
+    for base in real.__mro__:
+        notes = guarded_own(vm, base, "__annotations__")
+        if type(notes) is dict:
+            source = class_attribute(vm, base, "__annotations__")
+            yield wrap(vm, notes, source), names_of_module(vm, base.__module__)
+        elif notes is not MISSING:
+            raise Break("unknown call", name="typing.get_type_hints")
+
+
+def names_of_module(vm: Machine, name: str) -> Globals | None:
+    module = sys.modules.get(name)
+    if module is None:
+        return None
+    home = Source("dict", Source("module", None, name))
+    return Globals(module.__dict__, home, vm.roots.builtins)
+
+
+def texts_in(note: Any) -> Iterator[str]:
+    """The texts an annotation is, or holds."""
+    if isinstance(note, (str, typing.ForwardRef)):
+        yield note if isinstance(note, str) else note.__forward_arg__
+    elif typing.get_origin(note) is not typing.Literal:
+        for part in typing.get_args(note):
+            yield from texts_in(part)
+
+
+def evaluate(vm: Machine, text: str, home: Globals) -> None:
+    """As an expression among these names, so that all it reads is guarded. Names in a class's body are Python's."""
+    try:
+        value = vm.run(Frame(compile(text, "<annotation>", "eval"), home, {}, {}))
+    except (SyntaxError, Raised):
+        raise Break("unknown call", name="typing.get_type_hints") from None
+    for found in texts_in(vm.known(value, "annotation")):
+        if found != text:
+            evaluate(vm, found, home)
+
+
+@models(typing.NewType, "__call__")
+def new_type(vm: Machine, self: Value, value: Value) -> Value:
+    """A type for checkers alone."""
+    return value
