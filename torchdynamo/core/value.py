@@ -94,6 +94,8 @@ ABSENT = Absent()
 NONE = Known(None)
 TRUE = Known(True)
 FALSE = Known(False)
+ZERO, ONE = Known(0), Known(1)
+NO_ITEMS = Known(())
 
 
 def boolean(answer: bool) -> Known:

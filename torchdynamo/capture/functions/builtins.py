@@ -17,7 +17,7 @@ from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.sequence import sorted_values
 from torchdynamo.capture.vm import dict_aliases, lookup
 from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
-from torchdynamo.capture.vm.model import function, models
+from torchdynamo.capture.vm.model import ends_graph, function, models
 from torchdynamo.capture.vm.namespaces import has_dict
 from torchdynamo.capture.vm.scalar_subclasses import plain_value, plainly
 from torchdynamo.capture.vm.signatures import by_place
@@ -81,19 +81,12 @@ def vars_(vm: Machine, obj: Value | None = None) -> Value:
     return own
 
 
-def named_outside(name: str, reason: str) -> Any:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        raise Break(reason, name=name)
-
-    return row
-
-
 for _name in ("eval", "exec", "compile", "breakpoint", "input", "open"):
-    function(getattr(builtins, _name))(named_outside(_name, "builtin with effects"))
+    function(getattr(builtins, _name))(ends_graph("builtin with effects", name=_name))
 
 
 for _name in ("locals", "globals"):
-    function(getattr(builtins, _name))(named_outside(_name, "frame inspects itself"))
+    function(getattr(builtins, _name))(ends_graph("frame inspects itself", name=_name))
 
 
 @function(callable)

@@ -16,12 +16,10 @@ from torchdynamo.capture.vm.model import function, passes_on
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import FALSE, NONE, Known, Symbol, Value, boolean
+from torchdynamo.core.value import FALSE, NONE, ONE, ZERO, Known, Symbol, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
-
-ZERO = Known(0)
 
 
 @function(iter)
@@ -106,12 +104,16 @@ def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FA
 
 
 # -- reductions -------------------------------------------------------------------------------------------------------
+def fold(vm: Machine, op: str, items: Value, total: Value) -> Value:
+    """Return `total op item op item ...`, of all items in order."""
+    for item in vm.iterate(items):
+        total = vm.binary(op, total, item)
+    return total
+
+
 @function(sum)
 def sum_(vm: Machine, items: Value, start: Value = ZERO) -> Value:
-    total = start
-    for item in vm.iterate(items):
-        total = vm.binary("+", total, item)
-    return total
+    return fold(vm, "+", items, start)
 
 
 @function(any)
@@ -154,7 +156,6 @@ extreme(max, ">")
 
 
 # -- range ------------------------------------------------------------------------------------------------------------
-ONE = Known(1)
 MAX_TURNS = 1 << 12  # turns
 
 

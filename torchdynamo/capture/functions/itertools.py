@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.functions.builtins_iteration import lazily
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.model import function, models
-from torchdynamo.core.value import NONE, Known, Value, is_none
+from torchdynamo.core.value import NONE, ONE, ZERO, Known, Value, is_none
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
-ZERO, ONE, TWO = Known(0), Known(1), Known(2)
+TWO = Known(2)
 
 
 def chained(vm: Machine, *iterables: Value) -> Iterator[Value]:

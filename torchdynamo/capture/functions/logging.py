@@ -11,12 +11,10 @@ from torchdynamo.capture.functions.warnings import REST, caller
 from torchdynamo.capture.vm.model import Emitter, function, polyfill
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import FALSE, NONE, Known, Value
+from torchdynamo.core.value import FALSE, NONE, ONE, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
-
-ONE = Known(1)
 
 
 @polyfill(logging.Logger.isEnabledFor)

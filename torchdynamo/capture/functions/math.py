@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo.capture.functions.builtins_iteration import fold
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm.model import function
-from torchdynamo.core.value import Known, Symbol, Value
+from torchdynamo.core.value import ONE, Symbol, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -57,12 +58,6 @@ for _name, _fn in vars(math).items():
         calculation(_fn)
 
 
-ONE = Known(1)
-
-
 @function(math.prod)
 def product(vm: Machine, items: Value, *, start: Value = ONE) -> Value:
-    total = start
-    for item in vm.iterate(items):
-        total = vm.binary("*", total, item)
-    return total
+    return fold(vm, "*", items, start)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm.model import enters, function, models, polyfill
 from torchdynamo.capture.vm.operators import BINARY, INPLACE, UNARY
-from torchdynamo.capture.vm.wrap import lift
-from torchdynamo.core.source import Source
+from torchdynamo.capture.vm.wrap import enter_singleton, lift
 from torchdynamo.core.value import NONE, Known, Value
 
 if TYPE_CHECKING:
@@ -77,11 +76,7 @@ if hasattr(operator, "call"):
 GETTERS: tuple[type, ...] = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 
-@enters(*GETTERS)
-def enter(vm: Machine, obj: Any, source: Source) -> Value:
-    """They never change."""
-    vm.guard(source, "ID_MATCH", obj)
-    return Known(obj, source)
+enters(*GETTERS)(enter_singleton)  # they never change
 
 
 def maker(cls: type) -> None:

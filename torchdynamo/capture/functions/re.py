@@ -10,19 +10,14 @@ from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.model import enters, models, polyfill, run_for_real
 from torchdynamo.capture.vm.scalar_subclasses import plain_value
-from torchdynamo.capture.vm.wrap import lift
-from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, Known, Object, Value
+from torchdynamo.capture.vm.wrap import enter_singleton, lift
+from torchdynamo.core.value import NONE, ZERO, Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 
-@enters(re.Pattern, re.Match)
-def enter_pattern(vm: Machine, obj: Any, source: Source) -> Value:
-    """They never change."""
-    vm.guard(source, "ID_MATCH", obj)
-    return Known(obj, source)
+enters(re.Pattern, re.Match)(enter_singleton)  # they never change
 
 
 run_for_real(re.compile, re.escape)
@@ -87,9 +82,6 @@ def finditer(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Object:
 @polyfill(re.finditer)
 def finditer_of(pattern, string, flags=0):
     return re.compile(pattern, flags).finditer(string)
-
-
-ZERO = Known(0)
 
 
 def replaces(name: str, at: Any) -> None:

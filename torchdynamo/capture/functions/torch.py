@@ -14,7 +14,7 @@ from torchdynamo.capture.torch.symbols import unknown
 from torchdynamo.capture.vm.model import FUNCTIONS, Model, function, models, run_for_real
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import NONE, Known, Object, Symbol, TensorNode, Value, boolean
+from torchdynamo.core.value import NONE, ONE, Known, Object, Symbol, TensorNode, Value, boolean
 from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ def tensor_split(
 
 
 # -- broadcast_shapes -------------------------------------------------------------------------------------------------
-ONE = Known(1)
 
 
 @function(torch.broadcast_shapes)

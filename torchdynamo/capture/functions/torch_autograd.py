@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.jit
@@ -15,7 +15,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.functions.torch_autograd_backward import BackwardContext, Call, give_backward
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.capture.vm.model import Emitter, ends_graph, function, models, rebuilds
 from torchdynamo.core.call_sites import Passed
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
@@ -112,14 +112,7 @@ def alias_inputs(vm: Machine, args: tuple[Value, ...], result: Value, context: O
     return fresh(result)
 
 
-def unfollowed(name: str) -> Any:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        raise Break("unknown call", name=name)
-
-    return row
-
-
-function(torch.autograd.backward)(unfollowed("torch.autograd.backward"))
+function(torch.autograd.backward)(ends_graph("unknown call", name="torch.autograd.backward"))
 
 
 # -- inference mode ---------------------------------------------------------------------------------------------------

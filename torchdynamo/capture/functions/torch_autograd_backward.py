@@ -16,7 +16,7 @@ import torch
 from torch.autograd.function import Function, once_differentiable
 
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.capture.vm.model import Emitter, models, rebuilds
+from torchdynamo.capture.vm.model import Emitter, ends_graph, models, rebuilds
 from torchdynamo.core.policy import is_code
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Guard, Roots, Source, instance_attr
@@ -44,18 +44,11 @@ def saved_tensors(vm: Machine, ctx: Object) -> Value:
     return vm.entity(ctx).attrs.get("to_save", Known(()))
 
 
-def unfollowed(name: str) -> Any:
-    def row(vm: Machine, ctx: Object) -> Value:
-        raise Break("unsupported attribute", name=name, type="ctx")
-
-    return row
-
-
 OURS = {"saved_tensors", "needs_input_grad"}
 
 
 for _name in {*dir(torch._C._FunctionBase)} - {*dir(BackwardContext)} - OURS:
-    models(BackwardContext, "." + _name)(unfollowed(_name))
+    models(BackwardContext, "." + _name)(ends_graph("unsupported attribute", name=_name, type="ctx"))
 
 
 class Call(NamedTuple):

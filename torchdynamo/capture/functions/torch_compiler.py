@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.compiler
@@ -12,7 +12,7 @@ import torch.profiler
 import torch.utils.checkpoint
 
 from torchdynamo.capture.types.module import calls_hooks_on_errors
-from torchdynamo.capture.vm.model import function, models
+from torchdynamo.capture.vm.model import ends_graph, function, models
 from torchdynamo.core import marks, policy
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import instance_attr
@@ -66,11 +66,4 @@ def label(cls: type) -> None:
 label(torch.autograd.profiler.record_function)
 
 
-def unfollowed(name: str) -> Any:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        raise Break("unknown call", name=name)
-
-    return row
-
-
-function(torch.compile)(unfollowed("torch.compile"))
+function(torch.compile)(ends_graph("unknown call", name="torch.compile"))

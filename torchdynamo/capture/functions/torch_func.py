@@ -34,7 +34,6 @@ else:
 C = torch._C._functorch
 LAYERS = (C, vmap, eager_transforms)  # where the functions of layers are, in C and as torch's Python wraps them
 FORWARD = (torch._VF, torch._C, WRAPPED)  # and those of forward mode
-Row = Callable[..., Value]
 
 
 def named(name: str, spaces: tuple[Any, ...] = LAYERS) -> list[Any]:

@@ -17,16 +17,14 @@ from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
+from torchdynamo.core.value import NO_ITEMS, Known, Object, Symbol, TensorNode, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
-NOTHING = Known(())
-
 
 @function(torch.cond)
-def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NOTHING) -> Value:
+def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NO_ITEMS) -> Value:
     """One of two functions, by a tensor that holds one truth value."""
     given = list(vm.iterate(operands))
     if pred.__class__ is Symbol and not symbols.unknown(vm, pred):
@@ -97,7 +95,7 @@ def put_back(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
 
 
 @function(while_loop_op)
-def while_loop(vm: Machine, condition: Value, turn: Value, carried: Value, more: Value = NOTHING) -> Value:
+def while_loop(vm: Machine, condition: Value, turn: Value, carried: Value, more: Value = NO_ITEMS) -> Value:
     """As long as the condition holds, what the body returns is what it is given next."""
     given = [each for each in vm.iterate(carried) if isinstance(each, TensorNode)]
     if len(given) != len(list(vm.iterate(carried))) or list(vm.iterate(more)) or not given:

@@ -12,7 +12,7 @@ from torchdynamo.capture.functions.builtins_classes import instance_of, subclass
 from torchdynamo.capture.torch import overrides
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break, Restart
-from torchdynamo.core.value import FALSE, NONE, Known, Object, TensorNode, Value, boolean
+from torchdynamo.core.value import FALSE, NO_ITEMS, NONE, Known, Object, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.heap import Entity
@@ -81,11 +81,10 @@ def switch(cls: Any, modes: bool) -> None:
 switch(C.DisableTorchFunctionSubclass, False)
 switch(C.DisableTorchFunction, True)
 NOWRAP = frozenset(torch.overrides.get_default_nowrap_functions())
-NOTHING = Known(())
 
 
 @function(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
-def default(vm: Machine, cls: Known, func: Known, types: Value, args: Value = NOTHING, kwargs: Value = NONE) -> Value:
+def default(vm: Machine, cls: Known, func: Known, types: Value, args: Value = NO_ITEMS, kwargs: Value = NONE) -> Value:
     """What a subclass inherits: torch's own result, as an instance of the subclass."""
     if not all(subclass_of(vm, cls.obj, vm.known(each, "class")) for each in vm.iterate(types)):
         return Known(NotImplemented)

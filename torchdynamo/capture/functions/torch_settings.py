@@ -15,7 +15,7 @@ import torch.amp
 import torch.backends.mps
 import torch.cuda
 
-from torchdynamo.capture.vm.model import FUNCTIONS, function
+from torchdynamo.capture.vm.model import FUNCTIONS, ends_graph, function, run_for_real
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.policy import reads_torch_state
 from torchdynamo.core.signals import Break
@@ -119,13 +119,6 @@ def nothing(vm: Machine, *args: Value) -> Value:
     return NONE
 
 
-def unfollowed(name: str) -> Any:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        raise Break("builtin with effects", name=name)
-
-    return row
-
-
 # State that outlives the call, or that stand-ins cannot have: switched between graphs, for real.
 OUTSIDE = (
     *(torch.set_default_dtype, torch.set_default_device, torch.seed, torch.initial_seed),
@@ -134,7 +127,7 @@ OUTSIDE = (
 
 
 for _fn in OUTSIDE:
-    function(_fn)(unfollowed(f"torch.{_fn.__name__}"))
+    function(_fn)(ends_graph("builtin with effects", name=f"torch.{_fn.__name__}"))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -195,14 +188,7 @@ for _space in (torch._C, torch):
 
 
 # -- facts of the machine and the build -------------------------------------------------------------------------------
-def fact(fn: Any) -> None:
-    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        return vm.run_pure(fn, list(args), dict(kwargs))
-
-    function(fn)(row)
-
-
-for _fn in (
+run_for_real(
     *(torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported),
     *(torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.get_arch_list),
     *(torch.xpu.is_available, torch.xpu.device_count, torch.backends.mps.is_available, torch.backends.mps.is_built),
@@ -210,5 +196,4 @@ for _fn in (
     *(torch.accelerator.current_accelerator, torch.accelerator.device_count, torch.accelerator.is_available),
     *(torch._C._infer_size,),  # of two shapes
     *(torch.backends.openmp.is_available, torch.distributed.is_available, torch.cuda._is_compiled),
-):
-    fact(_fn)
+)

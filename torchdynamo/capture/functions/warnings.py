@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.vm.model import Emitter, function
 from torchdynamo.core.signals import Break, Restart
-from torchdynamo.core.value import NONE, Known, Object, Value
+from torchdynamo.core.value import NO_ITEMS, NONE, ONE, Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
-ONE, EMPTY = Known(1), Known(())
 REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames
 HOOKS = ("showwarning", "_showwarnmsg_impl")  # names of `warnings` that say how one is shown
 
@@ -34,7 +33,7 @@ def warn(
     category: Value = NONE,
     stacklevel: Value = ONE,
     source: Value = NONE,
-    skip_file_prefixes: Value = EMPTY,
+    skip_file_prefixes: Value = NO_ITEMS,
 ) -> Value:
     text, kind = what_is_said(vm, message, category)
     level = max(vm.known(stacklevel, "stacklevel"), 1)

@@ -18,7 +18,7 @@ import torch.compiler
 
 from torchdynamo import _native, config
 from torchdynamo.capture.vm import model
-from torchdynamo.capture.vm.wrap import wrap
+from torchdynamo.capture.vm.wrap import enter_singleton, wrap
 from torchdynamo.core import marks, policy
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Assumption, Break, Retry
@@ -54,11 +54,7 @@ def our_graph_break(vm: Machine) -> Value:
     raise Break("user graph break", name="graph_break")
 
 
-@model.enters(Compiled)
-def enter_compiled(vm: Machine, obj: Any, source: Source) -> Value:
-    """A function somebody compiled, or disabled, with us."""
-    vm.guard(source, "ID_MATCH", obj)
-    return Known(obj, source)
+model.enters(Compiled)(enter_singleton)
 
 
 def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:

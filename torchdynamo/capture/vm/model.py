@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Known, Object, Value
 
 if TYPE_CHECKING:
@@ -189,6 +190,15 @@ def _run(obj: Any) -> Model:
     return row
 
 
+def ends_graph(reason: str, **words: str) -> Model:
+    """Return a model that ends the graph before the call; `words` are those of the reason's text (core/reasons.py)."""
+
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        raise Break(reason, **words)
+
+    return row
+
+
 def polyfill_named(module: str, *qualnames: str) -> Callable[[Row], Row]:
     """The same, of Python functions of a library that is not imported for that."""
 
@@ -238,8 +248,3 @@ def plain_new(cls: type) -> Any:
     """The `__new__` of the type in C that a class extends: it makes a bare instance, and runs nothing of the user's."""
     own = ((base, base.__dict__.get("__new__")) for base in cls.__mro__)
     return next(new for base, new in own if type(new) is types.BuiltinFunctionType and new.__self__ is base)
-
-
-def is_object(value: Value) -> bool:
-    """Whether the value is a reference into the heap."""
-    return value.__class__ is Object

@@ -17,7 +17,7 @@ from torchdynamo.capture.vm.remade_classes import StandIn
 from torchdynamo.core.naming import class_name, is_mortal
 from torchdynamo.core.signals import Break, NotYet
 from torchdynamo.core.source import Pinned, Source
-from torchdynamo.core.value import Known, Lazy, Object, TensorNode, Value
+from torchdynamo.core.value import Known, Lazy, Object, Value
 from torchdynamo.graph.numpy_nodes import np
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ TYPING = (
 @model.enters(types.MethodDescriptorType, types.WrapperDescriptorType, torch.finfo, torch.iinfo)
 @model.enters(types.UnionType, types.GenericAlias, *TYPING)
 def enter_singleton(vm: Machine, obj: Any, source: Source) -> Value:
-    """There is one of each."""
+    """Take for a constant what its identity tells all about: it never changes, or there is one of each."""
     vm.guard(source, "ID_MATCH", obj)
     return Known(obj, source)
 
@@ -348,8 +348,3 @@ def class_attribute(vm: Machine, cls: type, name: str) -> Source:
         owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
         cls = cls if id(owner) in vm.made_classes else owner
     return Source("class_attr", class_source(cls), name)
-
-
-def is_tensor(value: Value) -> bool:
-    """Whether the value is a tensor in the graph."""
-    return value.__class__ is TensorNode
