@@ -38,7 +38,7 @@ def len_(vm: Machine, obj: Value) -> Value:
 
 
 def attribute_name(vm: Machine, name: Value) -> str:
-    """The name; what is no string, Python refuses."""
+    """Return the name of an attribute as a str. Raises Python's TypeError for what is no string."""
     text = vm.known(plainly(vm, name), "attribute name")
     if not isinstance(text, str):
         vm.run_pure(getattr, [NONE, Known(text)], {})
@@ -99,7 +99,7 @@ def callable_(vm: Machine, obj: Value) -> Value:
 @function(hash)
 def hash_(vm: Machine, obj: Value) -> Value:
     obj = plainly(vm, obj)
-    if obj.__class__ is Known and by_address(obj.obj):
+    if obj.__class__ is Known and hashes_by_address(obj.obj):
         raise Break("unknown call", name="hash")
     if obj.__class__ is Known and lookup.speaks(obj):
         said: Value | None = vm.special(obj, "__hash__")
@@ -123,9 +123,11 @@ def hash_(vm: Machine, obj: Value) -> Value:
 LEAST_WORD = -sys.maxsize - 1
 
 
-def by_address(obj: Any) -> bool:
-    """Whether the hash of a constant is made of where it lies: nan equals nothing, and so hashes as objects do."""
-    return any(map(by_address, obj)) if type(obj) is tuple else bool(type(obj) in (float, complex) and obj != obj)
+def hashes_by_address(obj: Any) -> bool:
+    """Return whether the hash of a constant depends on its address, as that of nan does, which equals nothing."""
+    return (
+        any(map(hashes_by_address, obj)) if type(obj) is tuple else bool(type(obj) in (float, complex) and obj != obj)
+    )
 
 
 @function(object.__hash__)
@@ -134,21 +136,24 @@ def plain_hash(vm: Machine, obj: Value) -> Value:
 
 
 # -- numbers, strings -------------------------------------------------------------------------------------------------
-def said_by(vm: Machine, cls: type, method: str) -> str:
-    """`object.__format__` is `str()`, and `object.__str__` is `repr()`."""
+def delegated_method(vm: Machine, cls: type, method: str) -> str:
+    """Return the name of the method that does the work of `method` where the class inherits that from object.
+
+    `object.__format__` is `str()`, and `object.__str__` is `repr()`.
+    """
     for name, behind in (("__format__", "__str__"), ("__str__", "__repr__")):
         if method == name and lookup.guarded_slot(vm, cls, name) == ("python", (object, object.__dict__[name])):
             method = behind
     return method
 
 
-def is_asked(value: Value) -> bool:
-    """Whether the class of the value may say in Python what becomes of it."""
+def may_override(value: Value) -> bool:
+    """Return whether the class of the value may define in Python what a conversion gives."""
     return value.__class__ is Object or (value.__class__ is Known and lookup.speaks(value))
 
 
 TEXTS = frozenset({"__str__", "__repr__", "__format__"})
-GIVEN: dict[str, type] = {
+RESULT_TYPES: dict[str, type] = {
     **dict.fromkeys(TEXTS, str),
     "__int__": int,
     "__float__": float,
@@ -170,13 +175,13 @@ def converter(cls: Callable[..., Any], method: str) -> None:
             return vm.call_method(args[0], method)
         if len(args) == 1 and args[0].__class__ is Symbol and cls in symbols.CONVERSIONS and not kwargs:
             return symbols.CONVERSIONS[cls](vm, args[0])
-        if args and not kwargs and is_asked(args[0]) and (len(args) == 1 or method == "__format__"):
+        if args and not kwargs and may_override(args[0]) and (len(args) == 1 or method == "__format__"):
             slot = lookup.guarded_slot(vm, args[0].pytype, method)
-            name = said_by(vm, args[0].pytype, method) if len(args) == 1 else method
+            name = delegated_method(vm, args[0].pytype, method) if len(args) == 1 else method
             slot = slot if name == method else lookup.guarded_slot(vm, args[0].pytype, name)
             if slot[0] == "model" or (slot[0] == "python" and type(slot[1][1]) is types.FunctionType):
                 answer = vm.special(args[0], name, *((args[1:] or (Known(""),)) if name == "__format__" else ()))
-                if answer.pytype is not GIVEN[method]:  # a warning, or an error
+                if answer.pytype is not RESULT_TYPES[method]:  # a warning, or an error
                     raise Break("unknown call", name=method)
                 return answer
         if cls is bytes and len(args) == 1 and issubclass(args[0].pytype, Iterator):
@@ -217,7 +222,7 @@ def through_operator(fn: Any, method: str) -> None:
         args = by_place(fn, args, kwargs)
         if any(arg.__class__ is TensorNode for arg in args):
             return vm.emit("call_function", fn, list(args), {})
-        if args and is_asked(args[0]):
+        if args and may_override(args[0]):
             return vm.special(args[0], method, *args[1:])
         if any(arg.__class__ is Symbol for arg in args):
             return symbols.FUNCTIONS[fn](vm, *args)
@@ -239,7 +244,7 @@ def dir_(vm: Machine, obj: Value | None = None) -> Value:
 
 
 def names_of(vm: Machine, obj: Value) -> Value:
-    """What the object's `__dir__` gives."""
+    """Call `__dir__` of an object."""
     if obj.__class__ is Known and obj.pytype in CONSTANTS:
         return lift(vm, dir(obj.obj))
     if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
@@ -254,17 +259,17 @@ TYPE_DIR, MODULE_DIR = (vars(cls)["__dir__"] for cls in (type, types.ModuleType)
 
 
 def names_of_class(vm: Machine, cls: type) -> list[str]:
-    """Its own and its bases', in the order Python finds them."""
+    """Return the names in a class and its bases, in the order in which Python finds them; they are guarded."""
     if vm.effects.wrote_classes:
         raise Break("unknown call", name="dir")
     names = list(type.__dir__(cls))
-    vm.guard(listing(cls), "EQUALS_MATCH", repr(names))
+    vm.guard(names_source(cls), "EQUALS_MATCH", repr(names))
     return names
 
 
 @functools.cache
-def listing(cls: type) -> Source:
-    """The text of a class's names, in their order."""
+def names_source(cls: type) -> Source:
+    """Return the source of the text of all names in a class, in their order."""
     return Source("method", Source("call", Source("pinned", None, Pinned(TYPE_DIR.__get__(cls))), ()), "__repr__")
 
 
@@ -278,7 +283,7 @@ def object_dir(vm: Machine, self: Value) -> Value:
 
 
 def names_in_module(vm: Machine, module: Known) -> Value:
-    """A module may say by a function of its own."""
+    """Return the names in a module, or what its own `__dir__` function returns."""
     own: types.ModuleType = module.obj
     if vm.effects.wrote_in(own.__dict__):
         raise Break("unknown call", name="dir")
@@ -313,7 +318,7 @@ def print_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
 
 
 def print_to(*args, file, sep=" ", end="\n", flush=False):
-    """Piece by piece, as print does."""
+    """Write the arguments of `print` to a file that is captured, piece by piece."""
     for name, text in (("sep", sep), ("end", end)):
         if not (text is None or isinstance(text, str)):
             raise TypeError(f"{name} must be None or a string, not {type(text).__name__}")

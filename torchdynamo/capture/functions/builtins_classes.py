@@ -38,16 +38,21 @@ def type_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
 
 @function(isinstance)
 def isinstance_(vm: Machine, obj: Value, classes: Value) -> Value:
-    return boolean(asked(vm, obj, classes, "__instancecheck__", instance_of))
+    return boolean(ask_each(vm, obj, classes, "__instancecheck__", instance_of))
 
 
-def asked(
+def ask_each(
     vm: Machine, first: Any, classes: Value, method: str, ask: Callable[[Machine, Any, Any], bool], depth: int = 0
 ) -> bool:
-    """One by one, since what stands in the place of a class may be an object that answers (`typing.Sequence`)."""
+    """Return whether `ask` holds for any class in a nest of tuples.
+
+    Classes are asked one by one, since an object may stand in the place of a class and answer (`typing.Sequence`).
+    """
     if classes.__class__ is Object:
         if classes.pytype is tuple:
-            return any(asked(vm, first, each, method, ask, deeper(method, depth)) for each in vm.iterate(classes))
+            return any(
+                ask_each(vm, first, each, method, ask, count_depth(method, depth)) for each in vm.iterate(classes)
+            )
         check = vm.bound_special(classes, method)
         if check is not None:
             return vm.truth(vm.call(check, [first], {}))
@@ -60,37 +65,37 @@ def asked(
 def instance_of(vm: Machine, obj: Value, wanted: Any, depth: int = 0) -> bool:
     """Return `isinstance(obj, wanted)`: the exact type counts at once, else the metaclass of `wanted` decides."""
     if type(wanted) is tuple:
-        return any(instance_of(vm, obj, one, deeper("isinstance", depth)) for one in wanted)
+        return any(instance_of(vm, obj, one, count_depth("isinstance", depth)) for one in wanted)
     if isinstance(wanted, types.UnionType):
         return any(instance_of(vm, obj, one) for one in wanted.__args__)
     if obj.pytype is wanted:
         return True
     if type(wanted) is type:
         return instance_by_order(vm, wanted, obj)
-    return decided(vm, wanted, "__instancecheck__", obj)
+    return ask_metaclass(vm, wanted, "__instancecheck__", obj)
 
 
 def subclass_of(vm: Machine, cls: Any, wanted: Any, depth: int = 0) -> bool:
     """Return `issubclass(cls, wanted)`: the metaclass of `wanted` decides."""
     if type(wanted) is tuple:
-        return any(subclass_of(vm, cls, one, deeper("issubclass", depth)) for one in wanted)
+        return any(subclass_of(vm, cls, one, count_depth("issubclass", depth)) for one in wanted)
     if isinstance(wanted, types.UnionType):
         return any(subclass_of(vm, cls, one) for one in wanted.__args__)
     if type(wanted) is type:
         return subclass_by_order(vm, wanted, cls)
-    return decided(vm, wanted, "__subclasscheck__", Known(cls))
+    return ask_metaclass(vm, wanted, "__subclasscheck__", Known(cls))
 
 
 @function(issubclass)
 def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
-    return boolean(asked(vm, cls, classes, "__subclasscheck__", subclass_of_value))
+    return boolean(ask_each(vm, cls, classes, "__subclasscheck__", subclass_of_value))
 
 
 def subclass_of_value(vm: Machine, cls: Value, wanted: Any) -> bool:
     return subclass_of(vm, vm.known(cls, "class"), wanted)
 
 
-def decided(vm: Machine, wanted: Any, method: str, about: Value) -> bool:
+def ask_metaclass(vm: Machine, wanted: Any, method: str, about: Value) -> bool:
     """Return what the class of `wanted` answers by its `__instancecheck__` or `__subclasscheck__`."""
     asking = Known(wanted)
     if issubclass(type(wanted), type):
@@ -100,18 +105,18 @@ def decided(vm: Machine, wanted: Any, method: str, about: Value) -> bool:
         return vm.truth(slot[1](vm, asking, about))
     check = vm.bound_special(asking, method)
     if check is None or type(wanted) is types.GenericAlias:  # neither is a class: Python refuses it in its words
-        return answered(vm, isinstance if method == "__instancecheck__" else issubclass, None, wanted)
+        return ask_python(vm, isinstance if method == "__instancecheck__" else issubclass, None, wanted)
     return vm.truth(vm.call(check, [about], {}))
 
 
-def deeper(name: str, depth: int) -> int:
-    """One more level of tuples in tuples; how many there may be is set for the program, not for the capture."""
-    if depth > DEPTH:
+def count_depth(name: str, depth: int) -> int:
+    """Return the depth of a tuple inside of a tuple of classes. Raises Break beyond DEPTH levels."""
+    if depth > MAX_DEPTH:
         raise Break("inlining too deep", name=name)
     return depth + 1
 
 
-DEPTH = 20
+MAX_DEPTH = 20
 
 
 # -- the checks that metaclasses inherit ------------------------------------------------------------------------------
@@ -128,7 +133,7 @@ def check_subclass(vm: Machine, cls: Value, other: Value) -> Value:
 @function(abc.ABCMeta.__instancecheck__)
 def check_abstract_instance(vm: Machine, cls: Value, instance: Value) -> Value:
     """Return whether the class that the object says it has, or its type, is a subclass."""
-    wanted, said = vm.known(cls, "class"), said_class(vm, instance)
+    wanted, said = vm.known(cls, "class"), claimed_class(vm, instance)
     return boolean((said is not None and subclass_of(vm, said, wanted)) or subclass_of(vm, instance.pytype, wanted))
 
 
@@ -138,10 +143,13 @@ def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
 
 
 def by_registrations(vm: Machine, check: Callable[..., bool], cls: Value, subclass: Value) -> Value:
-    """Ask Python: by the order of bases, by `__subclasshook__`, by what was registered, which nothing takes away."""
+    """Return the answer of an abstract class about a subclass: by bases, `__subclasshook__` or registrations.
+
+    A negative answer is guarded, as registrations may follow; a positive one stays.
+    """
     wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
     rest_on_order(vm, real)
-    answer = answered(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
+    answer = ask_python(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
     if not answer:
         vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
     return boolean(answer)
@@ -156,7 +164,7 @@ if "__subclasscheck__" in vars(type(typing.Protocol)):  # else inherited
 
 @function(type(typing.Protocol).__instancecheck__)
 def check_protocol(vm: Machine, cls: Value, instance: Value) -> Value:
-    """Look at the members, so that they are guarded; Python answers where there is a real object."""
+    """Return whether an object is an instance of a Protocol. Its members are looked up, and thereby guarded."""
     protocol: Any = vm.known(cls, "class")
     if not getattr(protocol, "_is_protocol", False):
         return check_abstract_instance(vm, cls, instance)
@@ -164,7 +172,7 @@ def check_protocol(vm: Machine, cls: Value, instance: Value) -> Value:
     found = [vm.has_attribute(instance, name) for name in sorted(names)]
     real = vm.entity(instance).real if instance.__class__ is Object else MISSING
     real = instance.obj if instance.__class__ is Known else real
-    return boolean(None not in found if real is MISSING else answered(vm, isinstance, real, protocol))
+    return boolean(None not in found if real is MISSING else ask_python(vm, isinstance, real, protocol))
 
 
 @models(type(torch.FloatTensor), "__instancecheck__")
@@ -173,7 +181,7 @@ def check_legacy_type(vm: Machine, cls: Value, obj: Value) -> Value:
     return boolean(obj.__class__ is TensorNode and isinstance(obj.fake, vm.known(cls, "class")))
 
 
-def flagged(cls: type, flag: str) -> None:
+def model_flagged(cls: type, flag: str) -> None:
     """Model the metaclass of Parameter or Buffer, which takes any tensor for an instance that has the flag."""
 
     def row(vm: Machine, self: Value, instance: Value) -> Value:
@@ -187,22 +195,22 @@ def flagged(cls: type, flag: str) -> None:
     function(type(cls).__instancecheck__)(row)
 
 
-flagged(torch.nn.Parameter, "_is_param")
-flagged(torch.nn.Buffer, "_is_buffer")
+model_flagged(torch.nn.Parameter, "_is_param")
+model_flagged(torch.nn.Buffer, "_is_buffer")
 
 
 def instance_by_order(vm: Machine, wanted: type, obj: Value) -> bool:
     """Return whether the object's type, or the class that it says it has, has `wanted` among its bases."""
     if subclass_by_order(vm, wanted, obj.pytype):
         return True
-    said = said_class(vm, obj)
+    said = claimed_class(vm, obj)
     return said is not None and subclass_by_order(vm, wanted, said)
 
 
 def subclass_by_order(vm: Machine, wanted: type, cls: Any) -> bool:
     """Return whether `wanted` is in the order of bases; TypeError where `cls` is no class."""
     rest_on_order(vm, cls)
-    return answered(vm, lambda cls, wanted: type.__subclasscheck__(wanted, cls), cls, wanted)
+    return ask_python(vm, lambda cls, wanted: type.__subclasscheck__(wanted, cls), cls, wanted)
 
 
 def rest_on_order(vm: Machine, cls: Any) -> None:
@@ -210,7 +218,7 @@ def rest_on_order(vm: Machine, cls: Any) -> None:
         lookup.rest_on_bases(vm, cls)
 
 
-def said_class(vm: Machine, obj: Value) -> type | None:
+def claimed_class(vm: Machine, obj: Value) -> type | None:
     """Return what an object says its class is, where that is another class than its type."""
     if obj.__class__ is not Object or not lookup.class_lies(vm, obj.pytype):
         return None
@@ -220,8 +228,8 @@ def said_class(vm: Machine, obj: Value) -> type | None:
     return said.obj
 
 
-def answered(vm: Machine, ask: Callable[[Any, Any], bool], obj: Any, wanted: Any) -> bool:
-    """Python's answer."""
+def ask_python(vm: Machine, ask: Callable[[Any, Any], bool], obj: Any, wanted: Any) -> bool:
+    """Call Python's own check. A TypeError is raised in the program; any other exception ends the graph."""
     try:
         return ask(obj, wanted)
     except TypeError as error:
@@ -235,7 +243,7 @@ REGISTRATIONS = Source("call", Source("pinned", None, Pinned(abc.get_cache_token
 
 @function(abc.get_cache_token)
 def cache_token(vm: Machine) -> Value:
-    """A number that goes up with every class that is registered with an abstract one."""
+    """Return the number that goes up with each class registered with an abstract one; it is guarded."""
     token = abc.get_cache_token()
     vm.guard(REGISTRATIONS, "EQUALS_MATCH", token)
     return Known(token)
@@ -244,7 +252,7 @@ def cache_token(vm: Machine) -> Value:
 # -- methods of classes -----------------------------------------------------------------------------------------------
 @models(type, "__subclasses__")
 def subclasses(vm: Machine, cls: Value) -> Value:
-    """Classes that exist now; a new one is a new fact."""
+    """Return the list of direct subclasses that exist now. Their number is guarded."""
     real: type = vm.known(cls, "class")
     found: list[type] = type.__subclasses__(real)
     asked = Source("call", Source("pinned", None, Pinned(real.__subclasses__)), ())
@@ -254,13 +262,13 @@ def subclasses(vm: Machine, cls: Value) -> Value:
 
 @models(type, "__call__")
 def type_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
-    """What a metaclass's `__call__` passes on to."""
+    """Construct an instance, as `type.__call__` does when a metaclass's `__call__` delegates to it."""
     return calls.construct(vm, cls.obj, list(args), dict(kwargs))
 
 
 @models(type, "mro")
 def mro(vm: Machine, cls: Value) -> Value:
-    """What a metaclass's own `mro` asks while the class is being made is Python's business."""
+    """Return the MRO as a list. Raises Break while the class is being made, and where its metaclass overrides `mro`."""
     order = vm.known(cls, "class").__mro__
     if order is None or type(cls.pytype.__dict__.get("mro")) is types.FunctionType:
         raise Break("unsupported method", name="mro", type="type")

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 @function(iter)
 def iter_(vm: Machine, obj: Value, *sentinel: Value) -> Value:
     if sentinel:
-        return make_iterator(vm, until(vm, obj, sentinel[0]), None, type(iter(int, 1)))
+        return make_iterator(vm, call_until(vm, obj, sentinel[0]), None, type(iter(int, 1)))
     return vm.iterator(obj)
 
 
-def until(vm: Machine, fn: Value, sentinel: Value) -> Iterator[Value]:
-    """What calling gives, up to the sentinel."""
+def call_until(vm: Machine, fn: Value, sentinel: Value) -> Iterator[Value]:
+    """Yield what calling `fn` returns, until it returns the sentinel."""
     while True:
         item = vm.call(fn, [], {})
         if same_or_equal(vm, item, sentinel):
@@ -49,8 +49,8 @@ def next_(vm: Machine, iterator: Value, *default: Value) -> Value:
 
 
 # -- iterators --------------------------------------------------------------------------------------------------------
-def lazily(cls: type, steps: Any) -> None:
-    """Register the constructor of a builtin iterator type."""
+def model_iterator(cls: type, steps: Any) -> None:
+    """Register the constructor of a builtin iterator type; `steps` returns an iterator over the items."""
 
     def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         try:
@@ -95,7 +95,7 @@ def filtered(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
 
 
 for _lazy, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (filter, filtered)):
-    lazily(_lazy, _steps)
+    model_iterator(_lazy, _steps)
 
 
 @function(sorted)
@@ -163,17 +163,17 @@ MAX_TURNS = 1 << 12  # turns
 @passes_on
 def range_(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     direct, vm.direct = vm.direct, False
-    if direct and not kwargs and 1 <= len(args) <= 3 and in_a_loop(vm) and all(map(is_int, args)):
+    if direct and not kwargs and 1 <= len(args) <= 3 and is_iterated_at_once(vm) and all(map(is_int, args)):
         start, stop, step = (ZERO, *args, ONE) if len(args) == 1 else (*args, ONE)[:3]
         by_ones = start.__class__ is Known and step.__class__ is Known and step.obj in (1, -1)
-        found = None if by_ones else turns(vm, start, stop, step)
+        found = None if by_ones else range_items(vm, start, stop, step)
         if found is not None:
             return found
     return vm.run_pure(range, [indexed(vm, arg) for arg in args], dict(kwargs))
 
 
-def in_a_loop(vm: Machine) -> bool:
-    """Whether the range is gone through at once, and nobody else has it."""
+def is_iterated_at_once(vm: Machine) -> bool:
+    """Return whether the next instruction iterates over the range, so that nothing else refers to it."""
     frame = vm.frames[-1]
     following = frame.code.instructions[frame.pc + 1 : frame.pc + 2]
     return bool(following) and following[0].op == "GET_ITER"
@@ -183,12 +183,12 @@ def is_int(value: Value) -> bool:
     return value.pytype is int and value.__class__ in (Known, Symbol)
 
 
-def turns(vm: Machine, start: Value, stop: Value, step: Value) -> Value | None:
-    """The range's numbers, or None where they cannot be told in this way."""
+def range_items(vm: Machine, start: Value, stop: Value, step: Value) -> Value | None:
+    """Return the numbers of a range with symbols in it; None where they cannot be told, or are more than MAX_TURNS."""
     parts = (start, stop, step)
     if not any(map(is_symbol, parts)) or any(unknown(vm, each) for each in parts):
         return None
-    first, end, by = (now(vm, each) for each in parts)
+    first, end, by = (current_value(vm, each) for each in parts)
     if by == 0 or not vm.truth(vm.binary(">" if by > 0 else "<", step, ZERO)):
         return None
     count = len(range(first, end, by))
@@ -204,7 +204,7 @@ def turns(vm: Machine, start: Value, stop: Value, step: Value) -> Value | None:
     return vm.make_tuple([vm.binary("+", start, vm.binary("*", step, Known(turn))) for turn in range(count)])
 
 
-def now(vm: Machine, value: Value) -> int:
-    """What a number is in this call."""
+def current_value(vm: Machine, value: Value) -> int:
+    """Return the value that a number has in the call that is being captured."""
     found: int = vm.builder.numbers.now(value.fake) if isinstance(value, Symbol) else vm.known(value, "number")
     return found

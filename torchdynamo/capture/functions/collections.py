@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @function(collections.namedtuple)
 def namedtuple(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-    """A class of constants; it belongs to the module whose code asks for it."""
+    """Make a class of named tuples from constants; its module is the one whose code calls."""
     named = {"module": Known(vm.frames[-1].globals.real.get("__name__")), **kwargs}
     given = {name: vm.concretely(arg) for name, arg in named.items()}
     try:

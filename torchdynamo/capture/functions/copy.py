@@ -26,15 +26,15 @@ from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
-ITSELF = Known("")  # a text says: it is its own copy
+OWN_COPY = Known("")  # a text says: it is its own copy
 
 
 @models(object, "__reduce_ex__")
 def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
-    """How an object is taken apart: its class, what that is called with, its state, its items."""
+    """Return the parts of an object for copying: constructor, its arguments, state, items of a list, of a dict."""
     cls = self.pytype
     if self.__class__ is Known and (cls in CONSTANTS or cls is frozenset or issubclass(cls, enum.Enum)):
-        return ITSELF
+        return OWN_COPY
     told = find_slot(cls, "__reduce__")
     if self.__class__ is not Object or vm.concretely(protocol) < 2:
         raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
@@ -50,7 +50,7 @@ def reduce_ex(vm: Machine, self: Value, protocol: Value) -> Value:
 
 
 def new_arguments(vm: Machine, self: Object) -> Value:
-    """What `__new__` is called with."""
+    """Return the arguments with which a copy calls `__new__`."""
     cls = self.pytype
     if guarded_lookup(vm, cls, "__getnewargs_ex__") is not MISSING:
         raise Break("unsupported method", name="__reduce_ex__", type=cls.__name__)
@@ -63,7 +63,7 @@ def new_arguments(vm: Machine, self: Object) -> Value:
 
 
 def state(vm: Machine, self: Object) -> Value:
-    """Its `__dict__`; with slots, that and those."""
+    """Return the state of an object: its `__dict__`, or None; with slots, a pair of that and a dict of those."""
     if type(guarded_lookup(vm, self.pytype, "__getstate__")) is types.FunctionType:
         return vm.special(self, "__getstate__")
     own_slots, kept = slots(self.pytype), self.pytype.__dict__.get("__slotnames__")
@@ -81,7 +81,7 @@ def state(vm: Machine, self: Object) -> Value:
 
 
 def slots(cls: type) -> list[str]:
-    """The names of all slots of the class and its bases."""
+    """Return the names of all slots of a class and its bases."""
     found: list[str] = []
     for base in cls.__mro__:
         given = base.__dict__.get("__slots__", ())
@@ -91,21 +91,22 @@ def slots(cls: type) -> list[str]:
     return [name for name in found if name not in ("__dict__", "__weakref__")]
 
 
-def only(vm: Machine, self: Object, cls: type) -> None:
+def require_exact(vm: Machine, self: Object, cls: type) -> None:
+    """Raise Break unless the object is of exactly this class."""
     if self.pytype is not cls:
         raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
 
 
 @models(set, "__reduce__")
 def reduce_set(vm: Machine, self: Object) -> Value:
-    only(vm, self, set)
+    require_exact(vm, self, set)
     return vm.make_tuple([Known(set), vm.make_tuple([vm.new(list, list(vm.iterate(self)))]), NONE])
 
 
 @models(collections.OrderedDict, "__reduce__")
 @models(collections.defaultdict, "__reduce__")
 def reduce_dict(vm: Machine, self: Object) -> Value:
-    only(vm, self, collections.defaultdict if issubclass(self.pytype, collections.defaultdict) else ORDERED)
+    require_exact(vm, self, collections.defaultdict if issubclass(self.pytype, collections.defaultdict) else ORDERED)
     plain = self.pytype is collections.defaultdict
     given = [c_fields.read(vm, self, collections.defaultdict, "default_factory")] if plain else []
     items = vm.iterator(vm.call_method(self, "items"))
@@ -118,7 +119,7 @@ ORDERED = collections.OrderedDict
 
 @models(collections.deque, "__reduce__")
 def reduce_deque(vm: Machine, self: Object) -> Value:
-    only(vm, self, collections.deque)
+    require_exact(vm, self, collections.deque)
     most = vm.getattr(self, "maxlen")
     given = [] if most is NONE or vm.identical(most, NONE) else [Known(()), most]
     return vm.make_tuple([Known(collections.deque), vm.make_tuple(given), NONE, vm.iterator(self)])
@@ -151,7 +152,7 @@ LEAVES_ONLY = (
 
 @function(torch.Tensor.__reduce_ex__)
 def reduce_tensor(vm: Machine, self: Value, proto: Value) -> Value:
-    """What copy.copy makes again: the same memory, without a history."""
+    """Return the parts of a tensor for copy.copy, which shares the memory and has no history."""
     if self.__class__ is not TensorNode or self.pytype is not torch.Tensor or self.fake.requires_grad:
         raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
     real = vm.input_objects.get(self.node)
@@ -159,21 +160,21 @@ def reduce_tensor(vm: Machine, self: Value, proto: Value) -> Value:
         raise Break("unsupported method", name="__reduce_ex__", type="Tensor")
     if real is not None and self.source is not None:
         vm.guard(Source("dict", self.source), "DICT_KEYS", ())
-    return vm.make_tuple([Known(same_memory), vm.make_tuple([self])])
+    return vm.make_tuple([Known(shallow_copy), vm.make_tuple([self])])
 
 
-def same_memory(tensor):
+def shallow_copy(tensor):
     return tensor.data
 
 
 @polyfill(torch.Tensor.__deepcopy__)
 def deepcopy(self, memo):
-    """A copy of its memory under the same shape; what was copied before is not copied again."""
+    """Copy the memory of a tensor under the same shape, once for each memo."""
     if not self.is_leaf:
         raise RuntimeError(LEAVES_ONLY)
     if id(self) in memo:
         return memo[id(self)]
-    look_at_memory(self, memo)
+    check_copy(self, memo)
     with torch.no_grad():
         made = self.clone()
         if self.requires_grad:
@@ -184,13 +185,13 @@ def deepcopy(self, memo):
     return made
 
 
-def look_at_memory(tensor, memo):
-    """Followed as `memory`, below."""
+def check_copy(tensor, memo):
+    """Check that a clone is a deep copy of the tensor; modelled by `memory`."""
 
 
-@function(look_at_memory)
-def memory(vm: Machine, tensor: Value, memo: Value) -> Value:
-    """A clone is the same where the tensor has its memory for itself, and lies in it without gaps."""
+@function(check_copy)
+def check_clone(vm: Machine, tensor: Value, memo: Value) -> Value:
+    """Raise Break unless a clone is a deep copy: the tensor has its memory for itself, and fills it without gaps."""
     if tensor.__class__ is not TensorNode or tensor.pytype is not torch.Tensor or vm.effects.wrote_in(tensor.fake):
         raise Break("unsupported method", name="__deepcopy__", type=tensor.pytype.__name__)
     fake = tensor.fake

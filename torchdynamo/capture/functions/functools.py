@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _MISSING:
-    """No argument. A class, because a class is the same constant wherever it is met."""
+    """Stand for an argument that is not given. A class, because a class is one constant wherever it is met."""
 
 
 @polyfill(functools.reduce)
@@ -39,7 +39,7 @@ def reduce(function, iterable, initial=_MISSING, /):
 
 @function(functools._compose_mro)  # type: ignore[attr-defined]
 def compose_mro(vm: Machine, cls: Value, types: Value) -> Value:
-    """The class's order of bases, with those of `types` that it counts as a subclass of."""
+    """Return the MRO of a class, with those of `types` inserted whose subclass it counts as by registration."""
     real = vm.known(cls, "class")
     wanted = [vm.known(each, "class") for each in vm.iterate(types)]
     rest_on_bases(vm, real)

@@ -44,7 +44,7 @@ def unwrap(func, *, stop=None):  # type: ignore[no-untyped-def]
 
 @function(inspect.signature)
 def signature(vm: Machine, fn: Value, *, follow_wrapped: Value = TRUE, **kwargs: Value) -> Value:
-    """That of a plain function or method is put together here; all else goes the library's own way."""
+    """Make the Signature of a plain function or method; of anything else, inline the library's own code."""
     inner = fn
     skip = 0
     if fn.__class__ is Object and fn.pytype is types.MethodType:
@@ -59,13 +59,13 @@ def signature(vm: Machine, fn: Value, *, follow_wrapped: Value = TRUE, **kwargs:
 
 
 def is_plain(vm: Machine, fn: Value) -> bool:
-    """A function that stands for itself."""
+    """Return whether a value is a Python function that no attribute declares to stand for another."""
     marks = ("__wrapped__", "__signature__", "_partialmethod", "__partialmethod__", "__text_signature__")
     return fn.pytype is types.FunctionType and all(vm.has_attribute(fn, name) is None for name in marks)
 
 
 def parameters(vm: Machine, fn: Value) -> list[tuple[str, Object]]:
-    """The parameters in order, each made as the library makes it."""
+    """Make the Parameter objects of a function, in order, each with its name."""
     code: types.CodeType = vm.known(vm.getattr(fn, "__code__"), "code")
     count, named = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
@@ -127,7 +127,7 @@ ORDERED = type(inspect.Signature([])._parameters.copy())  # type: ignore[attr-de
 def getattr_static(vm: Machine, obj: Value, attr: Value, default: Value | None = None) -> Value:
     name: str = vm.known(attr, "name")
     cls = obj.obj if obj.__class__ is Known and isinstance(obj.obj, type) else None
-    found = on_instance(vm, obj, name) if cls is None else on_class(vm, cls, name)
+    found = raw_instance_attribute(vm, obj, name) if cls is None else raw_class_attribute(vm, cls, name)
     if found is not None:
         return found
     if default is None:
@@ -135,28 +135,28 @@ def getattr_static(vm: Machine, obj: Value, attr: Value, default: Value | None =
     return default
 
 
-def on_class(vm: Machine, cls: type, name: str) -> Value | None:
-    """The class and its bases, then those of its metaclass."""
+def raw_class_attribute(vm: Machine, cls: type, name: str) -> Value | None:
+    """Return the raw attribute of a class, from its MRO or its metaclass's; None if missing."""
     for start in (cls, type(cls)):
         found = guarded_lookup(vm, start, name)
         if found is not MISSING:
-            return value_of(vm, start, name, found)
+            return raw_value(vm, start, name, found)
     return None
 
 
-def on_instance(vm: Machine, obj: Value, name: str) -> Value | None:
-    """What the instance holds, unless its class has a descriptor that takes writes."""
+def raw_instance_attribute(vm: Machine, obj: Value, name: str) -> Value | None:
+    """Return the raw attribute of an instance. Data descriptors of the class come first, and are not called."""
     found = guarded_lookup(vm, obj.pytype, name)
     data = found is not MISSING and hasattr(type(found), "__get__")
     if data and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")):
-        return value_of(vm, obj.pytype, name, found)
-    own = held(vm, obj, name)
+        return raw_value(vm, obj.pytype, name, found)
+    own = own_attribute(vm, obj, name)
     if own is not None:
         return own
-    return None if found is MISSING else value_of(vm, obj.pytype, name, found)
+    return None if found is MISSING else raw_value(vm, obj.pytype, name, found)
 
 
-def held(vm: Machine, obj: Value, name: str) -> Value | None:
+def own_attribute(vm: Machine, obj: Value, name: str) -> Value | None:
     if obj.__class__ is Object:
         return namespaces.read_instance(vm, vm.entity(obj), name)
     if obj.__class__ is TensorNode:
@@ -166,8 +166,8 @@ def held(vm: Machine, obj: Value, name: str) -> Value | None:
     return None
 
 
-def value_of(vm: Machine, cls: type, name: str, found: Any) -> Value:
-    """The attribute of a class as it lies there."""
+def raw_value(vm: Machine, cls: type, name: str, found: Any) -> Value:
+    """Return the raw attribute of a class as a value."""
     if is_open(cls):
         return wrap(vm, found, class_attribute(vm, cls, name))
     return lift(vm, found)

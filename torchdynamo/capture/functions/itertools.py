@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.functions.builtins_iteration import lazily
+from torchdynamo.capture.functions.builtins_iteration import model_iterator
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.value import NONE, ONE, ZERO, Known, Value, is_none
@@ -34,11 +34,13 @@ def counted(vm: Machine, start: Value = ZERO, step: Value = ONE) -> Iterator[Val
 
 
 def repeated(vm: Machine, object: Value, times: Value | None = None) -> Iterator[Value]:
-    return itertools.repeat(object) if times is None else made(vm, itertools.repeat, object, vm.known(times, "times"))
+    return (
+        itertools.repeat(object) if times is None else make_real(vm, itertools.repeat, object, vm.known(times, "times"))
+    )
 
 
-def made(vm: Machine, cls: Any, *args: Any, **kwargs: Any) -> Any:
-    """An iterator of Python's over values; arguments that it refuses are the program's error."""
+def make_real(vm: Machine, cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Construct one of Python's own iterators over values. An argument that it refuses is an error of the program."""
     try:
         return cls(*args, **kwargs)
     except (TypeError, ValueError, OverflowError) as error:
@@ -50,7 +52,7 @@ def cycled(vm: Machine, items: Value) -> Iterator[Value]:
 
 
 def sliced(vm: Machine, items: Value, *bounds: Value) -> Iterator[Value]:
-    sliced: Iterator[Value] = made(
+    sliced: Iterator[Value] = make_real(
         vm, itertools.islice, vm.iterate(items), *(vm.known(each, "bound") for each in bounds)
     )
     return sliced
@@ -96,24 +98,24 @@ def in_pairs(vm: Machine, items: Value) -> Iterator[Value]:
 
 def multiplied(vm: Machine, *iterables: Value, repeat: Value = ONE) -> Iterator[Value]:
     pools = [list(vm.iterate(each)) for each in iterables]
-    turns = made(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat"))
+    turns = make_real(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat"))
     return (vm.make_tuple(list(each)) for each in turns)
 
 
-def chosen(fn: Any) -> Any:
-    """Permutations and combinations go by place, not by what the items are."""
+def selection(fn: Any) -> Any:
+    """Return the steps of permutations or combinations, which choose by position, whatever the items are."""
 
     def steps(vm: Machine, iterable: Value, r: Value = NONE) -> Iterator[Value]:
         count = vm.known(r, "r")
         pool = list(vm.iterate(iterable))
-        turns = made(vm, fn, pool, len(pool) if count is None else count)
+        turns = make_real(vm, fn, pool, len(pool) if count is None else count)
         return (vm.make_tuple(list(each)) for each in turns)
 
     return steps
 
 
 def grouped(vm: Machine, iterable: Value, key: Value = NONE) -> Iterator[Value]:
-    """Runs of equal keys. A group ends when the next one is asked for."""
+    """Yield each key with an iterator over the run of items that have it, which ends when the next key is asked for."""
     source = vm.iterate(iterable)
     waiting: list[Value] = []  # key and value of the item that comes next
     serial = 0
@@ -162,15 +164,15 @@ ITERTOOLS: dict[type, Any] = {
     itertools.compress: compressed,
     itertools.pairwise: in_pairs,
     itertools.product: multiplied,
-    itertools.permutations: chosen(itertools.permutations),
-    itertools.combinations: chosen(itertools.combinations),
-    itertools.combinations_with_replacement: chosen(itertools.combinations_with_replacement),
+    itertools.permutations: selection(itertools.permutations),
+    itertools.combinations: selection(itertools.combinations),
+    itertools.combinations_with_replacement: selection(itertools.combinations_with_replacement),
     itertools.groupby: grouped,
 }
 
 
 for _cls, _steps in ITERTOOLS.items():
-    lazily(_cls, _steps)
+    model_iterator(_cls, _steps)
 
 
 @models(itertools.chain, "from_iterable")
@@ -181,5 +183,5 @@ def chain_from(vm: Machine, cls: Known, iterables: Value) -> Value:
 
 @function(itertools.tee)
 def tee(vm: Machine, items: Value, n: Value = TWO) -> Value:
-    copies = made(vm, itertools.tee, vm.iterate(items), vm.known(n, "n"))
+    copies = make_real(vm, itertools.tee, vm.iterate(items), vm.known(n, "n"))
     return vm.make_tuple([make_iterator(vm, each, None) for each in copies])

@@ -25,8 +25,8 @@ scanners = [each for each in [getattr(json.scanner, "c_make_scanner", None)] if 
 run_for_real(json.encoder.encode_basestring, json.encoder.encode_basestring_ascii, json.decoder.scanstring)  # type: ignore[attr-defined]
 
 
-def refusal() -> str:
-    """How this Python words that a number is none of JSON's."""
+def wording_of_nan() -> str:
+    """Return the words in which this version of Python refuses nan with `allow_nan=False`."""
     try:
         json.dumps(math.nan, allow_nan=False)
     except ValueError as error:
@@ -34,7 +34,7 @@ def refusal() -> str:
     return ""
 
 
-OUT_OF_RANGE = refusal()
+OUT_OF_RANGE = wording_of_nan()
 
 
 @polyfill(*encoders)
@@ -60,7 +60,7 @@ def make_scanner(context):
 
 @enters(*scanners)
 def enter_scanner(vm: Machine, obj: Any, source: Source) -> Value:
-    """It never changes. One that calls functions of the user's is not followed."""
+    """Wrap a scanner, which never changes. Raises Break for one that calls functions of the user's."""
     own = obj.object_hook, obj.object_pairs_hook, obj.parse_float, obj.parse_int
     if own != (None, None, float, int):
         raise Break("unsupported type", type="Scanner")
@@ -71,7 +71,7 @@ def enter_scanner(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def scan(vm: Machine, self: Known, text: Value, at: Value) -> Value:
-    """A value and where it ends."""
+    """Parse a value at an index of a text; return the value and where it ends."""
     try:
         found = self.obj(vm.known(text, "text"), vm.known(at, "index"))
     except StopIteration as end:

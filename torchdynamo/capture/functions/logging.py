@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.frame import Frame
-from torchdynamo.capture.functions.warnings import REST, caller
+from torchdynamo.capture.functions.warnings import REST, frame_above
 from torchdynamo.capture.vm.model import Emitter, function, polyfill
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @polyfill(logging.Logger.isEnabledFor)
 def is_enabled_for(self, level):  # type: ignore[no-untyped-def]
-    """Without its cache."""
+    """Return whether a logger emits messages of this level, without its cache of answers."""
     if self.disabled:
         return False
     return self.manager.disable < level and level >= self.getEffectiveLevel()
@@ -27,7 +27,7 @@ def is_enabled_for(self, level):  # type: ignore[no-untyped-def]
 
 @polyfill(*(getattr(logging, name) for name in ("_acquireLock", "_releaseLock") if hasattr(logging, name)))
 def unlocked():  # type: ignore[no-untyped-def]
-    """Which loggers there are is looked at in one step."""
+    """Do nothing: a lock is not needed, since the loggers are looked up in one step."""
 
 
 @function(logging.Logger._log)
@@ -42,7 +42,7 @@ def log(
     stack_info: Value = FALSE,
     stacklevel: Value = ONE,
 ) -> Value:
-    """A message of constants is handed to the handlers afterwards."""
+    """Defer a message of constants: handlers get it after the graph."""
     plain = [vm.known(each, "message") for each in (msg, args, exc_info, extra, stack_info)]
     items = plain[1] if type(plain[1]) is tuple else (plain[1],)
     if any(plain[2:]) or not all(type(each) in CONSTANTS for each in (plain[0], *items)):
@@ -67,13 +67,14 @@ def log(
 
 
 def is_logging(frame: Frame) -> bool:
+    """Return whether a frame runs code of the logging module itself."""
     return os.path.normcase(frame.raw.co_filename) == logging._srcfile
 
 
 def write_log(logger: logging.Logger, level: int, msg: Any, args: Any, place: tuple[str, int, str]) -> None:
-    """What `Logger._log` does once it knows who called."""
+    """Hand a message to the handlers of a logger, as `Logger._log` does once it knows the caller."""
     file, line, name = place
-    first = caller(0) if name.startswith(REST) else None
+    first = frame_above(0) if name.startswith(REST) else None
     if first is not None:
         name = first.f_code.co_name
     logger.handle(logger.makeRecord(logger.name, level, file, line, msg, args, None, name, None, None))

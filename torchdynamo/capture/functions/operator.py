@@ -115,7 +115,7 @@ def get_items(vm: Machine, self: Known, obj: Value) -> Value:
 
 @models(operator.methodcaller, "__call__")
 def call_method(vm: Machine, self: Known, obj: Value) -> Value:
-    """Its parts come back as `partial(methodcaller, name, **kwargs)` where there are keywords."""
+    """Call the method that a methodcaller names. One with keywords takes itself apart into a partial."""
     maker, args = self.obj.__reduce__()
     named: dict[str, Any] = {}
     if maker is operator.methodcaller:

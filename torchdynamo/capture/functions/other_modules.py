@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @function(enum.EnumMeta.__call__)
 def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
-    """Looking up a member by its value; where there is none, a class may name one."""
+    """Look up a member of an enum by its value. Where there is none, `_missing_` of the class may return one."""
     if len(args) != 1 or kwargs:
         raise Break("unknown call", name=cls.obj.__name__)
     if class_lookup(cls.obj, "_missing_") is enum.Enum.__dict__["_missing_"]:
@@ -31,7 +31,7 @@ def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Valu
         return vm.run_pure(cls.obj, list(args), {})
     value = vm.concretely(args[0])
     own = type(class_lookup(cls.obj, "_missing_")) is classmethod and not issubclass(cls.obj, enum.Flag)
-    if not own or not is_scalar(value) or type(vm.getattr(cls, "_missing_")) is not Object:
+    if not own or not has_plain_hash(value) or type(vm.getattr(cls, "_missing_")) is not Object:
         raise Break("unknown call", name=cls.obj.__name__)
     rest_on_members(vm, cls.obj)
     if value in cls.obj._value2member_map_:
@@ -42,8 +42,8 @@ def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Valu
     return named
 
 
-def is_scalar(value: object) -> bool:
-    """What is looked for by its hash, and runs nothing of the user's."""
+def has_plain_hash(value: object) -> bool:
+    """Return whether a value is of a builtin type whose hash and comparison run nothing of the user's."""
     return type(value) in (bool, int, float, str, bytes, type(None))
 
 
@@ -56,7 +56,7 @@ def intern(vm: Machine, text: Value) -> Value:
 
 @function(pickle.dumps)
 def dumps(vm: Machine, obj: Value, protocol: Value = NONE, **kwargs: Value) -> Value:
-    """Of what has no parts that could be one object or two, which the bytes would tell."""
+    """Pickle a scalar or an empty container: with items, the bytes would tell which of them are one object."""
     real = vm.concretely(obj)
     if type(real) not in (dict, list, tuple, bool, int, float, type(None)) or (
         type(real) in (dict, list, tuple) and real
@@ -67,7 +67,7 @@ def dumps(vm: Machine, obj: Value, protocol: Value = NONE, **kwargs: Value) -> V
 
 @function(os.fspath)
 def fspath(vm: Machine, path: Value) -> Value:
-    """A string is its own path."""
+    """Return the path of an object; a str or bytes is its own."""
     if issubclass(path.pytype, (str, bytes)):
         return path
     return vm.special(path, "__fspath__")

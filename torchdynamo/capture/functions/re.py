@@ -23,8 +23,8 @@ enters(re.Pattern, re.Match)(enter_singleton)  # they never change
 run_for_real(re.compile, re.escape)
 
 
-def subject(vm: Machine, text: Value) -> Value:
-    """An instance of a subclass of str is looked at in place: none of its methods is asked."""
+def plain_text(vm: Machine, text: Value) -> Value:
+    """Return the text to search in as a constant. No method of a subclass of str is asked."""
     plain = plain_value(vm, text)
     if plain is None or text.__class__ is not Object:
         return text
@@ -32,15 +32,15 @@ def subject(vm: Machine, text: Value) -> Value:
     return plain if real is MISSING else Known(real)
 
 
-def searches(name: str) -> None:
+def model_search(name: str) -> None:
     def row(vm: Machine, self: Value, string: Value, *args: Value, **kwargs: Value) -> Value:
-        return vm.run_pure(getattr(re.Pattern, name), [self, subject(vm, string), *args], kwargs)
+        return vm.run_pure(getattr(re.Pattern, name), [self, plain_text(vm, string), *args], kwargs)
 
     models(re.Pattern, name)(row)
 
 
 for _name in ("match", "fullmatch", "search", "split", "findall"):
-    searches(_name)
+    model_search(_name)
 
 
 @polyfill(re.match)
@@ -71,7 +71,7 @@ def findall(pattern, string, flags=0):
 @models(re.Pattern, "finditer")
 def finditer(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Object:
     real = vm.known(self, "pattern").finditer
-    seen = [vm.concretely(subject(vm, arg)) for arg in args]
+    seen = [vm.concretely(plain_text(vm, arg)) for arg in args]
     try:
         found = real(*seen, **{name: vm.concretely(arg) for name, arg in kwargs.items()})
     except TypeError as error:
@@ -84,23 +84,23 @@ def finditer_of(pattern, string, flags=0):
     return re.compile(pattern, flags).finditer(string)
 
 
-def replaces(name: str, at: Any) -> None:
-    """`sub` and `subn`: with a text, done at once; with a function, step by step."""
+def model_sub(name: str, at: Any) -> None:
+    """Model `sub` or `subn`: with a replacement text, run at once; with a function, inlined match by match."""
 
     def row(vm: Machine, self: Value, repl: Value, string: Value, count: Value = ZERO) -> Value:
         if repl.__class__ is Known and isinstance(repl.obj, (str, bytes)):
-            return vm.run_pure(getattr(re.Pattern, name), [self, repl, subject(vm, string), count], {})
-        pair = vm.call(Known(replaced), [self, repl, string, count], {})
+            return vm.run_pure(getattr(re.Pattern, name), [self, repl, plain_text(vm, string), count], {})
+        pair = vm.call(Known(replace_each), [self, repl, string, count], {})
         return vm.getitem(pair, at) if at is not NONE else pair
 
     models(re.Pattern, name)(row)
 
 
-replaces("sub", ZERO)
-replaces("subn", NONE)
+model_sub("sub", ZERO)
+model_sub("subn", NONE)
 
 
-def replaced(pattern, repl, string, count):
+def replace_each(pattern, repl, string, count):
     pieces, end, done = [], 0, 0
     for match in pattern.finditer(string):
         if count and done >= count:

@@ -79,7 +79,7 @@ def broadcast_shapes(vm: Machine, /, *shapes: Value, **kwargs: Value) -> Value:
 
 
 def sizes_of(vm: Machine, shape: Value) -> list[Value] | None:
-    """A shape's sizes, if these are numbers whose order is known."""
+    """Return the sizes in a shape, or a single size as a list; None unless all are sizes."""
     constant = shape.__class__ is Known and shape.pytype in (tuple, torch.Size)
     made = shape.__class__ is Object and shape.pytype in (tuple, list, torch.Size)
     sizes: list[Value] = list(vm.iterate(shape)) if constant or made else [shape]
@@ -91,7 +91,7 @@ def is_size(value: Value) -> bool:
 
 
 def broadcast(vm: Machine, shapes: list[list[Value]]) -> list[Value] | None:
-    """The common shape; None where somebody has to say what does not fit, or which size is 1."""
+    """Return the common shape; None where torch has to say what does not fit, or a size is unknown."""
     if any(unknown(vm, size) for sizes in shapes for size in sizes):
         return None
     found: list[Value] = []
@@ -168,7 +168,7 @@ ISTFT_SIGNATURE = inspect.Signature(
 @models(torch._C.TensorBase, "istft")
 @function(torch.istft)
 def istft(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-    """What it would warn of or refuse is left to Python."""
+    """Inline `istft_steps` if the arguments are plain. What torch would warn of or refuse ends the graph."""
     try:
         bound = ISTFT_SIGNATURE.bind(*args, **kwargs)
         bound.apply_defaults()
@@ -195,8 +195,8 @@ def istft(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
 
 
 # -- _check and its kin -----------------------------------------------------------------------------------------------
-def check(fn: Any) -> None:
-    """One that takes a condition, and a function that words the error, which stays outside the graph."""
+def model_check(fn: Any) -> None:
+    """Model a check of a condition; the function that words its error stays outside of the graph."""
 
     def row(vm: Machine, cond: Value, message: Value = NONE) -> Value:
         if cond.__class__ is Symbol:
@@ -210,7 +210,7 @@ for _check in (
     *(torch._check, torch._check_index, torch._check_value),
     *(torch._check_type, torch._check_not_implemented),
 ):
-    check(_check)
+    model_check(_check)
 
 
 BY_ERROR = {
@@ -232,7 +232,7 @@ def check_with(vm: Machine, error_type: Value, cond: Value, message: Value = NON
 
 @function(torch._check_is_size)
 def check_is_size(vm: Machine, size: Value, message: Value = NONE, *, max: Value = NONE) -> Value:
-    """Deprecated, and torch warns where it is called."""
+    """Check that a number is a size, at most `max`. Deprecated: torch warns where it is called."""
     if size.__class__ is not Symbol:
         return vm.inline(Known(torch._check_is_size), [size, message], {"max": max})
     for cond in (vm.binary(">=", size, Known(0)), *([] if max is NONE else [vm.binary("<=", size, max)])):
@@ -241,8 +241,8 @@ def check_is_size(vm: Machine, size: Value, message: Value = NONE, *, max: Value
 
 
 @function(torch._assert)
-def assertion(vm: Machine, condition: Value, message: Value) -> Value:
-    """`assert condition, message` as a function."""
+def assert_(vm: Machine, condition: Value, message: Value) -> Value:
+    """Model `torch._assert(condition, message)`: a condition on symbols becomes a node, and is a fact from then on."""
     if condition.__class__ is Symbol:
         vm.builder.numbers.learn(condition.fake)
         given = symbols.given(condition), vm.known(message, "message")
@@ -253,9 +253,9 @@ def assertion(vm: Machine, condition: Value, message: Value) -> Value:
 
 
 # -- comparing whole tensors ------------------------------------------------------------------------------------------
-def comparison(fn: Any) -> None:
+def model_comparison(fn: Any) -> None:
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
-        """One truth value for all elements."""
+        """Compare two tensors as wholes; the answer is an unknown number of the graph."""
         if not vm.builder.numbers.scalars:
             raise Break("data-dependent value", name=fn.__name__)
         if not all(arg.__class__ is TensorNode for arg in args[:2]):
@@ -266,8 +266,8 @@ def comparison(fn: Any) -> None:
     models(torch._C.TensorBase, fn.__name__)(row)
 
 
-comparison(torch.equal)
-comparison(torch.allclose)
+model_comparison(torch.equal)
+model_comparison(torch.allclose)
 
 
 # -- torch.Tensor, torch.FloatTensor, ... -----------------------------------------------------------------------------
@@ -282,7 +282,7 @@ if np is not None:
 
 def tensor_maker(cls: Any) -> Model:
     def row(vm: Machine, *args: Value, device: Value = CPU) -> Value:
-        """Integers are sizes; one sequence is what the tensor holds."""
+        """Make a tensor by calling a class: integers are its sizes; one sequence is its contents."""
         options = {"dtype": dtype_of(vm, cls), "device": device}
         kinds = [each.pytype for each in args]
         if torch._C._get_default_device() != "cpu":
@@ -306,7 +306,7 @@ def dtype_of(vm: Machine, cls: Any) -> Value:
 
 @models(torch._C.TensorBase, "type")
 def of_type(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """The class of what lies on the CPU says both; a dtype leaves the tensor where it is."""
+    """Convert a tensor by `type()`: a class of tensors says dtype and device, a dtype keeps the device."""
     cls = args[0].obj if args and args[0].__class__ is Known else None
     if cls in CLASSES and not kwargs:
         return vm.emit("call_method", "to", [self, CPU, Known(cls.dtype), *args[1:]], {})

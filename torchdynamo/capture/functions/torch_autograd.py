@@ -30,7 +30,7 @@ SET_GRAD = Known(torch._C._set_grad_enabled)
 
 @function(APPLY)
 def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """The forward of a custom function."""
+    """Inline the forward of a custom autograd function without grad mode, and give its results their own backward."""
     name = vm.known(cls, "class").__qualname__
     if kwargs or torch._C._are_functorch_transforms_active():
         raise Break("unknown call", name=f"{name}.apply")
@@ -58,17 +58,17 @@ def wants_grad(value: Value) -> bool:
 
 
 def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
-    """The result and the context, in either of the two styles a function can be written in."""
+    """Inline `forward`, and `setup_context` where that is separate. Returns the result and the context."""
     context = vm.new(BackwardContext)
     setup = vm.getattr(cls, "setup_context")
     separate = vm.known(setup, "setup_context") is not _SingleLevelFunction.setup_context
     run = vm.getattr(cls, "forward")
     if separate:
-        with_defaults(vm, run, args)
+        append_defaults(vm, run, args)
     needs = vm.make_tuple([boolean(wants_grad(arg)) for arg in args])
     vm.effects.write(vm.entity(context), "needs_input_grad", needs)
     given = args if separate else [context, *args]
-    result = vm.call_through(way_to_forward(), run, given, {})
+    result = vm.call_through(passed_to_forward(), run, given, {})
     if not separate:
         return result, context
     vm.call(setup, [context, vm.make_tuple(args), result], {})
@@ -76,13 +76,13 @@ def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
 
 
 @functools.cache
-def way_to_forward() -> tuple[Passed, ...]:
-    """PyTorch's function between a call of `apply` and the forward."""
+def passed_to_forward() -> tuple[Passed, ...]:
+    """Return PyTorch's function between a call of `apply` and `forward`, for tracebacks."""
     return (Passed.calling(APPLY, "apply"),)
 
 
-def with_defaults(vm: Machine, run: Value, args: list[Value]) -> None:
-    """A separate `setup_context` sees the defaults of `forward` among its inputs: they are added."""
+def append_defaults(vm: Machine, run: Value, args: list[Value]) -> None:
+    """Append the defaults of `forward` to its arguments: a separate `setup_context` gets them among its inputs."""
     if run.__class__ is not Known:
         raise Break("unknown call", name="a forward made in the frame")
     fn = run.obj
@@ -97,7 +97,7 @@ def with_defaults(vm: Machine, run: Value, args: list[Value]) -> None:
 
 
 def alias_inputs(vm: Machine, args: tuple[Value, ...], result: Value, context: Object) -> Value:
-    """An input that is given back unchanged becomes a view of itself, unless it is marked dirty."""
+    """Replace inputs among the results by views of themselves, unless they are marked dirty."""
     dirty = vm.entity(context).attrs.get("dirty_tensors")
     given = {id(arg.fake) for arg in args if arg.__class__ is TensorNode}
     given -= {id(item.fake) for item in vm.iterate(dirty) if item.__class__ is TensorNode} if dirty else set()
@@ -131,13 +131,13 @@ def init_inference_mode(vm: Machine, self: Value, mode: Value) -> Value:
 
 @rebuilds(RAII)
 def rebuild_inference_mode(emit: Emitter, entity: Entity) -> None:
-    """There is one way to have it: to enter the mode."""
+    """Restart the capture before the mode is entered: it cannot be materialized otherwise."""
     raise Restart(entity.born - 1)
 
 
 @function(RAII.__dict__["__enter__"].__func__)
 def enter_inference_mode(vm: Machine, self: Object) -> Value:
-    """The graph holds the mode as a node; a break inside goes back to before it, for it cannot be made again."""
+    """Enter inference mode, for real and as a node. A graph break inside goes back to before it."""
     entity = vm.entity(self)
     if entity.real is not MISSING:
         raise Break("unknown context manager", type="torch.inference_mode")

@@ -30,12 +30,12 @@ MAX_OPTIONAL = 2  # results whose gradients may be missing: each doubles the num
 
 
 class BackwardContext(torch.autograd.function.FunctionCtx):
-    """What stands for `ctx`."""
+    """Stand for `ctx`, the context of a custom function."""
 
 
 @rebuilds(BackwardContext)
 def rebuild_context(emit: Emitter, entity: Entity) -> None:
-    """A context that outlives the call would have to be the real one."""
+    """Restart the capture before the call: a context that outlives it would have to be the real one."""
     raise Restart(entity.born - 1)
 
 
@@ -52,7 +52,7 @@ for _name in {*dir(torch._C._FunctionBase)} - {*dir(BackwardContext)} - OURS:
 
 
 class Call(NamedTuple):
-    """A call of `apply` whose forward has been followed."""
+    """Describe a call of `apply` whose forward has been inlined."""
 
     name: str
     cls: Value
@@ -62,20 +62,20 @@ class Call(NamedTuple):
     before: int  # objects there were before it
 
     def unfollowed(self) -> Break:
-        """Why the frame ends here."""
+        """Return the Break for a backward that cannot be captured."""
         return Break("autograd function", name=self.name)
 
 
 class TracedBackward(NamedTuple):
-    """A backward that was followed: its graph, which of what is there for it that takes, and which inputs it serves."""
+    """Hold the graph of a backward, which of the available values it takes, and which inputs it gives gradients."""
 
     body: Any
     takes: tuple[int, ...]
     gives: tuple[int, ...]
 
 
-class Follower:
-    """Follows the backward of one call."""
+class BackwardInliner:
+    """Inline the backward of one call, by a machine and into a graph of its own."""
 
     def __init__(self, vm: Machine, call: Call, saved: Sequence[TensorNode], there: Sequence[bool]) -> None:
         self.outer, self.call = vm, call
@@ -93,20 +93,20 @@ class Follower:
             self.moved[id(each.fake)] = self.enter(each, "saved")
 
     def gradient(self, result: TensorNode, there: bool) -> Value:
-        """That of one result."""
+        """Return the gradient of one result as an argument of the backward, or None if it is missing."""
         if there:
             return self.enter(result, "grad", True)
         next(self.given)
         return NONE
 
     def enter(self, value: TensorNode | Symbol, hint: str, gradient: bool = False) -> Value:
-        """What the backward is given: an argument of its graph."""
+        """Make an argument of the graph of the backward, like a value of the frame."""
         node = self.builder.argument(hint, value.fake, gradient)
         self.places[node] = next(self.given)
         return type(value)(node, node.meta["example_value"], value.pytype)
 
     def bring(self, value: Value) -> Value:
-        """What the forward has left on the context. It must be as it is now when the backward runs."""
+        """Return what the forward stored on the context as a value of the backward, which must find it as it is now."""
         if isinstance(value, (TensorNode, Symbol)):
             known = self.moved.get(id(value.fake))
             if known is None:
@@ -122,7 +122,7 @@ class Follower:
         raise self.call.unfollowed()
 
     def follow(self, fn: Value, once: bool) -> TracedBackward:
-        """The backward as a graph."""
+        """Inline the backward into a graph. `once`: it cannot be differentiated itself."""
         vm, call = self.vm, self.call
         vm.grad_mode_unknown = not once
         context = vm.new(BackwardContext)
@@ -142,14 +142,14 @@ class Follower:
         return self.finish(items)
 
     def rest_on(self) -> None:
-        """What was read of the program is code: that stays. The frame rests on it, too."""
-        if self.vm.told_apart or not all(lasts(guard, self.vm.roots) for guard in self.vm.guards.values()):
+        """Give the frame the guards of the backward, which may read nothing of the program but code."""
+        if self.vm.told_apart or not all(is_about_code(guard, self.vm.roots) for guard in self.vm.guards.values()):
             raise self.call.unfollowed()
         for key, guard in self.vm.guards.items():
             self.outer.guards.setdefault(key, guard)
 
     def finish(self, items: list[Value]) -> TracedBackward:
-        """One gradient for each argument of `apply`; more may follow, if they are None."""
+        """Close the graph of the backward, given its results: one gradient for each argument of `apply`."""
         args = self.call.args
         wanted, more = items[: len(args)], items[len(args) :]
         fits = len(wanted) == len(args) and all(map(is_none, more))
@@ -167,11 +167,12 @@ class Follower:
 
 
 def may_be_gradient(arg: Value, grad: Value) -> bool:
+    """Return whether a value can be the gradient of this argument."""
     return is_none(grad) or (isinstance(grad, TensorNode) and isinstance(arg, TensorNode))
 
 
-def lasts(guard: Guard, roots: Roots) -> bool:
-    """Whether what was read is a part of the program's text, as against a variable of it."""
+def is_about_code(guard: Guard, roots: Roots) -> bool:
+    """Return whether a guard is about a part of the program's text, as against a variable of the program."""
     if guard.kind in ("FUNCTION_MATCH", "NO_KEY") or (guard.kind == "TYPE_MATCH" and guard.arg is types.ModuleType):
         return True
     if guard.kind == "ID_MATCH":
@@ -180,11 +181,11 @@ def lasts(guard: Guard, roots: Roots) -> bool:
         return guard.arg[1] is ABSENT or is_code(guard.arg[1])
     if guard.kind in ("SAME_OBJECT", "LENGTH"):
         return guard.source.arg in ("__globals__", "__defaults__")
-    return guard.kind == "EQUALS_MATCH" and is_written_down(guard.source, roots)
+    return guard.kind == "EQUALS_MATCH" and is_part_of_text(guard.source, roots)
 
 
-def is_written_down(source: Source, roots: Roots) -> bool:
-    """Whether this is a constant of torch, a default of a function's argument, or what torch's decorator was given."""
+def is_part_of_text(source: Source, roots: Roots) -> bool:
+    """Return whether a source leads to a constant of torch, a default argument, or a cell of torch's decorators."""
     if type(source.load(roots)) in (torch.dtype, torch.memory_format, torch.layout) and source.arg in vars(torch):
         return True
     if source.how == "contents" and source.base is not None:
@@ -198,7 +199,7 @@ def is_written_down(source: Source, roots: Roots) -> bool:
 
 
 def users_backward(vm: Machine, call: Call) -> tuple[Value, bool]:
-    """The function that autograd would call, and whether it can be differentiated only once."""
+    """Return the function that autograd would call, and whether it can be differentiated only once."""
     cls = vm.known(call.cls, "class")
     name = "backward" if cls.vjp is Function.vjp else "vjp"
     fn = vm.getattr(call.cls, name)
@@ -212,23 +213,23 @@ def users_backward(vm: Machine, call: Call) -> tuple[Value, bool]:
 
 
 def give_backward(vm: Machine, call: Call) -> list[Value]:
-    """The results, with a backward of their own from now on."""
+    """Return the results of a custom function as nodes that have its own backward."""
     attrs = vm.entity(call.context).attrs
     inputs = [arg for arg in call.args if isinstance(arg, TensorNode)]
     tensors = [each for each in call.results if isinstance(each, TensorNode)]
-    saved = [each for each in listed(vm, attrs, "to_save") if isinstance(each, TensorNode)]
-    dirty = places(call, inputs, listed(vm, attrs, "dirty_tensors"))
-    constant = places(call, tensors, listed(vm, attrs, "non_differentiable"))
+    saved = [each for each in passed_to_context(vm, attrs, "to_save") if isinstance(each, TensorNode)]
+    dirty = positions(call, inputs, passed_to_context(vm, attrs, "dirty_tensors"))
+    constant = positions(call, tensors, passed_to_context(vm, attrs, "non_differentiable"))
     check_histories(vm, call, inputs, tensors, dirty)
     zeros = vm.truth(attrs["materialize_grads"]) if "materialize_grads" in attrs else True
     fn, once = users_backward(vm, call)
-    smooth = [is_smooth(each) and index not in constant for index, each in enumerate(tensors)]
+    smooth = [is_differentiable(each) and index not in constant for index, each in enumerate(tensors)]
     if not zeros and sum(smooth) > MAX_OPTIONAL:
         raise call.unfollowed()
     ways: list[tuple[tuple[bool, ...], TracedBackward]] = []
     kept: list[TensorNode | Symbol] = []
     for there in product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth]):
-        follower = Follower(vm, call, saved, there)
+        follower = BackwardInliner(vm, call, saved, there)
         try:
             ways.append((there, follower.follow(fn, once)))
         except Raised:  # so it would if it came to that
@@ -239,12 +240,12 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     groups = [[each.node for each in group] for group in (inputs, tensors, saved, kept)]
     node, examples = vm.builder.with_backward(plan, ways, groups, vm.position())
     vm.ops += 1
-    made = iter([hand_on(vm, node, index) for index in range(len(examples))])
+    made = iter([result_of(vm, node, index) for index in range(len(examples))])
     return [next(made) if isinstance(each, TensorNode) else each for each in call.results]
 
 
-def hand_on(vm: Machine, node: torch.fx.Node, index: int) -> TensorNode:
-    """One result: mostly the tensor that the forward gave, which has a history now."""
+def result_of(vm: Machine, node: torch.fx.Node, index: int) -> TensorNode:
+    """Return one result of a node, mostly the tensor that the forward returned, which has a history now."""
     item, example = vm.builder.getitem(node, index)
     value = vm.fakes[id(example)] = TensorNode(item, example, torch.Tensor)
     return value
@@ -253,7 +254,7 @@ def hand_on(vm: Machine, node: torch.fx.Node, index: int) -> TensorNode:
 def check_histories(
     vm: Machine, call: Call, inputs: list[TensorNode], tensors: list[TensorNode], dirty: tuple[int, ...]
 ) -> None:
-    """Autograd changes the history of results in place: they must not be what the program held before."""
+    """Raise Break if a result is a tensor that the program held before: autograd changes its history in place."""
     for index in dirty:
         if inputs[index].node in vm.input_objects or all(each.fake is not inputs[index].fake for each in tensors):
             raise call.unfollowed()
@@ -262,19 +263,19 @@ def check_histories(
         raise call.unfollowed()
 
 
-def is_smooth(value: TensorNode) -> bool:
-    """Whether gradients are defined for this type of numbers."""
+def is_differentiable(value: TensorNode) -> bool:
+    """Return whether a tensor is of floating-point or complex numbers, and so may have a gradient."""
     smooth: bool = value.fake.is_floating_point() or value.fake.is_complex()
     return smooth
 
 
-def listed(vm: Machine, attrs: dict[str, Value], name: str) -> list[Value]:
-    """What was given to a method of the context."""
+def passed_to_context(vm: Machine, attrs: dict[str, Value], name: str) -> list[Value]:
+    """Return the values that were passed to a method of the context; none if it was not called."""
     return list(vm.iterate(attrs[name])) if name in attrs else []
 
 
-def places(call: Call, among: list[TensorNode], values: list[Value]) -> tuple[int, ...]:
-    """Where these tensors are."""
+def positions(call: Call, among: list[TensorNode], values: list[Value]) -> tuple[int, ...]:
+    """Return the positions of tensors in a list. Raises Break if one is not in it."""
     found = [
         next((i for i, each in enumerate(among) if isinstance(value, TensorNode) and each.fake is value.fake), None)
         for value in values

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 @function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)
 def is_compiling(vm: Machine) -> Value:
-    """Return True; but False to torch's optimizers, which would round otherwise, so that an update is the same to the
-    bit, and to calls of modules that would leave out hooks.
+    """Return True, but not to torch's optimizers and to calls of modules that would leave out hooks.
+
+    Optimizers would round otherwise: so an update is the same to the bit.
     """
     return boolean(not policy.in_optimizer(vm.frames) and not calls_hooks_on_errors(vm))
 
@@ -40,7 +41,7 @@ ORIGINAL = "_torchdynamo_inline"  # where torch.jit leaves the Python function i
 
 @models(torch.jit.ScriptFunction, "__call__")
 def call_scripted(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    """A scripted function is its Python original; a traced one is not: it has lost its branches."""
+    """Call the Python original of a scripted function. A traced one ends the graph: it has lost its branches."""
     entity = vm.entity(self)
     own = entity.real.__dict__
     original = own.get(ORIGINAL)
@@ -50,8 +51,8 @@ def call_scripted(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -
     return vm.call(vm.wrap(original, instance_attr(entity.source, ORIGINAL)), list(args), dict(kwargs))
 
 
-def label(cls: type) -> None:
-    """A profiler's label around operators: the profiler sees the graph instead."""
+def model_label(cls: type) -> None:
+    """Model a profiler's label around operators as nothing: the profiler sees the graph instead."""
 
     def nothing(vm: Machine, self: Value, exc_type: Value, exc_value: Value, traceback: Value) -> Value:
         return FALSE
@@ -63,7 +64,7 @@ def label(cls: type) -> None:
     function(cls.__dict__["__exit__"])(nothing)
 
 
-label(torch.autograd.profiler.record_function)
+model_label(torch.autograd.profiler.record_function)
 
 
 function(torch.compile)(ends_graph("unknown call", name="torch.compile"))

@@ -15,7 +15,7 @@ import torch.func
 from torch._functorch import eager_transforms, vmap
 from torch.autograd import forward_ad
 
-from torchdynamo.capture.functions.torch_settings import setter
+from torchdynamo.capture.functions.torch_settings import model_setter
 from torchdynamo.capture.torch.symbols import unknown
 from torchdynamo.capture.vm.model import function
 from torchdynamo.core.signals import Break
@@ -42,12 +42,12 @@ def named(name: str, spaces: tuple[Any, ...] = LAYERS) -> list[Any]:
     return [fn for fn in found if fn is not None]
 
 
-def layer(kind: str) -> None:
-    """The pair that opens and closes a layer; what a break leaves open is closed when capture ends."""
+def model_layer(kind: str) -> None:
+    """Model the functions that open and close a layer. One that a graph break leaves open is closed at the end."""
     opener, closer = getattr(C, f"_{kind}_increment_nesting"), getattr(C, f"_{kind}_decrement_nesting")
 
     def enter(vm: Machine, *args: Value) -> Value:
-        _, level = vm.state_node(opener, tuple(given(vm, arg) for arg in args))
+        _, level = vm.state_node(opener, tuple(layer_argument(vm, arg) for arg in args))
         vm.effects.open_layer(("layer", level), closer)
         return Known(level)
 
@@ -62,16 +62,16 @@ def layer(kind: str) -> None:
     function(*named(closer.__name__))(leave)
 
 
-def given(vm: Machine, arg: Value) -> Any:
-    """What a layer is opened with: a batch's size may vary."""
+def layer_argument(vm: Machine, arg: Value) -> Any:
+    """Return an argument with which a layer is opened, as a constant or, for sizes that vary, a node."""
     return arg.node if isinstance(arg, Symbol) and not unknown(vm, arg) else vm.concretely(arg)
 
 
 for _kind in ("vmap", "grad"):
-    layer(_kind)
+    model_layer(_kind)
 
 
-def operator(name: str, spaces: tuple[Any, ...] = LAYERS) -> None:
+def model_operator(name: str, spaces: tuple[Any, ...] = LAYERS) -> None:
     """Model a C function of tensors, which is a node like any other."""
     fn = getattr(spaces[0], name)
 
@@ -82,20 +82,20 @@ def operator(name: str, spaces: tuple[Any, ...] = LAYERS) -> None:
 
 
 for _name in ("_remove_batch_dim", "_wrap_for_grad", "_unwrap_for_grad"):
-    operator(_name)
+    model_operator(_name)
 
 
 @function(*named("_add_batch_dim"))
 def add_batch_dim(vm: Machine, tensor: Value, dim: Value, level: Value) -> Value:
-    """Counted from the front."""
+    """Wrap a tensor in a layer of vmap; the dimension is counted from the front."""
     at = vm.known(dim, "dim")
     if at < 0:
         at += vm.known(vm.getattr(tensor, "ndim"), "ndim")
     return vm.emit("call_function", C._add_batch_dim, [tensor, Known(at), level], {})
 
 
-def predicate(name: str) -> None:
-    """What the stand-in can tell; other values are no wrapped tensors."""
+def model_predicate(name: str) -> None:
+    """Model a question about a tensor's layers, which its fake tensor answers; other values have none."""
     fn = getattr(C, name)
 
     def row(vm: Machine, value: Value, *args: Value) -> Value:
@@ -108,7 +108,7 @@ def predicate(name: str) -> None:
 
 for _name in ("is_batchedtensor", "is_gradtrackingtensor", "is_functorch_wrapped_tensor", "is_dead_tensor_wrapper"):
     if hasattr(C, _name):
-        predicate(_name)
+        model_predicate(_name)
 
 
 @function(C.unwrap_if_dead)
@@ -118,7 +118,7 @@ def unwrap_if_dead(vm: Machine, tensor: Value) -> Value:
     return tensor
 
 
-def loads_rules(fn: Callable[[], None]) -> None:
+def model_loading(fn: Callable[[], None]) -> None:
     """Model a function that registers rules with the dispatcher, once in a process, whatever the program is."""
 
     def row(vm: Machine) -> Value:
@@ -128,26 +128,28 @@ def loads_rules(fn: Callable[[], None]) -> None:
     function(fn)(row)
 
 
-loads_rules(vmap.lazy_load_decompositions)  # type: ignore[attr-defined]
-loads_rules(forward_ad._maybe_load_decompositions)
+model_loading(vmap.lazy_load_decompositions)  # type: ignore[attr-defined]
+model_loading(forward_ad._maybe_load_decompositions)
 
 
 # -- state that goes with the layers ----------------------------------------------------------------------------------
 @function(C.get_inplace_requires_grad_allowed)
 def inplace_allowed(vm: Machine) -> Value:
-    in_a_layer("requires_grad_")
+    """Return whether `requires_grad_` is allowed in the innermost layer."""
+    require_layer("requires_grad_")
     return Known(C.get_inplace_requires_grad_allowed())
 
 
 @function(C.set_inplace_requires_grad_allowed)
 def allow_inplace(vm: Machine, allowed: Value) -> Value:
-    """Of the innermost layer: it goes with it."""
-    in_a_layer("requires_grad_")
+    """Allow `requires_grad_` in the innermost layer, or forbid it; that goes with the layer."""
+    require_layer("requires_grad_")
     vm.state_node(C.set_inplace_requires_grad_allowed, (vm.concretely(allowed),))
     return NONE
 
 
-def in_a_layer(name: str) -> None:
+def require_layer(name: str) -> None:
+    """Raise Break outside of all layers."""
     if not torch._C._are_functorch_transforms_active():
         raise Break("unknown call", name=name)
 
@@ -159,19 +161,19 @@ def hooks_disabled(vm: Machine) -> Value:
 
 @function(torch._C._autograd._saved_tensors_hooks_disable, torch._C._autograd._saved_tensors_hooks_enable)
 def switch_hooks(vm: Machine, *message: Value) -> Value:
-    """Only so that nobody puts such hooks in place inside; capture would stop at that anyway."""
+    """Ignore the switch that forbids hooks of saved tensors: capture would end the graph at such a hook anyway."""
     return NONE
 
 
 # -- forward mode, as jvp, jacfwd and hessian use it ------------------------------------------------------------------
-layer("jvp")
-setter(torch._C._set_fwd_grad_enabled, lambda enabled: (torch._C._is_fwd_grad_enabled(),))
+model_layer("jvp")
+model_setter(torch._C._set_fwd_grad_enabled, lambda enabled: (torch._C._is_fwd_grad_enabled(),))
 
 
 @function(*named("_enter_dual_level", FORWARD))
 def enter_level(vm: Machine) -> Value:
-    """What a break leaves open is closed when capture ends."""
-    in_a_layer("_enter_dual_level")
+    """Enter a level of forward mode. One that a graph break leaves open is closed at the end."""
+    require_layer("_enter_dual_level")
     _, level = vm.state_node(torch._C._enter_dual_level, ())
     vm.effects.open_layer(("dual level", level), lambda: torch._C._exit_dual_level(level=level))
     return Known(level)
@@ -188,9 +190,9 @@ def exit_level(vm: Machine, *, level: Value) -> Value:
 
 
 def exit_dual_level(level: int) -> None:
-    """The C function takes its argument by name only."""
+    """Leave a level of forward mode. The C function takes its argument by name only."""
     torch._C._exit_dual_level(level=level)
 
 
 for _name in ("_make_dual", "_unpack_dual"):
-    operator(_name, FORWARD)
+    model_operator(_name, FORWARD)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @function(torch.cond)
 def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Value = NO_ITEMS) -> Value:
-    """One of two functions, by a tensor that holds one truth value."""
+    """Capture both functions, and choose by a tensor of one truth value; a constant condition chooses at once."""
     given = list(vm.iterate(operands))
     if pred.__class__ is Symbol and not symbols.unknown(vm, pred):
         pred = Known(symbols.truth(vm, pred))
@@ -35,8 +35,8 @@ def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Va
         raise Break("unsupported argument", what="a truth value", type=pred.pytype.__name__)
     sides, shapes = [], []
     for fn in (true_fn, false_fn):
-        nodes, result = side(vm, fn, given)
-        sides.append((nodes, [each.node for each in leaves(vm, result)]))
+        nodes, result = inline_body(vm, fn, given)
+        sides.append((nodes, [each.node for each in result_tensors(vm, result)]))
         shapes.append(result)
     if len(sides[0][1]) != len(sides[1][1]):
         raise Break("unsupported operator", name="cond", what="its sides return different numbers of tensors")
@@ -46,13 +46,16 @@ def cond(vm: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Va
     for index in range(len(examples)):
         item, example = vm.builder.getitem(node, index)
         made.append(TensorNode(item, example, torch.Tensor))
-    return put_back(vm, shapes[0], iter(made))
+    return like_result(vm, shapes[0], iter(made))
 
 
-def side(
+def inline_body(
     vm: Machine, fn: Value, given: Sequence[Value], where: str = "in one side of torch.cond"
 ) -> tuple[list[torch.fx.Node], Value]:
-    """What one function adds to the graph, and what it returns. It may do nothing but compute."""
+    """Inline a function that may do nothing but compute. Returns the nodes that it adds to the graph, and its result.
+
+    Raises Break if it has side effects; `where` says in the message what it belongs to.
+    """
     mark, brought = vm.effects.mark(), (len(vm.boxes), len(vm.numbers_in))
     sizes, checking = dict(vm.sizes), vm.may_begin_again
     vm.may_begin_again = False
@@ -66,28 +69,28 @@ def side(
     return vm.builder.added(mark.graph), result
 
 
-def leaves(vm: Machine, value: Value) -> Iterator[TensorNode]:
-    """The tensors of a result, in lists, tuples and dicts too."""
+def result_tensors(vm: Machine, value: Value) -> Iterator[TensorNode]:
+    """Yield the tensors of a result, in lists, tuples and dicts too."""
     if isinstance(value, TensorNode):
         yield value
     elif isinstance(value, Object) and value.pytype in (list, tuple):
         for item in vm.iterate(value):
-            yield from leaves(vm, item)
+            yield from result_tensors(vm, item)
     elif isinstance(value, Object) and value.pytype is dict:
         for _, item in vm.dict_items(value):
-            yield from leaves(vm, item)
+            yield from result_tensors(vm, item)
     else:
         raise Break("unsupported argument", what="a tensor returned from torch.cond", type=value.pytype.__name__)
 
 
-def put_back(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
-    """The same containers with other tensors."""
+def like_result(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
+    """Return containers like those of a result, with other tensors in them."""
     if isinstance(like, TensorNode):
         return next(made)
     assert isinstance(like, Object)
     if like.pytype is dict:
-        return vm.make_dict([(key, put_back(vm, item, made)) for key, item in vm.dict_items(like)])
-    items = [put_back(vm, item, made) for item in vm.iterate(like)]
+        return vm.make_dict([(key, like_result(vm, item, made)) for key, item in vm.dict_items(like)])
+    items = [like_result(vm, item, made) for item in vm.iterate(like)]
     return vm.make_tuple(items) if like.pytype is tuple else vm.new(list, items)
 
 
@@ -96,18 +99,18 @@ def put_back(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
 
 @function(while_loop_op)
 def while_loop(vm: Machine, condition: Value, turn: Value, carried: Value, more: Value = NO_ITEMS) -> Value:
-    """As long as the condition holds, what the body returns is what it is given next."""
+    """Capture condition and body once, as a node that repeats them. The body returns what it is given next."""
     given = [each for each in vm.iterate(carried) if isinstance(each, TensorNode)]
     if len(given) != len(list(vm.iterate(carried))) or list(vm.iterate(more)) or not given:
         raise Break("unsupported argument", what="carried value", type="while_loop")
     if torch._C._are_functorch_transforms_active() or any(map(may_need_gradients, given)):
         raise Break("unsupported operator", name="while_loop", what="it is followed without gradients only")
     standing = [vm.emit("call_method", "clone", [each], {}) for each in given]
-    asked = side(vm, condition, standing)
-    done = side(vm, turn, standing)
-    parts = [(nodes, [each.node for each in leaves(vm, result)]) for nodes, result in (asked, done)]
-    made = list(leaves(vm, done[1]))
-    if len(parts[0][1]) != 1 or len(made) != len(given) or not all(map(alike, made, given, standing)):
+    asked = inline_body(vm, condition, standing)
+    done = inline_body(vm, turn, standing)
+    parts = [(nodes, [each.node for each in result_tensors(vm, result)]) for nodes, result in (asked, done)]
+    made = list(result_tensors(vm, done[1]))
+    if len(parts[0][1]) != 1 or len(made) != len(given) or not all(map(have_one_layout, made, given, standing)):
         raise Break("unsupported operator", name="while_loop", what="what a turn returns is not like what it is given")
     nodes = [each.node for each in standing if isinstance(each, TensorNode)]
     node, examples = vm.builder.repeat([each.node for each in given], nodes, parts, vm.position())
@@ -117,18 +120,19 @@ def while_loop(vm: Machine, condition: Value, turn: Value, carried: Value, more:
 
 
 def may_need_gradients(value: TensorNode) -> bool:
+    """Return whether autograd records what is done with a tensor."""
     return bool(value.fake.requires_grad)
 
 
-def alike(made: TensorNode, given: TensorNode, standing: Value) -> bool:
-    """Whether tensors are of the same type, shape and layout."""
+def have_one_layout(made: TensorNode, given: TensorNode, standing: Value) -> bool:
+    """Return whether tensors are of one dtype, shape and layout."""
     told = {(each.fake.dtype, each.fake.shape, each.fake.stride()) for each in (made, given, standing)}  # type: ignore[union-attr]
     return len(told) == 1 and not made.fake.requires_grad
 
 
 @polyfill(scan_op)
 def scan(combine_fn, init, xs, additional_inputs=()):
-    """Turn by turn; results are new tensors."""
+    """Call `combine_fn` with each slice of `xs` in turn; return the final carry and the stacked results."""
     carried, rows = init, []
     for at in range(xs[0].shape[0]):
         carry, out = combine_fn(*carried, *[x.select(0, at) for x in xs], *additional_inputs)
@@ -141,7 +145,7 @@ def scan(combine_fn, init, xs, additional_inputs=()):
 
 @polyfill(map_impl)
 def map_(f, xs, pos_args):
-    """Each along the first dimension, and what comes of them together again."""
+    """Call `f` with each slice of `xs` along the first dimension, and stack the results."""
     rows = []
     for at in range(xs[0].shape[0]):
         row, spec = pytree.tree_flatten(f(*[x.select(0, at) for x in xs], *pos_args))

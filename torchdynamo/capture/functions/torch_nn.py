@@ -10,7 +10,7 @@ import torch
 import torch.fx
 from torch._higher_order_ops.flex_attention import flex_attention as FLEX
 
-from torchdynamo.capture.functions.torch_higher_order import side
+from torchdynamo.capture.functions.torch_higher_order import inline_body
 from torchdynamo.capture.torch.arguments import to_node
 from torchdynamo.capture.vm import interop
 from torchdynamo.capture.vm.model import function, polyfill
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @function(torch.nn.functional.one_hot)
 def one_hot(vm: Machine, tensor: Value, num_classes: Value | None = None) -> Value:
-    """As many classes as the largest index says, where nobody does: a number that torch does not take there."""
+    """Encode indices. Without a number of classes, the largest index is read as an unbacked symbol, and checked."""
     if num_classes is not None and not (num_classes.__class__ is Known and num_classes.obj == -1):
         return vm.emit("call_function", torch.nn.functional.one_hot, [tensor, num_classes], {})
     least, largest = (vm.call_method(vm.call_method(tensor, name), "item") for name in ("min", "max"))
@@ -42,18 +42,18 @@ Part = tuple[list[torch.fx.Node], list[torch.fx.Node], torch.fx.Node]
 
 @polyfill(FLEX)
 def flex_attention(*args):
-    """A tensor that is an index stays one: there will be as many as there are scores."""
+    """Call the operator while tensors that are indices stay tensors: there will be as many as there are scores."""
     with interop.indices_stay_tensors():
         return attend(*args)
 
 
 def attend(*args):
-    """The operator."""
+    """Call the operator; modelled by `follow`."""
     return FLEX(*args)
 
 
 @function(attend)
-def follow(
+def capture_attention(
     vm: Machine,
     query: Value,
     key: Value,
@@ -64,14 +64,14 @@ def follow(
     kernel_options: Value,
     *buffers: Value,
 ) -> Value:
-    """Attention whose scores go through functions of the program's."""
+    """Capture attention whose scores go through functions of the program's, as one node."""
     tensors = [each for each in (query, key, value) if isinstance(each, TensorNode)]
     if len(tensors) != 3 or any(map(list, map(vm.iterate, buffers))) or torch._C._are_functorch_transforms_active():
         raise Break("unsupported operator", name="flex_attention", what="with buffers, or inside of torch.func")
     *blocks, mask_mod = vm.iterate(block_mask)
     like = tensors[0].fake
-    score = part(vm, score_mod, [like.dtype, *PLACE], like.device)
-    mask = part(vm, mask_mod, PLACE, like.device)
+    score = inline_score(vm, score_mod, [like.dtype, *PLACE], like.device)
+    mask = inline_score(vm, mask_mod, PLACE, like.device)
     layout, settings = [to_node(vm, each) for each in blocks], [to_node(vm, scale), to_node(vm, kernel_options)]
     nodes = [each.node for each in tensors]
     node, examples = vm.builder.attend(nodes, score, mask, layout, settings, vm.position())
@@ -80,11 +80,11 @@ def follow(
     return vm.make_tuple([TensorNode(item, example, torch.Tensor) for item, example in items])
 
 
-def part(vm: Machine, fn: Value, dtypes: Sequence[torch.dtype], device: torch.device) -> Part:
-    """What stands for the arguments of a function, tensors without dimensions; what it does with them; its result."""
+def inline_score(vm: Machine, fn: Value, dtypes: Sequence[torch.dtype], device: torch.device) -> Part:
+    """Inline a function of scores. Returns the nodes of its arguments, those that it adds, and that of its result."""
     kwargs = {"device": Known(device)}
     standing = [vm.emit("call_function", torch.empty, [Known(())], {**kwargs, "dtype": Known(each)}) for each in dtypes]
-    nodes, result = side(vm, fn, standing, "in a function of scores")
+    nodes, result = inline_body(vm, fn, standing, "in a function of scores")
     if not isinstance(result, TensorNode):
         raise Break("unsupported argument", what="a score", type=result.pytype.__name__)
     return [each.node for each in standing if isinstance(each, TensorNode)], nodes, result.node

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 @function(_get_value)
 def get_value(vm: Machine, x: Value) -> Value:
-    """`x.item()`. Nothing is decided by it, only computed with: it may be a number of the graph, always."""
+    """Return `x.item()` as a symbol. Optimizers decide nothing by it, so it may be one under any setting."""
     if x.__class__ is not TensorNode or not x.fake.is_floating_point():
         return vm.call_method(x, "item") if x.__class__ is TensorNode else x
     return symbols.opaque(vm, torch.Tensor.item, [x], float)
 
 
-def healthy(vm: Machine, self: Value) -> Value:
-    """A warning about CUDA graphs that are being recorded: none is while a frame is captured."""
+def skip_check(vm: Machine, self: Value) -> Value:
+    """Do nothing: the warning is about CUDA graphs being recorded, which none is during a capture."""
     return NONE
 
 
 for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
     if hasattr(Optimizer, _name):
-        function(getattr(Optimizer, _name))(healthy)
+        function(getattr(Optimizer, _name))(skip_check)
 
 
-def fused(fn: Any) -> None:
-    """An update in one kernel: where the learning rate comes in a tensor, it takes the tensor."""
+def model_fused(fn: Any) -> None:
+    """Model an update in one kernel. A learning rate that was read from a tensor is passed as that tensor."""
 
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
         rate = kwargs.get("lr", NONE)
@@ -51,12 +51,12 @@ def fused(fn: Any) -> None:
 
 
 for _fn in FUSED_UPDATES:
-    fused(_fn)
+    model_fused(_fn)
 
 
 @polyfill(torch._C._group_tensors_by_device_and_dtype)
 def group_tensors(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
-    """The tensors by the device and dtype of the first list's; an empty list is one in every group."""
+    """Group tensors by device and dtype of those in the first list; an empty list is one in every group."""
     groups: dict[Any, Any] = {}
     for index, first in enumerate(lists[0]):
         key = (first.device, first.dtype)
@@ -71,17 +71,18 @@ def group_tensors(lists: list[list[Any]], with_indices: bool = False) -> dict[An
 
 
 # -- zero_grad, of modules too ----------------------------------------------------------------------------------------
-def optimized(optimizer: Any) -> Any:
+def parameters_of_optimizer(optimizer: Any) -> Any:
+    """Return all parameters of an optimizer."""
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def parameters(module: Any) -> Any:
-    """None where `zero_grad` has something to say."""
+def parameters_of_module(module: Any) -> Any:
+    """Return the parameters of a module; None for a replica, about which `zero_grad` warns."""
     return None if getattr(module, "_is_replica", False) else list(module.parameters())
 
 
-def letting_go(method: Any, of: Callable[[Any], Any]) -> None:
-    """Where gradients become zeros instead, or classes of tensors want to be asked, the method is followed."""
+def model_zero_grad(method: Any, of: Callable[[Any], Any]) -> None:
+    """Model `zero_grad`. Where gradients become zeros instead, or tensor subclasses may be asked, it is inlined."""
 
     def row(vm: Machine, self: Value, set_to_none: Value = TRUE) -> Value:
         tensors = vm.call(Known(of), [self], {}) if vm.truth(set_to_none) else NONE
@@ -94,5 +95,5 @@ def letting_go(method: Any, of: Callable[[Any], Any]) -> None:
     function(method)(row)
 
 
-letting_go(inspect.unwrap(Optimizer.zero_grad), optimized)
-letting_go(Module.zero_grad, parameters)
+model_zero_grad(inspect.unwrap(Optimizer.zero_grad), parameters_of_optimizer)
+model_zero_grad(Module.zero_grad, parameters_of_module)

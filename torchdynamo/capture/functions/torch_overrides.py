@@ -23,7 +23,7 @@ C = torch._C
 
 @function(C._push_on_torch_function_stack)
 def push(vm: Machine, mode: Value) -> Value:
-    """Open from here on; what a break leaves open is opened for real after the graph."""
+    """Push a mode. One that a graph break leaves on the stack is pushed for real after the graph."""
     vm.modes.append(mode)
     vm.watching = vm.watching_modes = True
     return NONE
@@ -52,8 +52,8 @@ def mode_enabled(vm: Machine) -> Value:
 
 
 # -- leaving it out ---------------------------------------------------------------------------------------------------
-def switch(cls: Any, modes: bool) -> None:
-    """A block in which subclasses, and perhaps modes, are not asked."""
+def model_block(cls: Any, modes: bool) -> None:
+    """Model a block in which subclasses, and with `modes` also modes, are not asked."""
 
     def new(vm: Machine, made: Known) -> Value:
         return vm.new(made.obj)
@@ -70,7 +70,7 @@ def switch(cls: Any, modes: bool) -> None:
 
     @rebuilds(cls)
     def rebuild(emit: Emitter, entity: Entity) -> None:
-        """A break inside would have to enter it again."""
+        """Restart the capture before the block: a graph break inside would have to enter it again."""
         raise Restart(entity.born - 1)
 
     models(cls, "__new__")(new)
@@ -78,14 +78,16 @@ def switch(cls: Any, modes: bool) -> None:
     models(cls, "__exit__")(step(-1))
 
 
-switch(C.DisableTorchFunctionSubclass, False)
-switch(C.DisableTorchFunction, True)
+model_block(C.DisableTorchFunctionSubclass, False)
+model_block(C.DisableTorchFunction, True)
 NOWRAP = frozenset(torch.overrides.get_default_nowrap_functions())
 
 
 @function(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
-def default(vm: Machine, cls: Known, func: Known, types: Value, args: Value = NO_ITEMS, kwargs: Value = NONE) -> Value:
-    """What a subclass inherits: torch's own result, as an instance of the subclass."""
+def inherited_torch_function(
+    vm: Machine, cls: Known, func: Known, types: Value, args: Value = NO_ITEMS, kwargs: Value = NONE
+) -> Value:
+    """Run what subclasses inherit, `Tensor.__torch_function__`: torch's own result, as an instance of the subclass."""
     if not all(subclass_of(vm, cls.obj, vm.known(each, "class")) for each in vm.iterate(types)):
         return Known(NotImplemented)
     named = {} if kwargs is NONE else {vm.known(key, "name"): value for key, value in vm.dict_items(kwargs)}
@@ -94,23 +96,23 @@ def default(vm: Machine, cls: Known, func: Known, types: Value, args: Value = NO
         result = vm.call(func, list(vm.iterate(args)), named)
     finally:
         vm.subclasses_off -= 1
-    return result if func.obj in NOWRAP else converted(vm, result, cls.obj)
+    return result if func.obj in NOWRAP else as_subclass_of(vm, result, cls.obj)
 
 
-def converted(vm: Machine, value: Value, cls: type) -> Value:
-    """A result, and what is in a result of several."""
+def as_subclass_of(vm: Machine, value: Value, cls: type) -> Value:
+    """Return a result as an instance of a subclass; of several results, each."""
     if cls is torch.Tensor:
         return value
     if isinstance(value, TensorNode) and not instance_of(vm, value, cls):
         return overrides.of_class(vm, value, cls)
     if isinstance(value, Object) and issubclass(value.pytype, (list, tuple)):
-        items = vm.make_tuple([converted(vm, item, cls) for item in vm.iterate(value)])
+        items = vm.make_tuple([as_subclass_of(vm, item, cls) for item in vm.iterate(value)])
         return vm.call(Known(value.pytype), [items], {})
     return value
 
 
-def has_override(several: bool) -> Callable[..., Value]:
-    """Whether a call of torch's would be overridden."""
+def model_question(several: bool) -> Callable[..., Value]:
+    """Model torch's question whether one of its arguments overrides; with `several`, one of the items of the first."""
 
     def row(vm: Machine, *args: Value) -> Value:
         values = list(vm.iterate(args[0])) if several else args
@@ -124,8 +126,8 @@ def has_override(several: bool) -> Callable[..., Value]:
     return row
 
 
-function(C._has_torch_function)(has_override(True))
-function(C._has_torch_function_unary, C._has_torch_function_variadic)(has_override(False))
+function(C._has_torch_function)(model_question(True))
+function(C._has_torch_function_unary, C._has_torch_function_variadic)(model_question(False))
 
 
 # -- classes ----------------------------------------------------------------------------------------------------------

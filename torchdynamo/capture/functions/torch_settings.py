@@ -68,7 +68,9 @@ def one_flag(read: Callable[[], Any]) -> Callable[..., tuple[Any, ...]]:
 SETTERS.update({fn: one_flag(read) for fn, read in FLAGS.items()})
 
 
-def setter(fn: Any, read: Callable[..., tuple[Any, ...]]) -> None:
+def model_setter(fn: Any, read: Callable[..., tuple[Any, ...]]) -> None:
+    """Model a function that sets process state; `read` returns, from its arguments, those that set it back."""
+
     def row(vm: Machine, *args: Value) -> Value:
         real = [vm.concretely(arg) for arg in args]
         before = read(*real)
@@ -85,21 +87,21 @@ def setter(fn: Any, read: Callable[..., tuple[Any, ...]]) -> None:
 
 
 for _fn, _read in SETTERS.items():
-    setter(_fn, _read)
+    model_setter(_fn, _read)
 
 
 @function(torch.autocast_increment_nesting)
 def increment_nesting(vm: Machine) -> Value:
-    return nest(vm, torch.autocast_increment_nesting, torch.autocast_decrement_nesting, 1)
+    return step_nesting(vm, torch.autocast_increment_nesting, torch.autocast_decrement_nesting, 1)
 
 
 @function(torch.autocast_decrement_nesting)
 def decrement_nesting(vm: Machine) -> Value:
-    return nest(vm, torch.autocast_decrement_nesting, torch.autocast_increment_nesting, -1)
+    return step_nesting(vm, torch.autocast_decrement_nesting, torch.autocast_increment_nesting, -1)
 
 
-def nest(vm: Machine, step: Callable[[], int], back: Callable[[], int], by: int) -> Value:
-    """One level in or out. A frame left inside a block it entered, or outside of one it began in, steps for real."""
+def step_nesting(vm: Machine, step: Callable[[], int], back: Callable[[], int], by: int) -> Value:
+    """Step a level of autocast in or out. A frame left inside of a block that it entered steps for real."""
     depth = step()
     if not vm.effects.switch_back((back, depth - by)):
         vm.effects.switch((step, depth), ("not yet",), (), back)
@@ -108,14 +110,14 @@ def nest(vm: Machine, step: Callable[[], int], back: Callable[[], int], by: int)
 
 @function(torch.clear_autocast_cache)
 def clear_autocast_cache(vm: Machine) -> Value:
-    """The cache holds parameters as they were when they were first cast: an update later, that would be wrong."""
+    """Clear the cache as a node of the graph: it holds parameters as they were when first cast."""
     vm.state_node(torch.clear_autocast_cache, ())
     return NONE
 
 
 @function(C._log_api_usage_once)
-def nothing(vm: Machine, *args: Value) -> Value:
-    """The log is not the program's."""
+def ignore_log(vm: Machine, *args: Value) -> Value:
+    """Ignore a note in torch's log, which is not the program's."""
     return NONE
 
 
@@ -148,7 +150,8 @@ BUILT = (
 SWITCHED = {id(getter): setter for setter, getter in FLAGS.items()}
 
 
-def reader(fn: Any) -> None:
+def model_reader(fn: Any) -> None:
+    """Model a function that reads process state: the answer is a constant, guarded unless other guards compare it."""
     lasting = fn.__name__ in COMPARED or fn.__name__.startswith(BUILT)
 
     def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
@@ -156,7 +159,7 @@ def reader(fn: Any) -> None:
             raise Break("unknown call", name=fn.__name__)
         answer = vm.run_pure(fn, list(args), dict(kwargs))
         given = tuple(vm.concretely(arg) for arg in args)
-        if not (lasting and is_compared(fn, given)) and not switched(vm, fn, given):
+        if not (lasting and is_guarded_anyway(fn, given)) and not was_set_by_frame(vm, fn, given):
             read = answer.obj if answer.__class__ is Known else vm
             if type(read) not in CONSTANTS or kwargs:
                 raise Break("unknown call", name=fn.__name__)
@@ -166,16 +169,16 @@ def reader(fn: Any) -> None:
     function(fn)(row)
 
 
-def is_compared(fn: Any, given: tuple[Any, ...]) -> bool:
-    """Dtypes of autocast are compared of the usual devices only."""
-    return fn is not torch.get_autocast_dtype or given in USUAL
+def is_guarded_anyway(fn: Any, given: tuple[Any, ...]) -> bool:
+    """Return whether the guard on global state compares this answer: dtypes of autocast for usual devices only."""
+    return fn is not torch.get_autocast_dtype or given in USUAL_DEVICES
 
 
-USUAL = (("cpu",), ("cuda",))
+USUAL_DEVICES = (("cpu",), ("cuda",))
 
 
-def switched(vm: Machine, fn: Any, given: tuple[Any, ...]) -> bool:
-    """Whether the frame itself has set the flag: then what it was at entry does not matter."""
+def was_set_by_frame(vm: Machine, fn: Any, given: tuple[Any, ...]) -> bool:
+    """Return whether the frame itself has set the flag: then its value at entry does not matter."""
     if fn is torch.get_autocast_dtype:
         return vm.effects.was_switched(torch.set_autocast_dtype, given)
     return vm.effects.was_switched(SWITCHED.get(id(fn)))
@@ -184,7 +187,7 @@ def switched(vm: Machine, fn: Any, given: tuple[Any, ...]) -> bool:
 for _space in (torch._C, torch):
     for _fn in list(vars(_space).values()):
         if reads_torch_state(_fn) and id(_fn) not in FUNCTIONS:
-            reader(_fn)
+            model_reader(_fn)
 
 
 # -- facts of the machine and the build -------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ NO_LEAF = "post accumulate grad hooks cannot be registered on non-leaf tensors"
 
 
 class Registration:
-    """A hook that the frame registers: what its handle remembers."""
+    """Describe a hook that the frame registers; the payload of its handle."""
 
     __slots__ = ("fn", "handle", "method", "removed", "tensor", "version")
 
@@ -47,7 +47,7 @@ class Registration:
         self.handle = vm.new(RemovableHandle, payload=self)
 
     def remove(self, vm: Machine) -> Value:
-        """Take the hook off again; once more does no harm."""
+        """Take the hook off again; a second time does no harm."""
         self.removed = True
         vm.effects.defer(f"remove a hook ({self.method})", lambda emit: None)  # by the registration, which sees it
         return NONE
@@ -67,7 +67,7 @@ def registers(method: str, leaves_only: bool) -> Model:
         vm.hooks.append(registration)
 
         def emit_registration(emit: Emitter) -> None:
-            """Register it, unless the frame has removed it again."""
+            """Emit code that registers the hook, unless the frame has removed it again."""
             if not registration.removed:
                 emit.value(registration.handle)
                 emit.op("POP")
@@ -94,7 +94,7 @@ def retain_grad(vm: Machine, self: Value) -> Value:
     version, step = self.fake._version, vm.step
 
     def emit_retain(emit: Emitter) -> None:
-        reach(emit, self, version, step)
+        push_watched(emit, self, version, step)
         emit.op("LOAD_METHOD", "retain_grad")
         emit.op("CALL", (0, ()))
         emit.op("POP")
@@ -103,8 +103,8 @@ def retain_grad(vm: Machine, self: Value) -> Value:
     return NONE
 
 
-def reach(emit: Any, tensor: TensorNode, version: int, step: int) -> None:
-    """Push a tensor whose history autograd is to change. `step` is where the graph ends if that is another by now."""
+def push_watched(emit: Any, tensor: TensorNode, version: int, step: int) -> None:
+    """Push a tensor whose history autograd is to change. The graph ends at `step` if that is another by now."""
     if tensor.fake._version != version or not tensor.fake.requires_grad:
         raise Restart(step - 1)
     if tensor.source is None and tensor.node.users:
@@ -114,7 +114,7 @@ def reach(emit: Any, tensor: TensorNode, version: int, step: int) -> None:
 
 @models(RemovableHandle, "__getattr__")
 def attribute(vm: Machine, self: Object, name: str) -> Value:
-    """A handle gets its attributes when the hook is registered."""
+    """Raise Break: a handle gets its attributes when the hook is registered, after the graph."""
     if vm.entity(self).payload.__class__ is Registration:
         raise Break("unsupported attribute", name=name, type="RemovableHandle")
     raise vm.error(AttributeError, f"'RemovableHandle' object has no attribute {name!r}")
@@ -122,8 +122,9 @@ def attribute(vm: Machine, self: Object, name: str) -> Value:
 
 @rebuilds(RemovableHandle)
 def register(emit: Any, entity: Entity) -> None:
-    """Register a hook on a tensor, after those before it, which makes its handle. That of a module's hook is an
-    instance like others.
+    """Emit code that registers a hook, after those before it on that tensor; registering makes the handle.
+
+    The handle of a module's hook is materialized like any instance.
     """
     made = entity.payload
     if made.__class__ is not Registration:
@@ -137,7 +138,7 @@ def register(emit: Any, entity: Entity) -> None:
         if earlier.tensor.node is made.tensor.node and not earlier.removed:
             emit.value(earlier.handle)
             emit.op("POP")
-    reach(emit, made.tensor, made.version, entity.born)
+    push_watched(emit, made.tensor, made.version, entity.born)
     emit.op("LOAD_METHOD", made.method)
     emit.value(made.fn)
     emit.op("CALL", (1, ()))
@@ -153,17 +154,17 @@ def register(emit: Any, entity: Entity) -> None:
 def initialize(self, hooks_dict, *, extra_dict=None):  # type: ignore[no-untyped-def]
     """Number a handle and remember, weakly, where its hook is."""
     self.hooks_dict_ref = weakref.ref(hooks_dict)
-    self.id = numbered(self)
+    self.id = number_handle(self)
     tables = [extra_dict] if isinstance(extra_dict, dict) else extra_dict if isinstance(extra_dict, list) else []
     self.extra_dict_ref = tuple([weakref.ref(table) for table in tables])
 
 
-def numbered(handle: RemovableHandle) -> int:
+def number_handle(handle: RemovableHandle) -> int:
     """Return the number of a new handle."""
     return next_number()
 
 
-@function(numbered)
+@function(number_handle)
 def number(vm: Machine, handle: Value) -> Value:
     return vm.new(int, payload=NumberOf(handle, next_number))
 
@@ -177,8 +178,9 @@ def next_number() -> int:
 
 @function(RemovableHandle.remove)
 def remove(vm: Machine, self: Value) -> Value:
-    """Remove a hook. A handle that was there before was most likely made by this very call, before a break: followed,
-    `remove()` would be compiled for each number.
+    """Remove a hook. A handle that existed at entry ends the graph.
+
+    Most likely this very call made it, before a graph break: inlined, `remove()` would be compiled for each number.
     """
     if self.__class__ is Object and vm.entity(self).real is not MISSING:
         raise Break("unknown call", name="RemovableHandle.remove")
@@ -195,10 +197,10 @@ CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug
 
 @function(torch.utils.checkpoint.checkpoint)
 def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """A function whose results a backward makes again; without grad mode, a call.
+    """Inline a function whose results a backward computes again; without grad mode, simply call it.
 
-    Random numbers are drawn again, the same ones. What acts on the program would act once more with each backward,
-    which a graph does not do.
+    The backward draws the same random numbers again. Other side effects, which would happen once more with each
+    backward, end the graph.
     """
     given = {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS}
     if "context_fn" not in kwargs and not torch.is_grad_enabled():

@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @function(typing.get_type_hints)
 def get_type_hints(vm: Machine, obj: Value, *spaces: Value, include_extras: Value = FALSE, **named: Value) -> Value:
-    """Of classes and plain functions that existed."""
+    """Return the annotations of a class or plain function that existed at entry, evaluated."""
     real = vm.known(obj, "annotated")
     if spaces or named or hasattr(real, "__wrapped__"):
         raise Break("unknown call", name="typing.get_type_hints")
-    for notes, home in written(vm, obj, real):
+    for notes, home in annotations_of(vm, obj, real):
         if home is None:
             raise Break("unknown call", name="typing.get_type_hints")
         for key, note in vm.dict_items(notes):
             vm.known(key, "name")
-            for text in texts_in(vm.known(note, "annotation")):
+            for text in texts_of(vm.known(note, "annotation")):
                 evaluate(vm, text, home)
     hints = typing.get_type_hints(real, include_extras=vm.truth(include_extras))
     return vm.make_dict((Known(name), lift(vm, hint)) for name, hint in hints.items())
 
 
-def written(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, Globals | None]]:
-    """Each dict of annotations that counts, and the names they were written with."""
+def annotations_of(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, Globals | None]]:
+    """Yield each dict of annotations that counts, with the namespace in which it was written."""
     if isinstance(real, types.FunctionType):
         yield vm.getattr(obj, "__annotations__"), vm.globals_of(real, getattr(obj, "source", None))
         return
@@ -56,6 +56,7 @@ def written(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, Globals
 
 
 def names_of_module(vm: Machine, name: str) -> Globals | None:
+    """Return the namespace of an imported module; None if it is not imported."""
     module = sys.modules.get(name)
     if module is None:
         return None
@@ -63,27 +64,27 @@ def names_of_module(vm: Machine, name: str) -> Globals | None:
     return Globals(module.__dict__, home, vm.roots.builtins)
 
 
-def texts_in(note: Any) -> Iterator[str]:
-    """The texts an annotation is, or holds."""
+def texts_of(note: Any) -> Iterator[str]:
+    """Yield the texts that an annotation is, or holds."""
     if isinstance(note, (str, typing.ForwardRef)):
         yield note if isinstance(note, str) else note.__forward_arg__
     elif typing.get_origin(note) is not typing.Literal:
         for part in typing.get_args(note):
-            yield from texts_in(part)
+            yield from texts_of(part)
 
 
 def evaluate(vm: Machine, text: str, home: Globals) -> None:
-    """As an expression among these names, so that all it reads is guarded. Names in a class's body are Python's."""
+    """Evaluate an annotation's text in its module's namespace, so that all it reads is guarded."""
     try:
         value = vm.run(Frame(compile(text, "<annotation>", "eval"), home, {}, {}))
     except (SyntaxError, Raised):
         raise Break("unknown call", name="typing.get_type_hints") from None
-    for found in texts_in(vm.known(value, "annotation")):
+    for found in texts_of(vm.known(value, "annotation")):
         if found != text:
             evaluate(vm, found, home)
 
 
 @models(typing.NewType, "__call__")
 def new_type(vm: Machine, self: Value, value: Value) -> Value:
-    """A type for checkers alone."""
+    """Return the value itself: a NewType is for checkers only."""
     return value

@@ -35,18 +35,18 @@ def warn(
     source: Value = NONE,
     skip_file_prefixes: Value = NO_ITEMS,
 ) -> Value:
-    text, kind = what_is_said(vm, message, category)
+    text, kind = text_and_category(vm, message, category)
     level = max(vm.known(stacklevel, "stacklevel"), 1)
     frames = [frame for frame in vm.frames if frame.globals.source is not None]
     prefixes = vm.concretely(skip_file_prefixes)
     if prefixes != ():
-        level, frames = max(level, 2), outside(frames, prefixes)
+        level, frames = max(level, 2), frames_outside(frames, prefixes)
         if level > len(frames):  # whose files are above is not known
             raise Break("builtin with effects", name="warnings.warn")
     frame = frames[-level] if level <= len(frames) else None
     module = vm.constant(None if frame is None else frame.globals.real.get("__name__") or "<string>")
     line = frame.position().line if frame is not None else None
-    changed = newest(vm)
+    changed = newest_change(vm)
     decided = vm.known(vm.call(Known(action_for), [Known(text), Known(kind), module, Known(line)], {}), "action")
     if decided == "unknown" or (frame is None and changed is not None):
         raise Break("builtin with effects", name="warnings.warn")
@@ -54,30 +54,30 @@ def warn(
         raise vm.error(kind, text)
     if decided == "ignore":
         return NONE
-    if hooked(vm):
+    if is_hooked(vm):
         if frame is None or changed is None:
             raise Break("builtin with effects", name="warnings.warn")
-        show(vm, changed, decided, (text, kind, line), frame)
+        hand_over(vm, changed, decided, (text, kind, line), frame)
     else:
-        warned = Warned(vm, decided, text, kind, frame, line, level - len(frames))
+        warned = DeferredWarning(vm, decided, text, kind, frame, line, level - len(frames))
         vm.effects.defer(f"warn {kind.__name__} {text!r}", warned)
     return NONE
 
 
-def outside(frames: list[Frame], prefixes: Any) -> list[Frame]:
+def frames_outside(frames: list[Frame], prefixes: Any) -> list[Frame]:
     """Return the frames that count as callers of the last one, and it: those of files that begin otherwise."""
     if type(prefixes) is not tuple or not all(type(each) is str for each in prefixes):
         raise Break("builtin with effects", name="warnings.warn")
     return [*(each for each in frames[:-1] if not each.raw.co_filename.startswith(prefixes)), frames[-1]]
 
 
-def hooked(vm: Machine) -> bool:
-    """Whether the frame has put something in place to which warnings go."""
+def is_hooked(vm: Machine) -> bool:
+    """Return whether the frame has assigned a function to which warnings go."""
     return vm.effects.wrote_names and any(vm.effects.renames(vars(warnings), name) for name in HOOKS)
 
 
-def show(vm: Machine, changed: Changed, decided: str, what: tuple[Any, ...], frame: Frame) -> None:
-    """Hand it to that function. The frame has changed the filters: nothing counts as said before."""
+def hand_over(vm: Machine, changed: FiltersChange, decided: str, what: tuple[Any, ...], frame: Frame) -> None:
+    """Hand a warning to the function that the frame has assigned, once for each place since the filters changed."""
     text, kind, line = what
     if decided in ("default", "module"):
         key = (id(frame.globals.real), text, kind, line if decided == "default" else 0)
@@ -91,12 +91,12 @@ def show(vm: Machine, changed: Changed, decided: str, what: tuple[Any, ...], fra
 
 
 def show_message(text, category, filename, line):  # type: ignore[no-untyped-def]
-    """The end of `warnings.warn_explicit`."""
+    """Show a warning, as the end of `warnings.warn_explicit` does."""
     warnings._showwarnmsg(warnings.WarningMessage(category(text), category, filename, line))  # type: ignore[attr-defined]
 
 
-def what_is_said(vm: Machine, message: Value, category: Value) -> tuple[str, type[Warning]]:
-    """Text and category; for a warning that was made, those it has."""
+def text_and_category(vm: Machine, message: Value, category: Value) -> tuple[str, type[Warning]]:
+    """Return text and category of a warning; of an instance, those that it has."""
     if message.__class__ is Object and issubclass(message.pytype, Warning):
         args = vm.entity(message).items
         in_c = [type(getattr(message.pytype, name)) is types.WrapperDescriptorType for name in ("__init__", "__str__")]
@@ -110,9 +110,9 @@ def what_is_said(vm: Machine, message: Value, category: Value) -> tuple[str, typ
 
 
 def action_for(text, category, module, line):  # type: ignore[no-untyped-def]
-    """What the filters say, as `warnings` asks them. Followed, so that each that decides is guarded.
+    """Return the action that the filters decide. Inlined, so that each filter that decides is guarded.
 
-    Without a module, filters that ask for one may hold or not: "unknown" if that matters to what is done here.
+    Without a module, a filter that names one may match or not: "unknown" is returned if that decides about an error.
     """
     maybe = False
     for action, wanted, kind, where, at in warnings.filters:
@@ -129,8 +129,8 @@ def action_for(text, category, module, line):  # type: ignore[no-untyped-def]
     return warnings.defaultaction  # type: ignore[attr-defined]
 
 
-class Warned:
-    """A warning that is to be given: at the end, unless the frame looks into the list to which it goes."""
+class DeferredWarning:
+    """Emit a warning, as a deferred call. The graph ends before it if the frame looks into the list where it goes."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Warned:
             emit.const(self.frame.raw.co_filename)
             emit.const(self.line)
             emit.namespace(self.frame.globals)
-            emit.const(self.action if newest(self.vm) else None)
+            emit.const(self.action if newest_change(self.vm) else None)
             emit.op("CALL", (7, ()))
         emit.op("POP")
 
@@ -174,9 +174,9 @@ def give_warning(
     space: dict[str, Any] | None = None,
     action: Any = None,
 ) -> None:
-    """Give it, in the name of this place, or of the frame that many activations above our caller."""
+    """Give a warning in the name of a place, or of the frame `above` activations above the caller."""
     if above:
-        frame = caller(above)
+        frame = frame_above(above)
         file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("sys", 1)
         space = frame.f_globals if frame is not None else sys.__dict__
     assert space is not None
@@ -190,59 +190,60 @@ def give_warning(
         warnings.filters = filters
 
 
-def caller(above: int) -> types.FrameType | None:
-    """The frame so many activations above that of the compiled function that asks."""
-    frame = first_part(sys._getframe(2))
+def frame_above(above: int) -> types.FrameType | None:
+    """Return the frame `above` activations above that of the compiled function that asks."""
+    frame = first_activation(sys._getframe(2))
     for _ in range(above):
-        frame = first_part(frame.f_back if frame is not None else None)
+        frame = first_activation(frame.f_back if frame is not None else None)
     return frame
 
 
-def first_part(frame: types.FrameType | None) -> types.FrameType | None:
-    """The frame the function began in: it calls what goes on with the rest of it."""
+def first_activation(frame: types.FrameType | None) -> types.FrameType | None:
+    """Return the frame in which a function began, given that of one of its continuations."""
     while frame is not None and frame.f_code.co_name.startswith(REST):
         frame = frame.f_back
     return frame
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------
-class Changed:
-    """That the filters changed: what was said once in a place may be said again there.
+class FiltersChange:
+    """Note, as a deferred call, that the filters changed: what was given once in a place may be given again there.
 
-    What operators say themselves is said when the graph runs, after the filters of a block are gone. Where the frame
-    would see that (it records what is said, or makes it an error), the graph ends before.
+    Warnings of operators come when the graph runs, after the filters of a block are gone. Where the frame would see
+    that (it records warnings, or makes them errors), the graph ends before.
     """
 
-    def __init__(self, vm: Machine, since: Changed | None) -> None:
+    def __init__(self, vm: Machine, since: FiltersChange | None) -> None:
         self.vm = vm
         self.begins: tuple[int, int] = since.begins if since and since.shows() else (vm.step, vm.ops)
         self.said: set[tuple[Any, ...]] = set()
-        self.makes_errors = vm.truth(vm.call(Known(errors_made), [], {}))
+        self.makes_errors = vm.truth(vm.call(Known(makes_errors), [], {}))
 
     def shows(self) -> bool:
-        """Whether what is said in the frame can be seen by the frame."""
-        return self.makes_errors or hooked(self.vm)
+        """Return whether the frame can see the warnings that are given in it."""
+        return self.makes_errors or is_hooked(self.vm)
 
     def check(self) -> None:
+        """Restart the capture before the change if operators followed it whose warnings the frame would see."""
         step, ops = self.begins
         if self.shows() and self.vm.ops > ops:
             raise Restart(step - 1, "operators where warnings are recorded or errors")
 
     def __call__(self, emit: Emitter) -> None:
-        if self is newest(self.vm):
+        if self is newest_change(self.vm):
             self.check()
         emit.function(warnings._filters_mutated)  # type: ignore[attr-defined]
         emit.op("CALL", (0, ()))
         emit.op("POP")
 
 
-def newest(vm: Machine) -> Changed | None:
-    """The last change of the filters by the frame."""
-    return next((each.emit for each in reversed(vm.effects.deferred) if isinstance(each.emit, Changed)), None)
+def newest_change(vm: Machine) -> FiltersChange | None:
+    """Return the last change of the filters by the frame."""
+    return next((each.emit for each in reversed(vm.effects.deferred) if isinstance(each.emit, FiltersChange)), None)
 
 
-def errors_made():  # type: ignore[no-untyped-def]
-    """Whether a filter makes errors of warnings that operators may give."""
+def makes_errors():  # type: ignore[no-untyped-def]
+    """Return whether a filter makes errors of warnings that operators may give."""
     for action, _, kind, _, _ in warnings.filters:
         if action == "error" and any(
             issubclass(each, kind) for each in (UserWarning, DeprecationWarning, FutureWarning)
@@ -253,8 +254,8 @@ def errors_made():  # type: ignore[no-untyped-def]
 
 @function(warnings._filters_mutated)  # type: ignore[attr-defined]
 def filters_changed(vm: Machine) -> Value:
-    before = newest(vm)
+    before = newest_change(vm)
     if before is not None:
         before.check()
-    vm.effects.defer("filters of warnings changed", Changed(vm, before))
+    vm.effects.defer("filters of warnings changed", FiltersChange(vm, before))
     return NONE
