@@ -28,7 +28,7 @@ REGISTERED = (functions, ops, types)  # importing them fills the tables
 
 
 class Capture(NamedTuple):
-    """The result of executing one frame symbolically, and the only thing that leaves capture."""
+    """Hold the result of executing one frame symbolically, the only thing that leaves capture."""
 
     code: CodeType
     machine: Machine
@@ -53,17 +53,17 @@ class Capture(NamedTuple):
 
     @property
     def changed(self) -> list[Entity]:
-        """Objects that existed at entry and were written to, in the order they were met."""
+        """Return the objects that existed at entry and were written to, in the order in which they were met."""
         return self.machine.effects.changed()
 
 
 def capture(
     code: CodeType, roots: Roots, builder: GraphBuilder, stops: StopPath = (), may_begin_again: bool = False
 ) -> Capture:
-    """Execute a frame of `code` up to the steps to stop at, or to its end; perhaps past checks (assertions.py).
+    """Execute a frame of `code` symbolically to its end, or up to the steps `stops`.
 
-    Raises Break where the program cannot be followed further, and Restart if it cannot stop there; both say where the
-    next try must stop.
+    `may_begin_again`: conditions may be checked by the graph (assertions.py). Raises Break where the program cannot be
+    captured further, and Restart if it cannot stop there; both say where the next try must stop.
     """
     vm = Machine(builder, roots)
     vm.stops = stops
@@ -83,7 +83,7 @@ LEVELS = 20_000  # calls that may nest in a capture beyond Python's limit: each 
 
 
 def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
-    """The same, of a frame that is about to begin."""
+    """Execute a frame symbolically from its beginning to its end, or to where it must stop."""
     _native.more_levels(LEVELS)
     try:
         value = vm.run(frame)
@@ -105,7 +105,7 @@ def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
 
 
 def root_frame(vm: Machine, code: CodeType) -> Frame:
-    """The frame as the hook got it: arguments nobody has looked at, and the function's cells."""
+    """Make the frame as the hook got it: its arguments are Lazy, and it has the function's cells."""
     arguments: dict[str, Value] = {name: Lazy(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
     space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
     dict_aliases.rest_on(vm, space.real, space.source)
@@ -117,7 +117,7 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
 
 
 def check_deaths(vm: Machine, frame: Frame) -> None:
-    """Nothing may have been made whose death is noticed: such an object is Python's to make."""
+    """Raise Break if the frame made an object whose finalizer does something: Python has to make it."""
     mortal = noticed(vm)
     if mortal is not None:
         end = Break("unsupported type", type=f"{mortal.value.pytype.__name__} (with __del__)")
@@ -126,10 +126,10 @@ def check_deaths(vm: Machine, frame: Frame) -> None:
 
 
 def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity | None = None) -> StopPath:
-    """The root step to stop before: the one that broke, or the beginning of the outermost loop it is in. In the same
-    way of the frames that it called, as long as each can be left in the middle of its call.
+    """Return the steps to stop before: the root step that broke, or the beginning of the outermost loop it is in.
 
-    With an exception under way, the root step that raised it: Python raises it again, with its traceback and context.
+    The steps of the frames that it called follow, as long as each can be left in the middle of its call. With an
+    exception under way it is the root step that raised it: Python raises it again, with its traceback and context.
     """
     thrown = [vm.entity(exc) for exc in frame.handling]
     thrown += [escaped] if escaped is not None and escaped.fresh else []
@@ -149,7 +149,7 @@ def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity
 
 
 def before_loops(frame: Frame, step: int) -> int:
-    """The step itself, or that before the outermost loop it is in."""
+    """Return the step before the outermost loop that a step is in; the step itself outside of loops."""
     if step < 0:
         return step
     index = frame.path[step]
@@ -162,7 +162,7 @@ def before_loops(frame: Frame, step: int) -> int:
 
 
 def stopped(vm: Machine, frames: list[Frame]) -> BreakExit:
-    """How the frames stand, of which the innermost, which comes first, is before the instruction it stopped at."""
+    """Return how each frame stands when capture stops. The innermost comes first, before its next instruction."""
     if frames[-1].handling:
         raise Restart(-1)
     exit: BreakExit | None = None

@@ -13,13 +13,13 @@ from torchdynamo.core.value import Value
 
 
 class Return(NamedTuple):
-    """The frame ran to its end."""
+    """Say that the frame ran to its end."""
 
     value: Value
 
 
 class BreakExit(NamedTuple):
-    """The frame was left before the instruction number `at`, or, with `callee`, in the call that it makes.
+    """Say that the frame was left before the instruction number `at`, or, with `callee`, in the call that it makes.
 
     With `resume_here` the continuation begins at that instruction and stays Python (it is a loop with a break inside);
     else the instruction is executed in Python, and the continuation begins after it.
@@ -33,7 +33,7 @@ class BreakExit(NamedTuple):
 
 
 class Callee(NamedTuple):
-    """A frame that was called directly, and how it was left."""
+    """Describe a frame that was called directly, and how it was left."""
 
     code: CodeType
     globals: Globals
@@ -43,7 +43,7 @@ class Callee(NamedTuple):
 
 
 class Why(NamedTuple):
-    """What ended a capture: a reason, its fields, and the user's place."""
+    """Hold what ended a capture: a reason, its fields, and the user's place."""
 
     reason: str
     fields: dict[str, Any]

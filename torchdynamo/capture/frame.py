@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Globals(NamedTuple):
-    """A module's namespace as a frame sees it."""
+    """Hold the namespace of a module as a frame sees it."""
 
     real: dict[str, Any]
     source: Source | None  # None: our own polyfills, which need no guards
@@ -25,7 +25,7 @@ class Globals(NamedTuple):
 
 
 class FunctionParts(NamedTuple):
-    """A Python function taken apart. Defaults are looked at only when a call needs them."""
+    """Hold the parts of a Python function. Defaults are looked at only when a call needs them."""
 
     code: CodeType
     globals: Globals
@@ -38,14 +38,14 @@ class FunctionParts(NamedTuple):
 
 
 class MadeFunction(NamedTuple):
-    """The payload of a function that the frame made: the function taken apart, and what the instruction was given."""
+    """The payload of a function that the frame made: its parts, and the arguments of MAKE_FUNCTION."""
 
     parts: FunctionParts
     given: dict[str, Value]
 
 
 class Frame:
-    """Locals, cells, stack and program counter of one activation."""
+    """Hold the locals, cells, stack and program counter of one activation."""
 
     __slots__ = (
         *(
@@ -91,14 +91,14 @@ class Frame:
         self.result: Any = None
 
     def position(self) -> Position:
-        """The user's place of the current instruction."""
+        """Return the user's place of the current instruction, looked up once."""
         found = self.positions.get(self.pc)
         if found is None:
             found = self.positions[self.pc] = self.place()
         return found
 
     def place(self) -> Position:
-        """The same, looked up."""
+        """Look up the user's place of the current instruction."""
         instructions = self.code.instructions
         where = instructions[min(self.pc, len(instructions) - 1)].position
         name = self.raw.co_name

@@ -45,7 +45,7 @@ def op(names: str, effect: str, pops: Callable[[Any], int] | None = None) -> Cal
 
 
 def plan(code: Code) -> Plan:
-    """The handlers of a code object's instructions, looked up once."""
+    """Return the handlers of a code object's instructions, looked up once."""
     found: Plan | None = code.analyses.get("plan")
     if found is None:
         found = []
@@ -93,7 +93,7 @@ def run(vm: Machine, frame: Frame) -> Value:
 
 
 def level(vm: Machine, frame: Frame) -> int:
-    """Which of the frames that are left at the end this is, or -1."""
+    """Return the index of a frame among those that are left where capture stops; -1 for any other."""
     if frame.root:
         return 0
     below = vm.frames[-2] if frame.direct else frame
@@ -102,9 +102,10 @@ def level(vm: Machine, frame: Frame) -> int:
 
 
 def directly_called(vm: Machine) -> list[Frame]:
-    """The frames above the root that can be left and gone on with one by one: each the call of an instruction.
+    """Return the frames above the root that can be left and continued one by one: each in the call of an instruction.
 
-    Those that have come to no operator yet are as well called by Python: nothing of theirs would be in the graph.
+    Frames without an operator so far are left out: Python calls them as well, since nothing of theirs would be in the
+    graph.
     """
     found: list[Frame] = []
     for frame in vm.frames[1:]:
@@ -120,7 +121,7 @@ def directly_called(vm: Machine) -> list[Frame]:
 
 
 def run_until_raise(vm: Machine, frame: Frame) -> Value:
-    """The hot loop."""
+    """Execute instructions until the frame returns, yields or raises. This is the hot loop."""
     steps = plan(frame.code)
     stack = frame.stack
     root = frame.root

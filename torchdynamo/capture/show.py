@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def show(capture: Capture) -> str:
-    """The whole capture, a section each; sections with nothing in them are left out."""
+    """Return a capture as text, a section each for graph, guards, effects, exit; empty sections are left out."""
     vm = capture.machine
     sections = [
         ("graph", [node_line(node) for node in vm.builder.graph.nodes if node.op != "output"]),
@@ -33,7 +33,7 @@ def show(capture: Capture) -> str:
 
 
 def node_line(node: torch.fx.Node) -> str:
-    """`mul = mul(x, 2)`; an input with its dtype and shape."""
+    """Return a node as a line: `mul = mul(x, 2)`; an input with its dtype and shape."""
     if node.op == "placeholder":
         example = node.meta["example_value"]
         if not isinstance(example, torch.Tensor):
@@ -46,7 +46,7 @@ def node_line(node: torch.fx.Node) -> str:
 
 
 def guard_line(guard: Any) -> str:
-    """`x TENSOR_MATCH`, with the fact where it is short."""
+    """Return a guard as a line: `x TENSOR_MATCH`, with its argument where it is short."""
     arg = guard.arg
     if guard.kind == "CLASS_ATTR":
         what = "absent" if isinstance(arg[1], Absent) else getattr(arg[1], "__qualname__", type(arg[1]).__name__)
@@ -58,7 +58,7 @@ def guard_line(guard: Any) -> str:
 
 
 def effect_lines(capture: Capture) -> Iterator[str]:
-    """What is done when the graph has run, a line each."""
+    """Return the side effects to replay, a line each."""
     for write in capture.machine.effects.pending():
         yield LINES[write.kind](capture, write)
 
@@ -117,7 +117,7 @@ def exit_lines(capture: Capture) -> list[str]:
 
 
 def frame_lines(capture: Capture, leave: BreakExit) -> list[str]:
-    """What a frame that is left holds, and in the same way the one it calls."""
+    """Return the lines for the contents of a frame that is left, and for the frames that it calls."""
     lines = [f"{name} = {value_text(capture, value)}" for name, value in leave.locals.items()]
     stack = ", ".join(value_text(capture, value) for value in leave.stack if value is not ABSENT)
     lines.append(f"stack: {stack}")
@@ -128,7 +128,7 @@ def frame_lines(capture: Capture, leave: BreakExit) -> list[str]:
 
 
 def contents(capture: Capture, entity: Entity) -> str:
-    """The items of a container."""
+    """Return the items of a container as text."""
     items = entity.items
     if isinstance(items, dict):
         pairs = [item if isinstance(item, list) else (None, item) for item in items.values()]
@@ -143,7 +143,7 @@ def contents(capture: Capture, entity: Entity) -> str:
 
 
 def value_text(capture: Capture, value: Value) -> str:
-    """A value, as short as it can be said."""
+    """Return a value as short text."""
     if value.__class__ is Known:
         obj = value.obj
         return str(getattr(obj, "__qualname__", None) or repr(obj))

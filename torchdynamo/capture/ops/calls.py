@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @op("CALL", "*stack -- result", pops=lambda arg: arg[0] + 2)
 def call(vm: Machine, frame: Frame, inst: Instruction, first: Any, second: Any, *args: Value) -> Value:
-    """Below the arguments: a callable and NULL in the version's order, or a method and its self."""
+    """Execute CALL. Below the arguments are a callable and NULL in the version's order, or a method and its self."""
     if versions.NULL_FIRST and first is ABSENT:
         return call_split(vm, second, list(args), inst.arg[1])
     if not versions.NULL_FIRST and second is ABSENT:

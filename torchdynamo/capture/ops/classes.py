@@ -58,7 +58,7 @@ def load_class_deref(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 
 @op("LOAD_LOCALS", "-- namespace")
 def load_locals(vm: Machine, frame: Frame, inst: Instruction) -> Value:
-    """For the instructions below, which know where to look."""
+    """Push None in place of a class body's namespace: the instructions that use it know where to look."""
     return NONE
 
 

@@ -47,7 +47,7 @@ def extend(vm: Machine, frame: Frame, inst: Instruction, items: Value) -> None:
 
 
 def merge_keywords(vm: Machine, fn: Value, box: Value, items: Value) -> None:
-    """`fn(**items)`: every key once."""
+    """Merge a mapping into the keywords of `fn(**items)`, where each key may come only once."""
     for key, value in vm.dict_items(items):
         if vm.contains(box, key):
             text = f"got multiple values for keyword argument {vm.known(key, 'keyword')!r}"
@@ -56,7 +56,7 @@ def merge_keywords(vm: Machine, fn: Value, box: Value, items: Value) -> None:
 
 
 def called(vm: Machine, fn: Value) -> str:
-    """What Python calls what is called, when the keywords do not fit."""
+    """Return how Python names a callable in the TypeError for keywords that do not fit."""
     name = vm.has_attribute(fn, "__qualname__")
     if name is None:
         return str(vm.known(vm.call(Known(str), [fn], {}), "name"))

@@ -49,7 +49,7 @@ def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None
 
 
 def makes_no_difference(vm: Machine, frame: Frame, inst: Instruction, x: Symbol, straight: list[Value]) -> bool:
-    """Whether both ways on lead to where the branch jumps; the stack is then as it is there."""
+    """Return whether both ways of a branch lead to its target; the stack is then as it is there."""
     condition, label = inst.arg
     after = jump_threading.stack_after(vm, frame, x, condition, frame.code.targets[label], straight, frame.stack)
     if after is not None:
@@ -58,7 +58,7 @@ def makes_no_difference(vm: Machine, frame: Frame, inst: Instruction, x: Symbol,
 
 
 def assertion(frame: Frame) -> str | None:
-    """The message of the `assert` whose test was just made; "" if it is not a constant, None if this is no assert."""
+    """Return the message of the `assert` that was just tested, "" if it is no constant; None if nothing is asserted."""
     following = frame.code.instructions[frame.pc + 1 : frame.pc + 6]
     if not any(inst.op == "LOAD_CONST" and inst.arg is AssertionError for inst in following[:2]):
         return None
@@ -114,7 +114,7 @@ def yield_value(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> i
 
 @op("SEND", "-- jump")
 def send(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
-    """`yield from`: hand the value on top to the iterator below it; its yield, or its return value, takes its place."""
+    """Execute a step of `yield from`: send the top of the stack to the iterator below; push its item, or its result."""
     value = frame.stack.pop()
     inner = frame.stack[-1]
     if value.__class__ is Known and value.obj is None:
@@ -139,7 +139,7 @@ def end_send(vm: Machine, frame: Frame, inst: Instruction, iterator: Value, valu
 
 @op("CLEANUP_THROW", "iterator sent exc -- none value")
 def cleanup_throw(vm: Machine, frame: Frame, inst: Instruction, iterator: Value, sent: Value, exc: Value) -> Any:
-    """What a throw brought back from the iterator of a `yield from`: the end of it, or an exception that goes on."""
+    """Push what a throw into the iterator of a `yield from` returned; an exception of its own goes on."""
     if not issubclass(exc.pytype, StopIteration):
         raise Raised(vm.as_object(exc))
     return NONE, c_fields.read(vm, exc, StopIteration, "value")

@@ -65,7 +65,7 @@ def with_enter(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -> 
 
 
 def refusal_without(**methods: Any) -> Exception:
-    """What this Python says of a manager that has only these methods."""
+    """Return the words in which this version of Python refuses a context manager that has only these methods."""
     refused: Any = type("Refused", (), methods)
     try:
         with refused():
@@ -87,7 +87,7 @@ def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 
 @op("EG_MATCH", "exc classes -- rest match")
 def eg_match(vm: Machine, frame: Frame, inst: Instruction, exc: Value, classes: Value) -> Any:
-    """`except* classes`: what is caught is being handled."""
+    """Execute the match of `except* classes`: the part that is caught is handled from now on."""
     rest, match = exception_groups.caught(vm, exc, classes)
     if match is not NONE:
         frame.handling[-1] = vm.as_object(match)
@@ -96,7 +96,10 @@ def eg_match(vm: Machine, frame: Frame, inst: Instruction, exc: Value, classes: 
 
 @op("INTRINSIC", "*given -- y", pops=lambda name: 2 if name == "PREP_RERAISE_STAR" else 1)
 def intrinsic(vm: Machine, frame: Frame, inst: Instruction, x: Value, *rest: Value) -> Value:
-    """The end of every generator on newer Pythons: what a StopIteration becomes there, `resume` sees to."""
+    """Execute an intrinsic of exceptions: regroup those of an `except*`, or pass on the end of a generator.
+
+    On newer Pythons generators end with one that would convert a StopIteration, which `resume` does.
+    """
     if inst.arg == "PREP_RERAISE_STAR":
         return exception_groups.left_over(vm, x, *rest)
     if inst.arg != "STOPITERATION_ERROR":

@@ -39,7 +39,7 @@ def match_keys_bool(vm: Machine, frame: Frame, inst: Instruction) -> Any:
 
 
 def values_under(vm: Machine, subject: Value, keys: Value) -> Value:
-    """A tuple of the items, or None where a key is missing. The mapping is asked by its `get`."""
+    """Return a tuple of the items under these keys, or None if one is missing. The mapping is asked by its `get`."""
     missing = vm.new(object)
     seen, found = set(), []
     for key in vm.iterate(keys):
@@ -67,7 +67,7 @@ def match_class_bool(vm: Machine, frame: Frame, inst: Instruction, subject: Valu
 
 
 def attributes_of(vm: Machine, subject: Value, cls: Value, positions: int, names: tuple[str, ...]) -> Value:
-    """A tuple of the attributes the pattern names, or None where it does not match."""
+    """Return a tuple of the attributes that a class pattern names, or None where it does not match."""
     if not issubclass(cls.pytype, type):
         raise vm.error(TypeError, "called match pattern must be a class")
     if not vm.truth(vm.call(Known(isinstance), [subject, cls], {})):

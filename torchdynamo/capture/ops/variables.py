@@ -88,7 +88,7 @@ def delete_global(vm: Machine, frame: Frame, inst: Instruction) -> None:
 
 
 def cell_of(vm: Machine, frame: Frame, name: str) -> Any:
-    """The cell of a variable; one that the frame shares with inner functions is made when first needed."""
+    """Return the cell of a variable; one that inner functions share is made when first needed."""
     cell = frame.cells.get(name)
     if cell is None:
         cell = frame.cells[name] = vm.new_cell(frame, name)
@@ -110,7 +110,7 @@ def load_deref(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 
 
 def empty(vm: Machine, frame: Frame, name: str) -> Raised:
-    """What Python says of a cell without contents, to the frame it belongs to and to the functions inside."""
+    """Return the NameError for a cell without contents, as the function that owns it or an inner one sees it."""
     if name in frame.raw.co_cellvars:
         return unbound(vm, name)
     text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
@@ -150,7 +150,7 @@ def import_from(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 
 @op("MAKE_CELL", "--")
 def make_cell(vm: Machine, frame: Frame, inst: Instruction) -> None:
-    """A comprehension written into its function has a variable that inner functions share."""
+    """Make the cell of a variable in an inlined comprehension that inner functions share."""
     if frame.root or inst.arg in frame.cells:
         raise Break("unsupported instruction", name=inst.op)
     frame.cells[inst.arg] = vm.new_cell(frame, inst.arg)

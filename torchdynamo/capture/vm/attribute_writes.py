@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
-    """`obj.name = value`; ABSENT as the value deletes."""
+    """Execute `obj.name = value`; ABSENT as the value deletes."""
     if obj.__class__ is TensorNode:
         vm.tensor_setattr(obj, name, value)
         return
@@ -46,17 +46,17 @@ def setattr_(vm: Machine, obj: Value, name: str, value: Value) -> None:
 
 
 def delattr_(vm: Machine, obj: Value, name: str) -> None:
-    """`del obj.name`."""
+    """Execute `del obj.name`."""
     setattr_(vm, obj, name, ABSENT)
 
 
 def is_method(found: Any, name: str) -> bool:
-    """Whether it is called for a write: a function of the user's, or another method of C's (`dict.__setitem__`)."""
+    """Return whether a write calls this: a function of the user's, or another method of C's (`dict.__setitem__`)."""
     return type(found) is types.FunctionType or (type(found) in PLAIN_METHODS and found.__name__ != name)
 
 
 def is_plain(slot: model.Slot, name: str) -> bool:
-    """Whether this is what types in C say of themselves, not another's method under this name."""
+    """Return whether a slot holds the type's own method in C, not another's under that name."""
     if slot[0] != "python":
         return True
     owner, found = slot[1]
@@ -64,7 +64,7 @@ def is_plain(slot: model.Slot, name: str) -> bool:
 
 
 def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
-    """`object.__setattr__`; ABSENT as the value deletes."""
+    """Execute `object.__setattr__`; ABSENT as the value deletes."""
     cls = obj.pytype
     found = guarded_lookup(vm, cls, name)
     kind = type(found)
@@ -90,12 +90,12 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
 
 
 def is_told(kind: type) -> bool:
-    """Whether such a descriptor is told of writes or deletes."""
+    """Return whether descriptors of this type have `__set__` or `__delete__`."""
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
 def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) -> None:
-    """A property or another descriptor is told of a write; of a delete, without a value."""
+    """Call the setter of a property, or `__set__` of a descriptor; without a value, the deleter or `__delete__`."""
     cls, kind = obj.pytype, type(found)
     where = class_attribute(vm, cls, name)
     if kind is property:
@@ -121,17 +121,17 @@ READONLY: dict[type, frozenset[str]] = {
 
 
 def is_field(found: Any) -> bool:
-    """Whether what a class has by a name is a field of C, not a slot of the user's."""
+    """Return whether a class attribute is a field of a struct in C, not a slot of the user's."""
     return type(found) is types.MemberDescriptorType and "__slots__" not in vars(found.__objclass__)
 
 
 def is_writable(field: types.MemberDescriptorType) -> bool:
-    """Whether the field is known to be one that can be written: Python asks the field, which does not tell."""
+    """Return whether a field of a struct in C is known to be writable, which the field itself does not say."""
     return any(issubclass(field.__objclass__, cls) and field.__name__ not in no for cls, no in READONLY.items())
 
 
 def existed(vm: Machine, entity: Entity, name: str, found: types.MemberDescriptorType) -> bool:
-    """Return whether the slot held something at entry, and rest on that."""
+    """Return whether a slot held something at entry, and guard that."""
     if entity.real is MISSING or entity.source is None:
         return False
     place = Source("attr", entity.source, name)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def getattr_(vm: Machine, obj: Value, name: str) -> Value:
-    """`obj.name`. An AttributeError of whoever raises it says what was asked for, unless it says so already."""
+    """Return `obj.name`. An AttributeError that does not say so gets the object and the name."""
     try:
         if obj.__class__ is Object:
             return object_getattr(vm, obj, name)
@@ -55,7 +55,7 @@ def getattr_(vm: Machine, obj: Value, name: str) -> Value:
 
 
 def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
-    """The attribute of an object in the heap: the class's `__getattribute__`, then its `__getattr__`."""
+    """Return an attribute of an object in the heap: by its class's `__getattribute__`, then its `__getattr__`."""
     cls = obj.pytype
     own = guarded_slot(vm, cls, "__getattribute__")
     if own[0] == "model":
@@ -66,7 +66,7 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
 
 
 def plain_getattr(vm: Machine, obj: Object, name: str) -> Value:
-    """Return an attribute by Python's own rules; where there is none, what the class's `__getattr__` gives."""
+    """Return an attribute by Python's own rules; where there is none, what `__getattr__` of the class returns."""
     cls = obj.pytype
     value = generic_getattr(vm, obj, name)
     if value is not None:
@@ -80,7 +80,7 @@ def plain_getattr(vm: Machine, obj: Object, name: str) -> Value:
 
 
 def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
-    """`object.__getattribute__`, or None where it would raise AttributeError."""
+    """Execute `object.__getattribute__`. Returns None where it would raise AttributeError."""
     cls = obj.pytype
     row = modelled_attribute(vm, cls, name)
     if row is not None:
@@ -107,7 +107,7 @@ def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
 
 
 def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
-    """An attribute of a module, class, function or constant."""
+    """Return an attribute of a module, class, function or constant."""
     real, source = obj.obj, obj.source
     cls = type(real)
     row = model.MODELS.get((cls, "." + name))
@@ -152,7 +152,7 @@ FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__cl
 
 
 def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None, name: str) -> Value:
-    """A name in a Python module; its `__getattr__`, if it has one, is followed (torch's runs once and is trusted)."""
+    """Return a name in a module. Its `__getattr__`, if it has one, is inlined; torch's is run, and trusted."""
     own = module.__dict__
     if own is None or type(own.get("__name__")) is not str:  # made by `__new__` alone, or renamed
         raise Break("unsupported attribute", name=name, type="module")
@@ -186,14 +186,14 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
 
 
 def is_written(found: Any) -> bool:
-    """A method or descriptor somebody wrote in Python: subclasses of the module type have them (torch.backends)."""
+    """Return whether a method or descriptor is written in Python, as subclasses of the module type have them."""
     if type(found) in (types.FunctionType, property):
         return True
     return type(class_lookup(type(found), "__get__")) is types.FunctionType
 
 
 def class_fact(vm: Machine, cls: type, name: str) -> Value:
-    """What the class says of itself: its name, its bases. Of a class that can be changed that is guarded."""
+    """Return the name, bases or another fact of a class. It is guarded if the class can be changed."""
     guarded_lookup(vm, cls, name)  # which tells of what lies in the class's own dictionary
     try:
         fact = getattr(cls, name)
@@ -217,7 +217,7 @@ PLAIN_DICT = type.__dict__["__dict__"]
 
 
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:
-    """An attribute of a class: the metaclass's data descriptors, the MRO, then the metaclass."""
+    """Return an attribute of a class: from data descriptors of the metaclass, then the MRO, then the metaclass."""
     meta = type(cls)
     rest_on_metaclass(vm, cls)
     asked = guarded_lookup(vm, meta, "__getattribute__")
@@ -248,7 +248,7 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
 
 
 def has_attribute(vm: Machine, obj: Value, name: str) -> Value | None:
-    """The attribute, or None where the program would see AttributeError."""
+    """Return an attribute, or None where the program would see AttributeError."""
     try:
         return getattr_(vm, obj, name)
     except Raised as raised:

@@ -16,7 +16,7 @@ Given = dict[str, Value]
 
 
 def bind(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: Given) -> Given:
-    """The function's locals as its body begins."""
+    """Bind arguments to the parameters of a function; return its locals as its body begins."""
     code = parts.code
     names, count = code.co_varnames, code.co_argcount
     total = count + code.co_kwonlyargcount
@@ -47,7 +47,7 @@ def bind(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: Given) ->
 
 
 def bind_keywords(vm: Machine, parts: FunctionParts, local: Given, kwargs: Given) -> Given:
-    """Those with a name of their own; gives the rest."""
+    """Bind keyword arguments to parameters; return those that have none."""
     code = parts.code
     accepted = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     rest: Given = {}
@@ -80,7 +80,7 @@ def plural(count: int) -> str:
 
 
 def too_many(parts: FunctionParts, given: int, named: int) -> str:
-    """`named`: how many of those that only go by name were given."""
+    """Return the TypeError for too many positional arguments; `named` counts keyword-only ones that were given."""
     count = parts.code.co_argcount
     takes = f"from {count - parts.defaults} to {count}" if parts.defaults else f"{count}"
     several = "s" if parts.defaults or count != 1 else ""

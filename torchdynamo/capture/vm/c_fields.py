@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Hidden(str):
-    """Name a field in `Entity.attrs` that a subclass has another attribute for."""
+    """Name a field in `Entity.attrs` whose name a subclass uses for another attribute."""
 
     __slots__ = ("descriptor",)
 

@@ -36,7 +36,7 @@ DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Cl
 
 
 def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`fn(*args, **kwargs)`."""
+    """Execute `fn(*args, **kwargs)`."""
     direct, vm.direct = vm.direct, False
     if fn.__class__ is Known:
         return call_known(vm, fn, args, kwargs, direct)
@@ -46,7 +46,7 @@ def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) ->
 
 
 def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
-    """Call something that is what it is. `direct`: what that gives is what the instruction gives."""
+    """Call a constant. `direct`: the result of the call is that of the instruction."""
     obj = fn.obj
     if vm.anything_said:
         answer = interop.said_of(vm, fn, args, kwargs)
@@ -124,7 +124,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
 
 
 def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call a model; one that does not take such arguments says nothing about them."""
+    """Call a model. Raises Break where it does not take these arguments, which says nothing about what it models."""
     refuse_unseen(*args)
     if kwargs:
         refuse_unseen(*kwargs.values())
@@ -137,7 +137,7 @@ def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dic
 
 
 def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
-    """Call a function made in the frame, a bound method, or an instance whose class says `__call__`."""
+    """Call a function that the frame made, a bound method, or an instance of a class with `__call__`."""
     cls = fn.pytype
     found = guarded_lookup(vm, cls, "__call__")
     slot = guarded_slot(vm, cls, "__call__")
@@ -153,7 +153,7 @@ def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Va
 
 
 def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A method of a C type, unbound: `list.append`, `str.join`, `torch.Tensor.add`."""
+    """Call an unbound method of a type in C: `list.append`, `str.join`, `torch.Tensor.add`."""
     obj = fn.obj
     owner, name = obj.__objclass__, obj.__name__
     if not args:
@@ -181,7 +181,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
 
 
 def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A function without effects, of constants: run it now."""
+    """Run a function without side effects now, on constants."""
     try:
         real = [vm.concretely(plainly(vm, arg)) for arg in args]
         named = {name: vm.concretely(plainly(vm, arg)) for name, arg in kwargs.items()}
@@ -201,7 +201,7 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
 
 
 def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Run a Python function's own code symbolically."""
+    """Execute a Python function's own code symbolically, in the same graph."""
     obj, source = fn.obj, fn.source
     code = obj.__code__
     if source is not None:
@@ -230,7 +230,7 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
         return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
 
     def qualname() -> str:
-        """Asked where the arguments do not fit: with other defaults they might."""
+        """Return the function's qualified name for a TypeError, and guard its defaults, which lead to it."""
         if source is not None:
             fits(vm, obj, source)
             vm.guard(Source("attr", source, "__qualname__"), "EQUALS_MATCH", obj.__qualname__)
@@ -250,7 +250,7 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
 
 
 def fits(vm: Machine, fn: types.FunctionType, source: Source) -> None:
-    """How many defaults there are, and for which keywords."""
+    """Guard how many defaults a function has, and for which keywords, since its arguments do not fit."""
     for name, kind, said in (("__defaults__", "LENGTH", len), ("__kwdefaults__", "DICT_KEYS", tuple)):
         place, defaults = Source("attr", source, name), getattr(fn, name)
         if defaults is None:
@@ -260,13 +260,13 @@ def fits(vm: Machine, fn: types.FunctionType, source: Source) -> None:
 
 
 def rest_on_defaults(vm: Machine, fn: types.FunctionType, source: Source) -> None:
-    """An operator written in Python is not looked into; a backend does, and keeps what it finds."""
+    """Guard the defaults of an operator written in Python: no capture looks into it, but a backend does."""
     place = Source("attr", source, "__defaults__")
     vm.guard(place, *(("EQUALS_MATCH", None) if fn.__defaults__ is None else ("ID_MATCH", fn.__defaults__)))
 
 
 def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Bind the arguments and run the body, or make the generator."""
+    """Bind the arguments and execute the body; of a generator function, make the generator."""
     flags = parts.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
         raise Break("coroutine", name=parts.code.co_name)
@@ -281,7 +281,7 @@ def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs:
 
 
 def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`cls(*args, **kwargs)`: the metaclass, `__new__`, then `__init__`."""
+    """Execute `cls(*args, **kwargs)`: `__call__` of the metaclass, `__new__`, then `__init__`."""
     meta_call = guarded_lookup(vm, type(cls), "__call__")
     if type(meta_call) is types.FunctionType:
         row = model.FUNCTIONS.get(id(meta_call))
@@ -294,7 +294,7 @@ def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Val
 
 
 def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`type.__call__`."""
+    """Execute `type.__call__`."""
     if is_open(cls):
         guarded_own(vm, cls, "__abstractmethods__")
     if cls.__flags__ & ABSTRACT and getattr(cls, "__abstractmethods__", None):

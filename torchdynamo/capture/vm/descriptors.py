@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) -> Value | None:
-    """Properties, slots, C attributes, and the user's own descriptors."""
+    """Return what a data descriptor gives for an object: a property, slot, field in C, or one of the user's."""
     kind = type(found)
     if is_property(vm, found):
         reader = getter_of(vm, cls, name, found)
@@ -56,7 +56,7 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
 
 
 def is_property(vm: Machine, found: Any) -> bool:
-    """A property, or an instance of a subclass that is read as one."""
+    """Return whether an attribute of a class is a property, or of a subclass that is read as one."""
     kind = type(found)
     return kind is property or (isinstance(found, property) and guarded_lookup(vm, kind, "__get__") is PROPERTY_GET)
 
@@ -69,7 +69,7 @@ def missing_c_attr(name: str, cls: type) -> Value:
 
 
 def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: type | None = None) -> Value:
-    """An attribute of `cls` as seen through an instance of `owner`: functions bind, descriptors are asked."""
+    """Return a class attribute as an instance of `owner` sees it: functions bind, descriptors are asked."""
     owner = owner or cls
     kind = type(found)
     source = class_attribute(vm, cls, name)
@@ -103,7 +103,7 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: t
 
 
 def describe_on_class(vm: Machine, owner: type, cls: type, name: str, found: Any) -> Value:
-    """An attribute of `cls` as seen on the class `owner`, which has it from there."""
+    """Return an attribute of `cls` as the class `owner`, which inherits it, sees it."""
     source = class_attribute(vm, cls, name)
     kind = type(found)
     if kind is types.FunctionType:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AliasedDict:
-    """One such dictionary that was there at entry, and how it was met."""
+    """Describe a dictionary of names that existed at entry, and by which ways the program reached it."""
 
     real: dict[str, Any]
     source: Source | None
@@ -33,13 +33,13 @@ class AliasedDict:
 
 
 class OfInstance(NamedTuple):
-    """The payload of a dict that is some instance's `__dict__`: its contents are that instance's attributes."""
+    """The payload of a dict that is an instance's `__dict__`: its contents are that instance's attributes."""
 
     owner: Object
 
 
 def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any = None) -> AliasedDict:
-    """Something is about to be looked up there."""
+    """Return the record of a dictionary in which a name is about to be looked up."""
     space = vm.aliased_dicts.get(id(real))
     if space is None:
         space = vm.aliased_dicts[id(real)] = AliasedDict(real, source, owner)
@@ -52,14 +52,14 @@ def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any
 
 
 def write(space: AliasedDict) -> None:
-    """Something is about to be written there."""
+    """Note that a dictionary is about to be written to. Raises Break if it was reached in two ways."""
     if space.shared:
         raise refusal()
     space.written = True
 
 
 def meet(vm: Machine, space: AliasedDict, entity: Entity) -> None:
-    """The same dictionary, as attributes and as a dict."""
+    """Unite a dictionary of names with the dict that the program holds: of an instance, they share their contents."""
     if space.owner.__class__ is Object and not space.shared and not entity.touched:
         entity.payload, entity.items = OfInstance(space.owner), None
         if entity.source is not space.source and entity.source is not None:
@@ -69,18 +69,20 @@ def meet(vm: Machine, space: AliasedDict, entity: Entity) -> None:
 
 
 def another_way(space: AliasedDict, written: bool) -> None:
+    """Note a second way to a dictionary. Raises Break if it is written to."""
     if written:
         raise refusal()
     space.shared = True
 
 
 def refusal() -> Break:
+    """Return the Break for a dictionary that is written to and reached in two ways."""
     return Break("side effect not replayable", what="a dictionary that is written to and has two names")
 
 
 @enters(dict)
 def enter(vm: Machine, obj: Any, source: Source) -> Value:
-    """A dict that was there at entry may be somebody's attributes."""
+    """Wrap a dict that existed at entry, which may hold the attributes of an instance."""
     vm.guard(source, "TYPE_MATCH", type(obj))
     value = vm.heap.adopt(obj, source)
     space = vm.aliased_dicts.get(id(obj))
@@ -90,13 +92,13 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def writing_items(vm: Machine, entity: Entity) -> None:
-    """A dict that was there at entry is about to be written to as a dict."""
+    """Raise Break if a dict that existed at entry, and is about to be written to, is read as names, too."""
     if id(entity.real) in vm.aliased_dicts:
         raise refusal()
 
 
 def of_class(cls: type) -> dict[str, Any]:
-    """A class's own dictionary, which it shows through a proxy."""
+    """Return the dictionary of a class, which `__dict__` shows through a proxy."""
     own: dict[str, Any]
     (own,) = gc.get_referents(cls.__dict__)
     return own

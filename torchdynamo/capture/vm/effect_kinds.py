@@ -10,7 +10,7 @@ from torchdynamo.core.source import Source
 
 
 class EffectKind(Enum):
-    """All kinds of side effects."""
+    """Enumerate the kinds of side effects."""
 
     ATTRIBUTE = "an attribute of an object, or the contents of a cell"
     THREAD_LOCAL = "an attribute of a thread-local object"
@@ -27,8 +27,10 @@ class EffectKind(Enum):
 
 
 class Namespace(NamedTuple):
-    """The names of a module, class, function or tensor. What the frame wrote there is found by the id of `place`: the
-    dictionary, the class, the fake tensor. `real` is the dictionary, None if the frame made it, and `source` its path.
+    """Describe the names of a module, class, function or tensor.
+
+    What the frame wrote there is found by the id of `place`: the dictionary, the class, the fake tensor. `real` is the
+    dictionary, None if the frame made it, and `source` its path.
     """
 
     kind: EffectKind
@@ -39,7 +41,7 @@ class Namespace(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Something to be done for real. `owner`: an Entity, a Namespace, a class, a tensor or a function, by its kind."""
+    """Describe a side effect to replay. `owner`: an Entity, Namespace, class, tensor or function, by its kind."""
 
     kind: EffectKind
     owner: Any
@@ -48,7 +50,7 @@ class Write(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A store that was written to, with a copy from before. `owner`: an Entity, where the store is one's own."""
+    """Describe a store that was written to, with a copy from before. `owner`: an Entity, if the store is one's own."""
 
     kind: EffectKind
     owner: Any = None
@@ -56,7 +58,7 @@ class Change(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """A call for when the graph has run: in words, and what writes its code. May a backward depend on it?"""
+    """Describe a call for after the graph: its text, what emits its code, and whether a backward may depend on it."""
 
     text: str
     emit: Callable[[Any], None]
@@ -64,7 +66,7 @@ class Deferred(NamedTuple):
 
 
 class EffectMark(NamedTuple):
-    """A place in the capture: how much there was of everything."""
+    """Mark a place in the capture: how much of each kind there was."""
 
     changes: int
     objects: int

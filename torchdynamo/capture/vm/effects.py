@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class SideEffects:
-    """The stores of one capture. Hot paths look at the three flags before they ask for more."""
+    """Own the stores of all side effects of one capture. Hot paths look at the three flags before they ask for more."""
 
     def __init__(self, heap: Heap, builder: GraphBuilder, assumptions: Sequence[Any]) -> None:
         self.heap, self.builder = heap, builder
@@ -68,7 +68,7 @@ class SideEffects:
         entity.attrs[name] = value
 
     def look(self, entity: Entity, name: str, value: Value) -> None:
-        """What the frame stored there has been looked at: this is no write."""
+        """Replace a stored Lazy by the value that it was found to be; this is no write."""
         entity.attrs[name] = value
 
     def write_all(self, entity: Entity, values: Mapping[str, Value]) -> None:
@@ -89,7 +89,7 @@ class SideEffects:
         return entity.attrs.pop(name, None)
 
     def remember(self, entity: Entity, payload: object) -> None:
-        """Set what the model of the type remembers of an object: for readers, a write to its attributes."""
+        """Set the payload of an object: for readers, a write to its attributes."""
         self._note_attributes(entity)
         entity.payload = payload
 
@@ -102,13 +102,13 @@ class SideEffects:
         return self._set_again.get(entity.ref, ())
 
     def items(self, entity: Entity) -> None:
-        """The contents are about to change."""
+        """Note that the contents of an object are about to change."""
         if entity.items_at != self._tick:
             self._note_items(entity)
         entity.touched = True
 
     def items_as_at_entry(self, entity: Entity) -> None:
-        """The contents are again what they were when the frame began: nothing is left to do."""
+        """Note that the contents of an object are again those at entry: nothing is left to replay."""
         entity.touched = False
 
     def _note_attributes(self, entity: Entity) -> None:
@@ -129,7 +129,7 @@ class SideEffects:
             self._written[entity.ref] = entity
 
     def changed(self) -> list[Entity]:
-        """Objects that existed at entry and were written to, in the order in which they were met."""
+        """Return the objects that existed at entry and were written to, in the order in which they were met."""
         return [entity for _, entity in sorted(self._written.items()) if entity.changed]
 
     # -- names ----------------------------------------------------------------------------------------------------
@@ -147,21 +147,22 @@ class SideEffects:
         self._names[key] = value
 
     def change_tensor(self) -> None:
-        """More than the numbers of an input of the graph is changed."""
+        """Note that more than the numbers of an input of the graph is changed."""
         self._note_names(EffectKind.TENSOR)
 
     def written(self, place: object, name: str) -> Value | None:
-        """Return what the frame set in the namespace of this dictionary, class or fake tensor: ABSENT where it deleted,
-        None where it did nothing.
+        """Return what the frame set under a name: ABSENT where it deleted, None where it did nothing.
+
+        `place`: the dictionary, class or fake tensor of the namespace.
         """
         return self._names.get((id(place), name))
 
     def all_written(self, place: object) -> dict[str, Value]:
-        """Return all that the frame set there."""
+        """Return all names that the frame set or deleted in a namespace, with their values."""
         return {name: value for (owner, name), value in self._names.items() if owner == id(place)}
 
     def wrote_in(self, place: object) -> bool:
-        """Return whether the frame set any name there."""
+        """Return whether the frame set any name in a namespace."""
         return id(place) in self._spaces
 
     def renames(self, real: Mapping[str, Any], name: str) -> bool:
@@ -181,24 +182,26 @@ class SideEffects:
 
     # -- deferred calls -------------------------------------------------------------------------------------------
     def defer(self, text: str, emit: Callable[[Any], None], in_backward: bool = False) -> None:
-        """Have a call made when the graph has run. Of some, a backward sees that they were made."""
+        """Have a call made when the graph has run. `in_backward`: a backward sees whether it was made."""
         self._deferred.append(Deferred(text, emit, in_backward))
 
     def change_backwards(self) -> bool:
-        """Return whether a backward in the graph would miss what is done after it."""
+        """Return whether a backward in the graph would miss deferred calls that it should see."""
         return any(each.in_backward for each in self._deferred)
 
     @property
     def deferred(self) -> Sequence[Deferred]:
-        """The calls so far, in their order."""
+        """Return the deferred calls so far, in their order."""
         return self._deferred
 
     # -- process state --------------------------------------------------------------------------------------------
     def switch(
         self, key: tuple[Any, Any], before: tuple[Any, ...], now: tuple[Any, ...], undo: Callable[[], object] | None
     ) -> None:
-        """The process is switched, for real: `key` is a function and what tells its switches apart; called with `now`,
-        it sets what is set now. Where that is `before`, all is as it was when the frame began.
+        """Note that process state is switched, for real.
+
+        `key` is a function and what tells its switches apart; called with `now`, it sets what is set now. Where that
+        equals `before`, all is as it was at entry.
         """
         if undo is not None:
             self._undo.setdefault(key, undo)
@@ -216,7 +219,7 @@ class SideEffects:
         return any(setter is fn and (not given or given[0] == told) for setter, told in self._entry)
 
     def open_layer(self, key: Any, close: Callable[[], object]) -> None:
-        """A layer is open, for real; a graph cannot be left in it."""
+        """Note that a layer is open, for real: no graph can end in it."""
         self._undo[key] = close
 
     def layers(self, kind: str) -> list[Any]:
@@ -224,11 +227,11 @@ class SideEffects:
         return [key[1] for key in self._undo if key[0] == kind]
 
     def close_layer(self, key: Any) -> None:
-        """The layer is closed."""
+        """Note that a layer is closed."""
         del self._undo[key]
 
     def switched(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-        """Yield each function with what to call it with to leave the process as the frame does."""
+        """Yield each function that switches process state, with the arguments that leave it as the frame does."""
         return ((key[0], now) for key, now in self._exit.items() if self._entry[key] != now)
 
     def is_level(self) -> bool:
@@ -242,7 +245,7 @@ class SideEffects:
         self._undo.clear()
 
     def let_go(self) -> None:
-        """Drop what leads to the program's objects."""
+        """Drop all references to the program's objects."""
         for store in (self._changes, self._written, self._names, self._spaces):
             store.clear()
         self._deferred.clear()
@@ -253,12 +256,12 @@ class SideEffects:
 
     @property
     def is_watched(self) -> bool:
-        """Return whether somebody has marked a place."""
+        """Return whether a mark has been set."""
         return self._tick > 0
 
     # -- readers --------------------------------------------------------------------------------------------------
     def mark(self) -> EffectMark:
-        """Return the place where the capture is now."""
+        """Mark the place where the capture is now."""
         self._tick += 1
         self._older = len(self.heap.entities)
         return EffectMark(
@@ -271,8 +274,9 @@ class SideEffects:
         )
 
     def since(self, mark: EffectMark, allowed: Collection[EffectKind] = ()) -> list[Change]:
-        """Return what was written after the mark to what is older: the program's objects, whether they had been met or
-        not, and the frame's own. Kinds that the caller tolerates are `allowed`; all others are to be refused.
+        """Return the side effects since a mark, on what is older: the program's objects and the frame's own.
+
+        Kinds that the caller tolerates are `allowed`; all others are to be refused.
         """
         first: dict[tuple[EffectKind, int], Change] = {}
         for change in self._changes[mark.changes :]:
@@ -291,7 +295,7 @@ class SideEffects:
         return [change for change in found if change.kind not in allowed]
 
     def net(self, mark: EffectMark, allowed: Collection[EffectKind] = ()) -> list[Change]:
-        """Return what `since` does, less what is again as it was at the mark."""
+        """Return the side effects since a mark, less those after which all is again as it was."""
         return [change for change in self.since(mark, allowed) if not self._is_back(change)]
 
     def _is_back(self, change: Change) -> bool:
@@ -308,7 +312,7 @@ class SideEffects:
         return False
 
     def _is_entry(self, key: tuple[int, str], value: Value) -> bool:
-        """Return whether a name has, again, what it had at entry, and its place."""
+        """Return whether a name has, again, its value and its place at entry."""
         home = None if key in self._names_set_again else self._spaces[key[0]].source
         return home is not None and self._source_of(value) is Source("key", home, key[1])
 
@@ -325,8 +329,9 @@ class SideEffects:
         return self.heap[value].source if value.__class__ is Object else getattr(value, "source", None)
 
     def pending(self) -> Iterator[Write]:
-        """Yield what has to be done when the graph has run, in this order. Objects come as they were met, with what
-        they are at the end. The value of a switch is the list of what the function is called with.
+        """Yield the side effects to replay after the graph, in order; objects as they were met, in their final state.
+
+        The value of a switch is the list of the function's arguments.
         """
         for entity in self.changed():
             if entity.touched:

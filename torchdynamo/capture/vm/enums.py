@@ -21,7 +21,7 @@ BEHIND = {enum.Enum.__dict__["value"]: "_value_", enum.Enum.__dict__["name"]: "_
 
 
 def rest_on_members(vm: Machine, cls: Any) -> None:
-    """Which members an enumeration has, by name, in their order, and by value."""
+    """Guard the members of an enumeration: by name, in their order, and by value."""
     if not isinstance(cls, enum.EnumMeta) or not cls.__members__:
         return
     names, by_name, by_value = (
@@ -38,7 +38,7 @@ def rest_on_members(vm: Machine, cls: Any) -> None:
 
 
 def member_getattr(vm: Machine, member: Known, name: str) -> Value:
-    """`Color.RED.name`. A class holds its members, so a path may begin at one."""
+    """Return an attribute of an enum member. A class holds its members, so a path may begin at one."""
     real, cls = member.obj, type(member.obj)
     found = guarded_lookup(vm, cls, name)
     own: dict[str, Any] = real.__dict__

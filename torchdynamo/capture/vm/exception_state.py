@@ -21,5 +21,5 @@ NEW = ExceptionState()
 
 
 def state_of(entity: Entity) -> ExceptionState:
-    """Return what the exception has been through."""
+    """Return whether an exception was raised, and which group it is a part of."""
     return entity.payload_if(ExceptionState) or NEW

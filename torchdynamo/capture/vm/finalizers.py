@@ -28,14 +28,14 @@ BY_NOBODY = (type(MISSING), types.MethodDescriptorType, types.WrapperDescriptorT
 
 
 class Finalizable(NamedTuple):
-    """An object that the frame made, and where."""
+    """Describe an object with a finalizer that the frame made, and where."""
 
     value: Object
     where: Position | None
 
 
 def note(vm: Machine, made: Value) -> None:
-    """The frame has made this: remembered if its death may be noticed."""
+    """Remember an object that the frame made, if its class has a finalizer."""
     if not has_finalizer(vm, made.pytype):
         return
     if made.__class__ is not Object or not vm.entity(made).fresh:
@@ -45,30 +45,30 @@ def note(vm: Machine, made: Value) -> None:
 
 
 def let_go(vm: Machine, *values: Value) -> None:
-    """The frame takes these out of where they lay: what was there before may die at once, and be heard."""
+    """Raise Break if a value that existed at entry has a finalizer: Python runs it with the last reference gone."""
     for value in values:
         if value.__class__ is Lazy or (value.__class__ is Object and not vm.entity(value).fresh):
             may_die(vm, value.pytype)
 
 
 def may_die(vm: Machine, cls: type) -> None:
-    """It is Python's to let go of one that is heard."""
+    """Raise Break if instances of a class have a finalizer: Python decides when it runs."""
     if has_finalizer(vm, cls):
         raise Break("unsupported type", type=f"{class_name(cls)} (with __del__)")
 
 
 def has_finalizer(vm: Machine, cls: type) -> bool:
-    """Whether somebody hears of the death of its instances, or whoever asks would be."""
+    """Return whether a class has a `__del__`, or an equality of its own in Python, so that nobody can look it up."""
     return not told_apart(cls) or type(guarded_lookup(vm, cls, "__del__")) not in BY_NOBODY
 
 
 def noticed(vm: Machine) -> Finalizable | None:
-    """An object whose death somebody may notice."""
+    """Return an object of the frame's whose finalizer does something that can be noticed; None if there is none."""
     return next((each for each in vm.mortals if not passes_unseen(vm, each.value)), None)
 
 
 class RecordingHeap(list[Entity]):
-    """The contents of all objects, and whose were asked for."""
+    """Hold the entities of a heap, and record which were asked for."""
 
     def __init__(self, entities: list[Entity]) -> None:
         super().__init__(entities)
@@ -80,7 +80,7 @@ class RecordingHeap(list[Entity]):
 
 
 def passes_unseen(vm: Machine, value: Object) -> bool:
-    """Whether its `__del__` does nothing."""
+    """Run the `__del__` of an object symbolically; return whether it does nothing that can be noticed."""
     found = guarded_lookup(vm, value.pytype, "__del__")
     if type(found) is not types.FunctionType or vm.effects.wrote_outside:
         return False
@@ -104,7 +104,7 @@ def passes_unseen(vm: Machine, value: Object) -> bool:
 
 
 class Holding(dict[str, Value]):
-    """The locals of a frame that was given such objects: to let go of one is Python's."""
+    """Hold the locals of a frame that was given objects with finalizers. To drop one raises Break."""
 
     def __init__(self, values: dict[str, Value], mortal: dict[str, type]) -> None:
         super().__init__(values)
@@ -121,12 +121,13 @@ class Holding(dict[str, Value]):
         return super().pop(name, *default)
 
     def let_go(self, name: str) -> None:
+        """Raise Break for the object with a finalizer in this variable."""
         raise Break("unsupported type", type=f"{class_name(self.mortal[name])} (with __del__)")
 
 
 def holding(
     vm: Machine, real: Mapping[str, Any], values: dict[str, Value], rebound: Collection[str]
 ) -> dict[str, Value]:
-    """The locals of the outermost frame; `rebound`: the names that its code stores or deletes."""
+    """Return the locals of the outermost frame; `rebound`: the names that its code stores or deletes."""
     mortal = {name: type(obj) for name, obj in real.items() if name in rebound and has_finalizer(vm, type(obj))}
     return Holding(values, mortal) if mortal else values

@@ -18,7 +18,7 @@ P = TypeVar("P")
 
 
 class Missing:
-    """No such thing: the real object of something made inside the frame."""
+    """Stand for the real object of something that the frame made."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -28,7 +28,7 @@ MISSING: Final = Missing()
 
 
 class Entity:
-    """One object: its identity (`ref`), exact type, real object and source if it existed at entry, and contents."""
+    """Hold the contents of an object: reference, exact type, and the real object and its source if it is older."""
 
     __slots__ = (
         "attrs",
@@ -73,22 +73,22 @@ class Entity:
 
     @property
     def fresh(self) -> bool:
-        """Made by the frame itself."""
+        """Return whether the frame made the object."""
         return self.real is MISSING
 
     @property
     def attribute_kind(self) -> EffectKind:
-        """Which kind of side effect a write to an attribute is."""
+        """Return of which kind a write to an attribute of the object is."""
         return EffectKind.THREAD_LOCAL if issubclass(self.pytype, threading.local) else EffectKind.ATTRIBUTE
 
     @property
     def changed(self) -> bool:
-        """Existed at entry, and the frame wrote to it."""
+        """Return whether the object existed at entry and the frame wrote to it."""
         return self.real is not MISSING and (self.touched or bool(self.attrs))
 
 
 class Heap:
-    """All entities of one capture. The same real object always gets the same reference."""
+    """Hold all entities of one capture. A real object always has the same reference."""
 
     def __init__(self) -> None:
         self.entities: list[Entity] = []
@@ -96,7 +96,7 @@ class Heap:
         self.literals: list[frozenset[Any]] = []  # what sets were filled with at once, in an order of its own
 
     def new(self, pytype: type, *, items: Any = None, born: int = 0, payload: object = None) -> Object:
-        """An object made by the frame."""
+        """Add an object that the frame makes."""
         entity = Entity(len(self.entities), pytype, MISSING, None, born)
         entity.items = items
         entity.payload = payload
@@ -104,7 +104,7 @@ class Heap:
         return Object(entity.ref, pytype)
 
     def adopt(self, real: Any, source: Source) -> Object:
-        """An object that existed at entry. The caller has checked that it is not known yet."""
+        """Add an object that existed at entry. The caller has checked that it is not known yet."""
         entity = Entity(len(self.entities), type(real), real, source, 0)
         self.entities.append(entity)
         self.by_id[id(real)] = value = Object(entity.ref, type(real))

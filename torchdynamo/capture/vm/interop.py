@@ -34,9 +34,9 @@ Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
 
 
 def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch._dynamo puts this mark on some of torch's own functions; those we have a model of are followed.
+    """Call a function that is disabled for torch._dynamo: torch's own with a model are inlined, others end the graph.
 
-    Its optimizers are, too: they are marked once torch.compile has been used.
+    Torch's optimizers are inlined, too: they are marked once torch.compile has been used.
     """
     meant = inspect.unwrap(fn.obj)
     row = model.FUNCTIONS.get(id(meant))
@@ -58,7 +58,7 @@ model.enters(Compiled)(enter_singleton)
 
 
 def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Inside a capture a compiled function is the function; a disabled one stays outside."""
+    """Call a function compiled by us: what it was made of is inlined. A disabled one ends the graph."""
     if fn.obj in marks.DISABLED or not fn.obj.callback:
         raise Break("disabled function", name=called(fn.obj))
     inner = vm.constant(fn.obj.fn) if fn.source is None else wrap(vm, fn.obj.fn, Source("attr", fn.source, "fn"))
@@ -66,19 +66,19 @@ def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, V
 
 
 def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch.optim asks for one around each step, for torch.compile's sake."""
+    """End the graph on the program's request; that of torch.optim around each step is for torch.compile only."""
     if policy.in_optimizer(vm.frames):
         return NONE
     raise Break("user graph break", name=fn.obj.__qualname__)
 
 
 def scheduled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """The next learning rate: followed, it would be a constant of each epoch."""
+    """End the graph before a learning-rate schedule: inlined, the rate would be a constant of each epoch."""
     raise Break("learning-rate schedule", name=fn.obj.__qualname__)
 
 
 def what_was_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Inside a capture, what torch.compile was given stands for what it gave back."""
+    """Call the function that was given to torch.compile, in place of the compiled one."""
     return vm.call(vm.getattr(fn, "_torchdynamo_orig_callable"), args, kwargs)
 
 
@@ -96,12 +96,12 @@ def nothing(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
 
 
 def no_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A context that only concerns torch._dynamo."""
+    """Return a null context in place of one that only concerns torch._dynamo."""
     return vm.call(Known(contextlib.nullcontext), [], {})
 
 
 def what_it_wraps(free: str) -> Verdict:
-    """torch._dynamo puts a function around one of torch's or the program's, for itself: the own one counts."""
+    """Return the row of a wrapper by torch._dynamo: the function in its closure variable `free` is called instead."""
 
     def row(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
         own = fn.obj.__closure__[fn.obj.__code__.co_freevars.index(free)].cell_contents
@@ -111,7 +111,7 @@ def what_it_wraps(free: str) -> Verdict:
 
 
 def in_its_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A function that one of torch._dynamo's contexts decorates; with `error_on_graph_break(True)` it is called."""
+    """Call a function that a context of torch._dynamo decorates. `error_on_graph_break(True)` ends the graph."""
     code = fn.obj.__code__
     context = fn.obj.__closure__[code.co_freevars.index("self")].cell_contents if "self" in code.co_freevars else None
     if getattr(context, "error_on_graph_break", False):
@@ -120,7 +120,7 @@ def in_its_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, 
 
 
 def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`ModIndex.apply`: an index of tensors, whose backward is told to Inductor in words of its own."""
+    """Index a tensor by tensors (`ModIndex.apply`). With gradients it stays an operator with a backward of its own."""
     owner, table, indices = args
     if torch.is_grad_enabled() and (table.__class__ is not TensorNode or table.fake.requires_grad):
         return vm.emit("call_function", vm.known(owner, "class").apply, [table, indices], kwargs)
@@ -128,7 +128,7 @@ def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str
 
 
 def indices_stay_tensors() -> contextlib.AbstractContextManager[Any]:
-    """The mode in which flex_attention's functions are run."""
+    """Return the mode in which the functions of flex_attention run."""
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
     return TransformGetItemToIndex()
@@ -153,7 +153,7 @@ BY_NAME: dict[tuple[str, str], Verdict] = {
 
 
 def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
-    """What our own decorators, or torch.compile's, say of a callable; None if nothing."""
+    """Call a function as our decorators, or torch.compile's, say; None if they say nothing of it."""
     obj = fn.obj
     reason = vm.said_to_torch.get(id(obj))
     if reason:
@@ -174,10 +174,10 @@ def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
 
 
 def followed_if_whole(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A call of what a program has given to torch.compile's `allow_in_graph`, which promises that no graph ends there.
+    """Inline a function that was given to torch.compile's `allow_in_graph`; if that breaks, make each call a node.
 
-    Libraries (einops is one) give it functions that can be followed, and a graph of operators is worth more than a
-    graph that calls Python. Only where following breaks, such calls are operations of the graph.
+    Libraries (einops is one) give it functions that can be inlined, and a graph of operators is worth more than a graph
+    that calls Python.
     """
     if type(fn.obj) is not types.FunctionType or Assumption.MARKED in vm.builder.numbers.dropped:
         return in_graph(vm, fn, args, kwargs)
@@ -191,7 +191,7 @@ def followed_if_whole(vm: Machine, fn: Known, args: list[Value], kwargs: dict[st
 
 
 def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A call that is an operation of the graph, and is not looked into."""
+    """Add a call to the graph as an operation that is not looked into."""
     if fn.source is not None:
         vm.guard(fn.source, "ID_MATCH", fn.obj)
     return vm.emit("call_function", fn.obj, args, kwargs)
@@ -202,19 +202,19 @@ HELD = tuple(each.held for each in MARKS)
 
 
 def anything_said(to_torch: Mapping[int, str]) -> bool:
-    """Whether any mark exists at all; mostly none does."""
+    """Return whether any callable is marked; mostly none is."""
     return any(HELD) or bool(to_torch)
 
 
 def constant_result(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`torch.compiler.assume_constant_result`."""
+    """Run a function marked by `torch.compiler.assume_constant_result`."""
     return vm.run_pure(fn.obj, args, kwargs)
 
 
 def forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`torch._dynamo.forbid_in_graph`: torch.compile stops with an error, whole graph or not.
+    """Raise ForbiddenFunction, as torch.compile does for a function marked by `torch._dynamo.forbid_in_graph`.
 
-    What sets torch.compile's stance is marked, too. It is no error here: it is called, and so are those in it.
+    Functions that set torch.compile's stance are marked, too: they end the graph, and what they call is compiled.
     """
     if fn.obj.__code__ is UNDER_A_STANCE or (fn.obj.__module__ or "").startswith("torch."):
         raise Break("disabled function", name=called(fn.obj))
@@ -222,7 +222,7 @@ def forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value
 
 
 def skipped(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`torch.compiler.disable(recursive=False)`: what it calls may be compiled, its own frame is not."""
+    """End the graph at a function under `torch.compiler.disable(recursive=False)`: what it calls may be compiled."""
     meant = fn.obj.__dict__.get("_torchdynamo_orig_callable", fn.obj)
     if type(meant) is types.FunctionType:
         marks.SKIPPED.add(meant.__code__)
@@ -234,7 +234,7 @@ UNDER_A_STANCE = torch.no_grad()(lambda: None).__code__
 
 
 def verdict(fn: types.FunctionType) -> Verdict | None:
-    """What has been said about this function to torch.compile; None if nothing."""
+    """Return the row for what torch.compile was told about a function; None if nothing."""
     own = fn.__dict__
     if own:
         if own.get("_torchdynamo_disable"):
@@ -257,14 +257,14 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
 
 
 def disables_its_calls(fn: Any) -> bool:
-    """Whether the function is what `torch.compiler.disable` made of another: nothing it calls is compiled."""
+    """Return whether a function comes from `torch.compiler.disable`, so that nothing it calls is compiled."""
     own = fn.__dict__
     recursive = own.get("_torchdynamo_disable_recursive") is not False and "_torchdynamo_orig_callable" in own
     return bool(own.get("_torchdynamo_disable")) and recursive
 
 
 def skips_itself(fn: Any) -> bool:
-    """Whether the function's own frame is left to Python by `torch._dynamo.skip` or `disable(recursive=False)`."""
+    """Return whether only a function's own frame is left to Python, by `skip` or `disable(recursive=False)`."""
     return bool(fn.__dict__.get("_torchdynamo_disable")) and not disables_its_calls(fn)
 
 
@@ -278,8 +278,7 @@ SETS = {
 
 
 def said_to_torch() -> dict[int, str]:
-    """By id, functions that programs have given to torch.compile's `allow_in_graph` and its kin: the reason to break at
-    a call, or "" where no graph ends at one."""
+    """Return what torch.compile was told about functions, by id: the reason to break at a call, or "" for none."""
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
     said: dict[int, str] = {}
     for name, reason in SETS.items() if rules is not None else ():
@@ -292,7 +291,7 @@ def said_to_torch() -> dict[int, str]:
 
 
 def substitute(obj: Any) -> types.FunctionType | None:
-    """What a program has given to `torch.compiler.substitute_in_graph` for a function; torch's own are not asked."""
+    """Return the function that a program gave to `torch.compiler.substitute_in_graph`; torch's own do not count."""
     functions: Any = sys.modules.get("torch._dynamo.variables.functions")
     if functions is None or not callable(obj) or type(obj).__hash__ is None:
         return None
@@ -303,14 +302,14 @@ def substitute(obj: Any) -> types.FunctionType | None:
 
 
 class Stance(NamedTuple):
-    """What `torch.compiler.set_stance` says."""
+    """Hold the arguments of `torch.compiler.set_stance`."""
 
     name: str
     backend: Any
 
 
 def stance() -> Stance:
-    """The stance as it is now. From then on the hook sees when it changes."""
+    """Return the stance as it is now. From then on the hook sees when it changes."""
     module: Any = sys.modules.get(STANCES)
     if module is None:
         return Stance("default", None)
@@ -322,7 +321,7 @@ STANCES = "torch._dynamo.eval_frame"
 
 
 def breaks_are_errors() -> bool:
-    """Whether `torch._dynamo.error_on_graph_break(True)` is on."""
+    """Return whether `torch._dynamo.error_on_graph_break(True)` is on."""
     asked: Any = getattr(sys.modules.get(STANCES), "_get_error_on_graph_break", None)
     return asked is not None and bool(asked())
 
@@ -339,7 +338,7 @@ AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is
 
 
 def settings_of_torch() -> dict[str, str]:
-    """Settings of torch.compile that have been changed, and what each is called here; "" for no meaning."""
+    """Return the changed settings of torch.compile, with the name of each here; "" if it has no meaning."""
     theirs: Any = sys.modules.get("torch._dynamo.config")
     if theirs is None:
         return {}
@@ -355,11 +354,11 @@ def settings_of_torch() -> dict[str, str]:
 
 
 def says_what_is_done(name: str, value: Any, own: Mapping[str, Any]) -> bool:
-    """Whether a value of such a setting asks for what is done here anyway."""
+    """Return whether a value of a setting of torch.compile asks for what is done here anyway."""
     return any(name in known and known[name] == value for known in (AS_HERE, own))
 
 
 def is_switched_off() -> bool:
-    """Whether `torch._dynamo.config.disable` is set, or its environment variable."""
+    """Return whether `torch._dynamo.config.disable` is set, or its environment variable."""
     theirs: Any = sys.modules.get("torch._dynamo.config")
     return theirs is not None and bool(theirs.disable)

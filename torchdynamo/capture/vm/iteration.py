@@ -25,7 +25,7 @@ TEE: type = type(itertools.tee(())[0])
 
 
 class IteratorState:
-    """The state of an iterator made in the frame: how far it is, and over what."""
+    """Hold the state of an iterator that the frame made: how far it is, and over what."""
 
     __slots__ = ("count", "effects", "ended", "entity", "inner", "over", "version")
 
@@ -60,13 +60,13 @@ class IteratorState:
 
 
 def past_the_end(inner: Iterator[Value]) -> Iterator[Value]:
-    """Python's iterators would go on with the next item."""
+    """Raise Break when an exhausted iterator is advanced: Python's would go on with the next item."""
     raise Break("unknown iterator", type=type(inner).__name__)
     yield
 
 
 def iterate(vm: Machine, value: Value) -> Iterator[Value]:
-    """The values `for item in value` would give, as the program goes on mutating what it iterates."""
+    """Yield the items of `for item in value`, while the program goes on changing what it iterates over."""
     if value.__class__ is Known:
         return known_items(vm, value)
     if value.__class__ is TensorNode:
@@ -99,7 +99,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
 
 
 def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
-    """What an iterator still gives; what `__iter__` gave has to be one."""
+    """Yield the remaining items of an iterator. Raises the program's TypeError if `__iter__` returned none."""
     if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
         raise vm.error(TypeError, f"iter() returned non-iterator of type {type_name(value.pytype)!r}")
     found = lookup.guarded_lookup(vm, value.pytype, "__next__")
@@ -107,7 +107,7 @@ def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
 
 
 def known_items(vm: Machine, value: Known) -> Iterator[Value]:
-    """A constant's items."""
+    """Yield the items of a constant."""
     if value.pytype is frozenset:
         return model.CONSTANT_ITEMS[frozenset](vm, value)
     if lookup.speaks(value):
@@ -123,7 +123,7 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
 
 
 def tensor_items(vm: Machine, value: TensorNode) -> Iterator[Value]:
-    """Iterating a tensor is unbinding its first dimension."""
+    """Yield the slices of a tensor along its first dimension."""
     written = tensor_methods.answered(vm, value, "__iter__")
     if written is not None:
         return steps_of(vm, written)
@@ -133,7 +133,7 @@ def tensor_items(vm: Machine, value: TensorNode) -> Iterator[Value]:
 
 
 def from_next(vm: Machine, value: Value) -> Iterator[Value]:
-    """An object of the user's with `__next__`."""
+    """Yield the items of an object with a `__next__` of the user's."""
     while True:
         try:
             yield vm.special(value, "__next__")
@@ -144,7 +144,7 @@ def from_next(vm: Machine, value: Value) -> Iterator[Value]:
 
 
 def from_getitem(vm: Machine, value: Value) -> Iterator[Value]:
-    """The old protocol: `value[0]`, `value[1]`, ... until IndexError."""
+    """Yield `value[0]`, `value[1]`, ... until IndexError."""
     index = 0
     while True:
         try:
@@ -158,7 +158,7 @@ def from_getitem(vm: Machine, value: Value) -> Iterator[Value]:
 
 
 def iterator(vm: Machine, value: Value) -> Value:
-    """`iter(value)` as a value: an iterator already is its own."""
+    """Return `iter(value)` as a value; an iterator is its own."""
     if value.__class__ is Object:
         entity = vm.entity(value)
         if entity.items.__class__ is IteratorState or value.pytype is types.GeneratorType:
@@ -172,7 +172,7 @@ def iterator(vm: Machine, value: Value) -> Value:
 
 
 class Indexed:
-    """What is iterated by the old protocol."""
+    """Stand, as a type, for the iterators that Python makes over objects with `__getitem__` only."""
 
     def __getitem__(self, index: int) -> int:
         raise IndexError
@@ -210,7 +210,7 @@ class ViewOf(NamedTuple):
 
 
 def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
-    """An iterator object around host-level steps."""
+    """Make an iterator object around host-level steps."""
     if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
         pytype = type(iter(over.obj))
     cls = pytype or ITERATOR_TYPES.nearest(over.pytype if over is not None else list) or type(iter([]))
@@ -221,7 +221,7 @@ def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytyp
 
 
 def version(vm: Machine, over: Value | None) -> int:
-    """How often what is iterated has changed in a way that ends its iterators; a view is its dict's."""
+    """Return how often an object has changed in a way that ends its iterators; of a view, its dict."""
     if over.__class__ is not Object:
         return 0
     entity = vm.entity(over)
@@ -230,7 +230,7 @@ def version(vm: Machine, over: Value | None) -> int:
 
 
 def advance(vm: Machine, value: Value) -> Value | None:
-    """`next(value)`, or None at the end."""
+    """Return `next(value)`, or None at the end."""
     if value.__class__ is not Object:
         raise Break("unknown iterator", type=value.pytype.__name__)
     entity = vm.entity(value)
@@ -246,7 +246,7 @@ def advance(vm: Machine, value: Value) -> Value | None:
 
 
 def unpack(vm: Machine, value: Value, count: int) -> list[Any]:
-    """`a, b, c = value`."""
+    """Return the items of `a, b, c = value`."""
     items: list[Value] = []
     steps = iterate(vm, value)
     for item in steps:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def made_anew(vm: Machine, result: Any) -> Value:
-    """The value of what was made while capturing."""
+    """Return the value of an object that a function without side effects made during the capture."""
     if hasattr(type(result), "__next__"):
         return make_iterator(vm, known_steps(vm, result), said_to_be_over(result), type(result))
     if type(result) is set:
@@ -24,7 +24,7 @@ def made_anew(vm: Machine, result: Any) -> Value:
 
 
 def said_to_be_over(real: Any) -> Value | None:
-    """What a new iterator is made of, if it says so to those who copy it."""
+    """Return what a new iterator goes over, if its `__reduce__` tells."""
     try:
         maker, made_of, *_ = real.__reduce__()
     except TypeError:
@@ -33,7 +33,7 @@ def said_to_be_over(real: Any) -> Value | None:
 
 
 def known_steps(vm: Machine, real: Iterator[Any]) -> Iterator[Value]:
-    """What an iterator over constants gives."""
+    """Yield the items of an iterator over constants."""
     while True:
         try:
             item = next(real)

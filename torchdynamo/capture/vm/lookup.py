@@ -27,7 +27,7 @@ PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDe
 
 
 def class_lookup(cls: type, name: str) -> Any:
-    """What `name` is on the class, along its MRO, undescribed; MISSING if nothing."""
+    """Return the raw attribute of a class along its MRO; MISSING if there is none."""
     if cls.__mro__ is None:
         raise Break("unsupported type", type="class in the making")
     for base in cls.__mro__:
@@ -38,7 +38,7 @@ def class_lookup(cls: type, name: str) -> Any:
 
 
 def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
-    """`class_lookup`, with the guard that the class keeps saying so."""
+    """Return the raw attribute of a class along its MRO, MISSING if there is none, and guard it."""
     if vm.effects.wrote_classes and finds_written(vm, cls, name) is not None:
         raise Break("unsupported attribute", name=name, type=cls.__name__)
     key = (cls, name)
@@ -56,7 +56,7 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
 
 
 def finds_written(vm: Machine, cls: type, name: str) -> int | None:
-    """Return which class of the MRO the frame wrote what the class has under the name to; None if it is none."""
+    """Return the index in the MRO of the class on which the frame wrote what `cls.name` finds; None if on none."""
     for at, base in enumerate(cls.__mro__):
         if vm.effects.written(base, name) is not None:
             return at
@@ -66,7 +66,7 @@ def finds_written(vm: Machine, cls: type, name: str) -> int | None:
 
 
 def rest_on_inherited(vm: Machine, cls: type, name: str) -> None:
-    """Of a class that the frame made, only what it inherits from others can change."""
+    """Guard what a class that the frame made inherits under a name from others."""
     for base in cls.__mro__:
         if id(base) not in vm.made_classes:
             guarded_own(vm, base, name)
@@ -85,7 +85,7 @@ PARTS: dict[type, tuple[str, ...]] = {
 
 
 def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
-    """What the class has under the name stays so. A guard that held a class's own descriptor would hold the class."""
+    """Guard what a class has under a name. No guard holds a class's own descriptor, which would hold the class."""
     parts = PARTS.get(type(found), ())
     if parts and any(name in base.__dict__ and is_mortal(base) for base in cls.__mro__):
         place = class_attribute(vm, cls, name)
@@ -103,15 +103,13 @@ def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
 
 
 def is_replaced(vm: Machine, cls: type, name: str) -> bool:
-    """Whether it is known that the frame finds another object there each time: see `undoing.counted`."""
+    """Return whether the frame is known to find another object there each time (self_invalidation.py)."""
     varying = vm.builder.numbers.varying
     return bool(varying) and class_attribute(vm, cls, name) in varying
 
 
 def is_placed(vm: Machine, cls: type, name: str) -> bool:
-    """Rest on which class, along the MRO, has the name. False if that cannot be guarded: to ask a class that may go
-    would keep it.
-    """
+    """Guard which class of the MRO has a name. Returns False if a class may be collected: a guard would keep it."""
     at = next(at for at, base in enumerate(cls.__mro__) if name in base.__dict__)
     if any(map(is_mortal, cls.__mro__[: at + 1])):
         return False
@@ -121,7 +119,7 @@ def is_placed(vm: Machine, cls: type, name: str) -> bool:
 
 
 def rest_on_absence(vm: Machine, cls: type, count: int, name: str) -> None:
-    """The first so many classes of the MRO have nothing under the name themselves, and go on being the first."""
+    """Guard that the first `count` classes of the MRO have nothing under the name, and go on being the first."""
     if count:
         rest_on_bases(vm, cls)
     for base in cls.__mro__[:count]:
@@ -132,7 +130,7 @@ def rest_on_absence(vm: Machine, cls: type, count: int, name: str) -> None:
 
 
 def own_source(cls: type, name: str) -> Source:
-    """What the class itself has under the name; ABSENT if nothing."""
+    """Return the source of what a class itself has under a name; ABSENT if nothing."""
     return Source("call", Source("pinned", None, Pinned(cls.__dict__.get)), (name, ABSENT))
 
 
@@ -140,14 +138,14 @@ NAMES = frozenset({str})
 
 
 def rest_on_names(vm: Machine, owner: Any, own: Mapping[Any, Any]) -> None:
-    """Other keys than strings would be asked in Python whether they are the name that is looked for."""
+    """Guard that a dictionary has no keys but strings: others would be compared in Python with each name."""
     if not NAMES.issuperset(map(type, own)):
         raise Break("unsupported attribute", name="__dict__", type="dict")
     vm.with_names.add(id(owner))
 
 
 def guarded_slot(vm: Machine, cls: type, name: str) -> model.Slot:
-    """What runs for `name` on instances of the class, with the guard that the class keeps saying so."""
+    """Return what runs for a special method on instances of a class, and guard it."""
     slot = vm.slots.get((cls, name))
     if slot is None:
         guarded_lookup(vm, cls, name)
@@ -156,7 +154,7 @@ def guarded_slot(vm: Machine, cls: type, name: str) -> model.Slot:
 
 
 def modelled_attribute(vm: Machine, cls: type, name: str) -> model.Model | None:
-    """The row of an attribute that C keeps in the object, unless a class before says otherwise."""
+    """Return the row of an attribute that C keeps in the object, unless a subclass overrides it."""
     key = (cls, "." + name)
     if key not in vm.rows:
         found = model.MODELS.get(key)
@@ -169,13 +167,13 @@ def modelled_attribute(vm: Machine, cls: type, name: str) -> model.Model | None:
 
 
 def rest_on_metaclass(vm: Machine, cls: type) -> None:
-    """A class whose metaclass was written in Python can be given another one."""
+    """Guard the class of a class whose metaclass is written in Python."""
     if is_open(type(cls)):
         vm.guard(class_source(cls), "TYPE_MATCH", type(cls))
 
 
 def speaks(value: Known) -> bool:
-    """A constant whose class says in Python what operators do: a class with a metaclass, a member of an enumeration."""
+    """Return whether a constant's class may define operators in Python: a class with a metaclass, an enum member."""
     return isinstance(value.obj, SPEAKING) and is_open(type(value.obj))
 
 
@@ -183,12 +181,12 @@ SPEAKING = (type, enum.Enum)
 
 
 def says_nothing(value: Known) -> bool:
-    """A constant that Python can be asked about at once: neither one that speaks, nor a function."""
+    """Return whether Python can be asked about a constant at once: no user code runs, and it is no function."""
     return type(value.obj) in CONSTANTS or not (type(value.obj) is types.FunctionType or speaks(value))
 
 
 def written_in_python(cls: type) -> bool:
-    """Whether a class statement made it, so that its instances are plain; `object` counts."""
+    """Return whether a class statement made the class, so that its instances are plain; `object` counts."""
     if cls is object:
         return True
     in_c = type(cls.__dict__.get("__new__")) is types.BuiltinFunctionType or cls.__flags__ & NOT_INSTANTIATED
@@ -199,23 +197,23 @@ NOT_INSTANTIATED = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 
 
 def hashed_by_code(cls: type) -> bool:
-    """Whether a user's own code says which keys are the same; what dataclasses get has no effects."""
+    """Return whether user code defines hash or equality of a class; what dataclasses generate has no effects."""
     says = class_lookup(cls, "__hash__"), class_lookup(cls, "__eq__")
     return any(type(fn) is types.FunctionType and fn.__code__.co_filename != "<string>" for fn in says)
 
 
 def derives(cls: type, base: type) -> bool:
-    """`issubclass`, past what a metaclass says of it."""
+    """Return `issubclass(cls, base)` without asking a metaclass."""
     return type.__subclasscheck__(base, cls)
 
 
 def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
-    """Whether what a class has is asked for its value by that method."""
+    """Return whether a class attribute has this method of the descriptor protocol."""
     return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING
 
 
 def guarded_own(vm: Machine, cls: type, name: str) -> Any:
-    """What the class itself says of the name, its bases aside."""
+    """Return what a class itself has under a name, its bases aside, and guard it."""
     found = cls.__dict__.get(name, MISSING)
     if found is MISSING:
         guarded_lookup(vm, cls, name)  # what a base further on has: not one of its own
@@ -225,7 +223,7 @@ def guarded_own(vm: Machine, cls: type, name: str) -> Any:
 
 
 def rest_on_bases(vm: Machine, cls: type) -> None:
-    """`__bases__` can be assigned; the classes that a class inherits from are then another tuple."""
+    """Guard the bases of a class, since `__bases__` can be assigned."""
     order = Source("attr", class_source(cls), "__mro__")
     if not is_open(cls):
         return
@@ -238,7 +236,7 @@ def rest_on_bases(vm: Machine, cls: type) -> None:
 
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
-    """The instance's `__dict__`, never through code the user wrote."""
+    """Return the `__dict__` of a real instance without running the user's code."""
     try:
         own = object.__getattribute__(obj, "__dict__")
     except AttributeError:
@@ -256,7 +254,7 @@ def getter_of(vm: Machine, cls: type, name: str, found: property) -> Known:
 
 
 def class_lies(vm: Machine, cls: type) -> bool:
-    """Whether `obj.__class__` may be another than the type of an instance."""
+    """Return whether `obj.__class__` may differ from the type of an instance."""
     if type(guarded_lookup(vm, cls, "__getattribute__")) is types.FunctionType:
         return True
     return guarded_lookup(vm, cls, "__class__") not in (PLAIN_CLASS, MISSING)

@@ -45,7 +45,7 @@ from torchdynamo.graph.build import GraphBuilder
 
 
 class Machine(CaptureState):
-    """Python over values."""
+    """Execute Python's operations over values: the state of a capture, and all that instructions and models ask for."""
 
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
         super().__init__(builder, roots)
@@ -137,7 +137,7 @@ class Machine(CaptureState):
 
     # -- looking at what existed ----------------------------------------------------------------------------------
     def look(self, value: Lazy) -> Value:
-        """First use of a local: read it, with its guard."""
+        """Wrap a local at its first use, with its guard."""
         try:
             obj = value.source.load(self.roots)
         except (KeyError, AttributeError, IndexError):
@@ -146,27 +146,27 @@ class Machine(CaptureState):
 
     # -- special methods ------------------------------------------------------------------------------------------
     def special(self, obj: Value, name: str, *args: Value) -> Value:
-        """`type(obj).name(obj, *args)`; TypeError if there is none."""
+        """Return `type(obj).name(obj, *args)`. Raises the program's TypeError if there is no such method."""
         result = operators.special(self, obj, name, *args)
         if result is None:
             raise self.error(TypeError, f"{type_name(obj.pytype)!r} object has no {name}")
         return result
 
     def bound_special(self, obj: Value, name: str) -> Value | None:
-        """The special method, bound; None if the type has none."""
+        """Return a special method bound to its object; None if the type has none."""
         found = lookup.guarded_lookup(self, obj.pytype, name)
         if found is MISSING:
             return None
         return descriptors.describe(self, obj, obj.pytype, name, found)
 
     def overrides(self, obj: Value, op: str) -> bool:
-        """Whether a tensor operand would yield to this object's own operator."""
+        """Return whether a tensor operand would yield to this object's own operator."""
         name = operators.INPLACE[op][1] if op in operators.INPLACE else operators.BINARY[op][1]
         slot = model.find_slot(obj.pytype, name)
         return slot[0] == "python" and type(slot[1][1]) is types.FunctionType
 
     def method(self, obj: Value, name: str) -> Value | None:
-        """The function `obj.name(...)` would call with obj first, if it is a plain method; else None."""
+        """Return the function that `obj.name(...)` calls with obj first, if it is a plain method; else None."""
         cls = obj.pytype
         if obj.__class__ is Object:
             if ("__getattribute__" in cls.__dict__ or model.MODELS.get((cls, "." + name))) and cls.__mro__[-2:-1] != (
@@ -194,7 +194,7 @@ class Machine(CaptureState):
         return None
 
     def call_method(self, obj: Value, name: str, *args: Value) -> Value:
-        """`obj.name(*args)`."""
+        """Execute `obj.name(*args)`."""
         method = self.method(obj, name)
         if method is not None:
             return calls.call(self, method, [obj, *args], {})
@@ -203,7 +203,7 @@ class Machine(CaptureState):
     # -- making objects -------------------------------------------------------------------------------------------
     # -- functions, cells, globals --------------------------------------------------------------------------------
     def call_through(self, passed: Sequence[Passed], fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Call what these functions call, which are Python's own and have been gone through by a model."""
+        """Call `fn` as if the functions `passed` had called it, for which a model stands."""
         self.passed = passed
         try:
             return self.call(fn, args, kwargs)
@@ -213,17 +213,17 @@ class Machine(CaptureState):
     # -- generators -----------------------------------------------------------------------------------------------
     # -- process state --------------------------------------------------------------------------------------------
     def state_node(self, fn: Any, args: tuple[Any, ...]) -> tuple[torch.fx.Node, Any]:
-        """A switch of process state has its place among the operators; it is made for real."""
+        """Switch process state for real, and add that to the graph at its place among the operators."""
         return self.builder.switch(fn, args, self.position())
 
     # -- tensors as objects ---------------------------------------------------------------------------------------
     def store_on(self, tensor: TensorNode, name: str, value: Value) -> None:
-        """From now on the tensor has this attribute; ABSENT takes it away."""
+        """Set an attribute of a tensor; ABSENT deletes it."""
         namespaces.write(self, namespaces.of_tensor(self, tensor), name, value)
         self.note_change(tensor)
 
     def note_change(self, tensor: TensorNode) -> None:
-        """More than the tensor's numbers is changed."""
+        """Note that more than the numbers of a tensor is changed."""
         if tensor.node in self.input_objects:
             self.effects.change_tensor()
             self.inputs_apart = True
@@ -236,7 +236,7 @@ class Machine(CaptureState):
         model.MODELS[torch.Tensor, "__setattr__"](self, obj, name, value)
 
     def dict_items(self, value: Value) -> list[tuple[Value, Value]]:
-        """The items of any mapping, in order."""
+        """Return the items of any mapping, in order."""
         return model.PAIRS[dict](self, value)
 
     def instance_dict(self, obj: Object) -> Value:

@@ -35,7 +35,7 @@ _kept: list[Any] = []  # the tables above go by id: what they name must live
 
 
 class Table(dict[type, Held], Generic[Held]):
-    """Hold what files of types give for one purpose, by type, to those who import none of them.
+    """Hold what files of types give for one purpose, by type, so that its users import none of them.
 
     `TABLE[pytype]` and `TABLE.get(pytype)` find what is held for exactly that type.
     """
@@ -59,12 +59,12 @@ class Table(dict[type, Held], Generic[Held]):
 
 
 class Emitter(Protocol):
-    """What a type's `rebuild` and `replay` may ask of codegen: a small stack assembler over values."""
+    """Define what `rebuild` and `replay` of a type may ask of codegen: a small stack assembler over values."""
 
     heap: Heap
 
     def value(self, value: Value) -> None:
-        """Push a value: rebuilt, or fetched from where it lived."""
+        """Push a value: materialized, or fetched from where it lives."""
 
     def const(self, obj: Any) -> None:
         """Push a constant."""
@@ -73,28 +73,28 @@ class Emitter(Protocol):
         """Push a constant callable, ready for arguments and `op("CALL", (count, ()))`."""
 
     def op(self, op: str, arg: Any = None) -> None:
-        """One canonical instruction."""
+        """Emit one canonical instruction."""
 
     def local(self, entity: Entity) -> None:
-        """Push the entity itself, which exists by now."""
+        """Push an object that has been materialized."""
 
     def is_home(self, space: Globals) -> bool:
-        """Whether the frame's own names are looked up there."""
+        """Return whether the frame's own names are looked up in this namespace."""
 
     def namespace(self, space: Globals) -> None:
         """Push the dictionary of a module's names."""
 
     def fields(self, attrs: Mapping[str, Value]) -> None:
-        """Set these attributes of what is on top."""
+        """Set attributes of the object on top of the stack."""
 
     def waits(self, cell: Entity, contents: Value | None) -> bool:
-        """Whether that cell gets its contents when the class that they are is made."""
+        """Return whether a cell gets its contents later, when the class that they are is materialized."""
 
     def keep(self, entity: Entity) -> None:
-        """What is on top is the entity: whoever refers to it from now on gets this."""
+        """Keep the object on top of the stack as the entity: whoever refers to it from now on gets this."""
 
     def instance(self, entity: Entity, fill: str) -> None:
-        """The plain container on top becomes an empty instance of the entity's class, filled by that method."""
+        """Turn the plain container on top into an instance of the entity's class, filled by the method `fill`."""
 
 
 # Make a value of an object of the type, or of a subclass, that existed at entry.
@@ -166,7 +166,7 @@ def function(*objs: Any) -> Callable[[Row], Row]:
 
 
 def polyfill(*objs: Any) -> Callable[[Row], Row]:
-    """Register a Python function that says these C functions again."""
+    """Register a Python function as polyfill of these C functions."""
 
     def register(fn: Row) -> Row:
         for obj in objs:
@@ -178,7 +178,7 @@ def polyfill(*objs: Any) -> Callable[[Row], Row]:
 
 
 def run_for_real(*objs: Any) -> None:
-    """Register functions without effects, whose results their arguments decide: of constants they are run at once."""
+    """Register functions without side effects that depend on their arguments only: on constants they run at once."""
     for obj in objs:
         function(obj)(_run(obj))
 
@@ -200,7 +200,7 @@ def ends_graph(reason: str, **words: str) -> Model:
 
 
 def polyfill_named(module: str, *qualnames: str) -> Callable[[Row], Row]:
-    """The same, of Python functions of a library that is not imported for that."""
+    """Register a polyfill of functions in a library that is not imported for that."""
 
     def register(fn: Row) -> Row:
         for qualname in qualnames:
@@ -217,9 +217,9 @@ def passes_on(row: Row) -> Row:
 
 
 def find_slot(pytype: type, name: str, start: type | None = None) -> Slot:
-    """What runs for `name` on instances of `pytype`: our model, or what the class says; searched from `start` on.
+    """Return what runs for `name` on instances of `pytype`, a model or an attribute; searched from `start` on.
 
-    A C type that says again what its base does (OrderedDict, IndexError) is served by the base's model.
+    A C type that repeats what its base does (OrderedDict, IndexError) is served by the base's model.
     """
     written_in_c: Slot | None = None
     for base in (start or pytype).__mro__:
@@ -240,11 +240,11 @@ IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of C's classes, those on th
 
 
 def is_open(cls: type) -> bool:
-    """A class whose attributes a program can change, as those that class statements make."""
+    """Return whether a program can change the attributes of a class, as of those that class statements make."""
     return cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
 def plain_new(cls: type) -> Any:
-    """The `__new__` of the type in C that a class extends: it makes a bare instance, and runs nothing of the user's."""
+    """Return `__new__` of the type in C that a class extends: it makes a bare instance and runs no user code."""
     own = ((base, base.__dict__.get("__new__")) for base in cls.__mro__)
     return next(new for base, new in own if type(new) is types.BuiltinFunctionType and new.__self__ is base)

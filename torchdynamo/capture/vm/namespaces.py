@@ -92,7 +92,7 @@ def has_dict(entity: Entity) -> bool:
 
 
 def own_attributes(vm: Machine, entity: Entity) -> dict[str, Any] | None:
-    """Return what `own_dict` does, to look at or change it; rest on its keys being names, and on who else has it."""
+    """Return the dictionary of an object that existed at entry; guard that its keys are names."""
     own = own_dict(entity)
     if own is not None and entity.source is not None and id(entity) not in vm.with_names:
         rest_on_names(vm, entity, own)
@@ -148,7 +148,7 @@ def rest_on_presence(vm: Machine, real: dict[str, Any], source: Source, name: st
 
 
 def look(vm: Machine, real: dict[str, Any], source: Source, name: str) -> Value | None:
-    """Return what `at_entry` does, of a dictionary that the program may have by another way, too."""
+    """Return what was under a name at entry, in a dictionary that the program may reach in another way, too."""
     dict_aliases.rest_on(vm, real, source)
     return at_entry(vm, real, source, name)
 
@@ -169,7 +169,7 @@ def rest_on(vm: Machine, space: Namespace, real: dict[str, Any]) -> dict_aliases
 
 
 def write_attribute(vm: Machine, owner: Known, name: str, value: Value) -> None:
-    """`owner.name = value` of a module, a class or a function; not of names that Python or C looks at itself."""
+    """Execute `owner.name = value` of a module, class or function. Raises Break where that cannot be deferred."""
     find = OWNERS.nearest(owner.pytype)
     space = None if find is None or value is ABSENT or name.startswith("__") else find(vm, owner, name, value)
     if space is None:
@@ -184,7 +184,7 @@ def of_globals(real: dict[str, Any], source: Source | None) -> Namespace:
 
 
 def of_module(vm: Machine, module: Known, name: str, value: Value) -> Namespace | None:
-    """Refuse PyTorch's own modules: operators would read there when the graph runs, and not where they stand."""
+    """Return the names of a module that the frame writes to; None for PyTorch's own, which operators may read."""
     own = module.obj.__dict__
     called = own.get("__name__")
     plain = module.pytype is types.ModuleType and type(called) is str and sys.modules.get(called) is module.obj
@@ -196,7 +196,7 @@ def of_module(vm: Machine, module: Known, name: str, value: Value) -> Namespace 
 
 
 def of_function(vm: Machine, fn: Known, name: str, value: Value) -> Namespace | None:
-    """Rest on its being this very function: functions are told apart by their code, and one code makes many."""
+    """Return the names of a function, which is guarded by identity: one code makes many. None for PyTorch's."""
     real: types.FunctionType = fn.obj
     if fn.source is None or (real.__module__ or "").partition(".")[0] == "torch":
         return None
@@ -205,7 +205,7 @@ def of_function(vm: Machine, fn: Known, name: str, value: Value) -> Namespace | 
 
 
 def of_class(vm: Machine, owner: Known, name: str, value: Value) -> Namespace | None:
-    """Refuse all but plain data: methods and descriptors would change what Python itself does."""
+    """Return the names of a class; None if more than plain data is set, which would change what Python does."""
     cls, meta = owner.obj, owner.pytype
     guarded_lookup(vm, meta, "__setattr__")
     above = guarded_lookup(vm, meta, name)
@@ -244,8 +244,9 @@ def read_tensor(vm: Machine, tensor: TensorNode, name: str) -> Value | None:
 
 
 def read_function(vm: Machine, fn: Known, name: str) -> Value | None:
-    """Return what the program has stored on a function under a name; None if nothing. Where the frame wrote to
-    functions, rest on which one each is.
+    """Return what the program has stored on a function under a name; None if nothing.
+
+    Where the frame wrote to functions, the identity of each is guarded.
     """
     own, source = fn.obj.__dict__, fn.source
     if vm.effects.wrote_functions:
@@ -260,7 +261,7 @@ def read_function(vm: Machine, fn: Known, name: str) -> Value | None:
 
 
 def written_on_class(vm: Machine, cls: type, name: str) -> Value | None:
-    """Return what the frame wrote, where a look-up on the class finds that: bases before it have no such name."""
+    """Return what the frame wrote under a name, if a look-up on the class finds that before what its bases have."""
     at = finds_written(vm, cls, name)
     if at is None:
         return None

@@ -89,7 +89,7 @@ YIELDING = frozenset(name for _, *names in BINARY.values() for name in names) - 
 
 
 def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
-    """`type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
+    """Return `type(obj).name(obj, *args)` as an operator calls it; None where the type has no such method."""
     if obj.__class__ is Symbol:
         obj = symbols.settled(vm, obj)
     refuse_unseen(obj, *args)
@@ -132,17 +132,17 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
 
 
 def opposite(vm: Machine, equal: Value | None) -> Value | None:
-    """What `object.__ne__` makes of what the class says of equality."""
+    """Return the result of `object.__ne__`, given that of `__eq__`."""
     return equal if equal is None or is_not_implemented(equal) else unary(vm, "not", equal)
 
 
 def opposite_of(equal: Callable[[Machine, Any, Value], Value]) -> Callable[[Machine, Any, Value], Value | None]:
-    """The row of `__ne__` of a type whose row of `__eq__` this is."""
+    """Return the row of `__ne__`, given that of `__eq__`."""
     return lambda vm, self, other: opposite(vm, equal(vm, self, other))
 
 
 def is_foreign(value: Value) -> bool:
-    """An object that the operators of Python's own numbers and strings leave to its class."""
+    """Return whether operators of Python's own numbers and strings leave this operand to its class."""
     if numpy_arrays.flowing_type(value):
         return True
     return value.__class__ is Object and all(
@@ -151,12 +151,12 @@ def is_foreign(value: Value) -> bool:
 
 
 def is_no_operand(vm: Machine, value: Value) -> bool:
-    """An object that torch's operators know nothing of."""
+    """Return whether torch's operators do not know objects of this class."""
     return is_foreign(value) and not numpy_arrays.flowing_type(value) and not overrides.is_other(vm, value)
 
 
 def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
-    """`a op b`, in place or not, comparisons included."""
+    """Return `a op b`, in place or not, comparisons included."""
     inplace, declined = INPLACE.get(op), False  # by torch, which leaves such an operand to its class
     fn = inplace[0] if inplace else BINARY[op][0]
     if (a.__class__ is Object or b.__class__ is Object) and numpy_numbers.among(vm, a, b):
@@ -220,7 +220,7 @@ SEQUENCES = (list, tuple, str, collections.deque)
 
 
 def refused_by_sequence(op: str, left: type, right: type) -> str | None:
-    """What a sequence says where nobody knew how to add to it or to multiply it."""
+    """Return the words in which a sequence refuses to be added or multiplied; None if neither operand is one."""
     kinds = [next((base for base in SEQUENCES if issubclass(side, base)), None) for side in (left, right)]
     if op == "+" and kinds[0] is not None:
         name = kinds[0].__name__
@@ -234,12 +234,12 @@ COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def says_otherwise(vm: Machine, cls: type, base: type, name: str) -> bool:
-    """Whether a class has a method of its own where its base, whose operators go first, has another or none."""
+    """Return whether a class overrides the method of a base, whose operators go first otherwise."""
     return guarded_lookup(vm, cls, name) not in (guarded_lookup(vm, base, name), MISSING)
 
 
 def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:
-    """Both are constants: ask Python."""
+    """Run an operator on two constants."""
     plain = type(a.obj) in PLAIN and type(b.obj) in PLAIN
     try:
         return lift(vm, fn(a.obj, b.obj) if plain else process_settings.run(vm, fn, (a.obj, b.obj), {}))
@@ -253,11 +253,12 @@ PLAIN = (int, float, bool, tuple, type(None))  # whose operators rest on no sett
 
 
 def is_not_implemented(value: Value) -> bool:
+    """Return whether a value is NotImplemented."""
     return value.__class__ is Known and value.obj is NotImplemented
 
 
 def unary(vm: Machine, op: str, a: Value) -> Value:
-    """`-a`, `+a`, `~a`, `not a`."""
+    """Return `-a`, `+a`, `~a` or `not a`."""
     if op == "not":
         return symbols.negation(vm, a) if a.__class__ is Symbol else boolean(not truth(vm, a))
     fn, method = UNARY[op]
@@ -277,7 +278,7 @@ REFERENCE = weakref.ReferenceType
 
 
 def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
-    """All of COMPARE: rich comparison, identity, membership."""
+    """Return the result of COMPARE: rich comparison, identity or membership."""
     if op in ("is", "is not"):
         if a.__class__ is Object and b.__class__ is Object and a.pytype is b.pytype is REFERENCE:
             return boolean(model.IDENTICAL[REFERENCE](vm, a, b) == (op == "is"))
@@ -290,7 +291,7 @@ def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
 
 
 def identical(vm: Machine, a: Value, b: Value) -> bool:
-    """`a is b`."""
+    """Return `a is b`, guarded where either existed at entry."""
     if a is b and a.__class__ is Symbol:
         return True
     if symbols.is_number(a) and symbols.is_number(b) and a.pytype is b.pytype:
@@ -318,7 +319,7 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
 
 
 def truth(vm: Machine, value: Value) -> bool:
-    """`bool(value)`."""
+    """Return `bool(value)`."""
     if value.__class__ is Known and not speaks(value):
         return bool(value.obj)
     if value.__class__ is TensorNode:
@@ -335,7 +336,7 @@ def truth(vm: Machine, value: Value) -> bool:
 
 
 def length(vm: Machine, value: Value) -> Value:
-    """`len(value)`."""
+    """Return `len(value)`."""
     if value.__class__ is Known and not speaks(value):
         return vm.run_pure(len, [value], {})
     answer = special(vm, value, "__len__")
@@ -345,7 +346,7 @@ def length(vm: Machine, value: Value) -> Value:
 
 
 def as_length(vm: Machine, answer: Value) -> Value:
-    """What `__len__` gave: an integer, not below zero."""
+    """Check the result of `__len__`, and return it: an integer, not below zero."""
     if answer.__class__ is Symbol:
         return answer
     if answer.__class__ is not Known or type(answer.obj) is not int or answer.obj > sys.maxsize:
@@ -356,7 +357,7 @@ def as_length(vm: Machine, answer: Value) -> Value:
 
 
 def contains(vm: Machine, box: Value, item: Value) -> bool:
-    """`item in box`."""
+    """Return `item in box`."""
     if box.__class__ is Known and item.__class__ is Known and says_nothing(item) and not speaks(box):
         if holds_nan(item.obj):  # found by identity
             identity_of(vm, item)
@@ -374,7 +375,7 @@ def contains(vm: Machine, box: Value, item: Value) -> bool:
 
 
 def same_or_equal(vm: Machine, a: Value, b: Value) -> bool:
-    """`a is b or a == b`, the test containers make."""
+    """Return `a is b or a == b`, the test that containers make."""
     if a.pytype is b.pytype is int and (a.__class__ is Symbol or b.__class__ is Symbol):
         return truth(vm, binary(vm, "==", a, b))  # the same integers are equal ones
     if a.__class__ is Known and type(a.obj) in CONSTANTS and a.obj == a.obj:

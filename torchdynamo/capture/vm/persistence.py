@@ -15,7 +15,7 @@ LASTING = (Module, Optimizer)
 
 
 def lasts(roots: Roots, source: Source | None, own: Container[str]) -> bool:
-    """Whether what lives there belongs to something that outlives the call; `own` variables are made in each call."""
+    """Return whether what a source leads to outlives the call; closure variables of the frame itself (`own`) do not."""
     while source is not None:
         if source.base is None:
             if source.how == "closure" and source.arg in own:

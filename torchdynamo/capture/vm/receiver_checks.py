@@ -22,7 +22,7 @@ OTHERS: dict[type, str] = {
 
 
 def refuse_others(vm: Machine, method: Any, given: Value) -> None:
-    """A method takes instances of its class: not `list.append((), 1)`."""
+    """Raise the program's TypeError where a method is called on no instance of its class: `list.append((), 1)`."""
     owner, text = method.__objclass__, OTHERS.get(type(method))
     if owner is not object and text is not None and not derives(given.pytype, owner):
         raise vm.error(TypeError, text.format(method.__name__, type_name(owner), type_name(given.pytype)))
@@ -42,7 +42,7 @@ def refused_access(vm: Machine, found: property, cls: type, how: str) -> Raised:
 
 
 def refuse_unsafe(vm: Machine, new: Any, cls: Any) -> None:
-    """C's `__new__` of a class makes no instances of classes that have one of their own in C: `int.__new__(bool)`."""
+    """Raise the program's TypeError where `__new__` in C is not that of the class: `int.__new__(bool)`."""
     if isinstance(cls, type) and plain_new(cls) is not new:
         try:
             new(cls)

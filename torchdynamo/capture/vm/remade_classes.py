@@ -19,7 +19,7 @@ Push = Callable[["Emitter"], None]
 
 @dataclass
 class MadeClass:
-    """One class that the frame made: by which root step, what pushes it anew, and what is done to that then."""
+    """Describe a class that the frame made: its root step, what pushes it anew, and what changes it then."""
 
     step: int
     push: Push
@@ -27,14 +27,14 @@ class MadeClass:
     cls: Any = None
 
     def known_to(self, vm: Machine, cls: type) -> None:
-        """From now on that class is this one's, for as long as the capture."""
+        """Register the real class that stands for this one during the capture."""
         self.cls = cls
         vm.made_classes[id(cls)] = self
         vm.inside[id(cls)] = self.step
 
 
 class StandIn:
-    """For something that the real class must not hold."""
+    """Stand in a real class for a value that it must not hold."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -44,7 +44,7 @@ class StandIn:
 
 
 class Unheard:
-    """In front of the bases while a class is made: their `__init_subclass__` is followed, and not run."""
+    """Stand in front of the bases while a class is made, so that their `__init_subclass__` is inlined and not run."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         pass
@@ -58,9 +58,9 @@ def new_class(
     names: Mapping[str, Any],
     heard: bool,
 ) -> type:
-    """The class of these names, without what its bases would do to it if they hear of it.
+    """Make a class with these names; with `heard`, without running `__init_subclass__` of its bases.
 
-    `by`: whose `__new__` makes it, and of which metaclass; None for what a class statement does.
+    `by`: the class whose `__new__` makes it, and the metaclass; None for what a class statement does.
     """
     above = (Unheard, *bases) if heard else bases
     if by is None:
@@ -74,12 +74,13 @@ def new_class(
 
 
 def fill(space: Any, names: Mapping[str, Any]) -> None:
+    """Put names into the namespace of a class."""
     for name, obj in names.items():
         space[name] = obj
 
 
 def called(fn: Any, args: list[Value], kwargs: Mapping[str, Value]) -> Push:
-    """What a function gives."""
+    """Return code that pushes the result of a function call."""
 
     def push(emit: Emitter) -> None:
         emit.function(fn)

@@ -40,13 +40,13 @@ PLAINLY = {str: str.__str__, float: float.__float__}
 
 
 class Plain(NamedTuple):
-    """The payload of such an instance that the frame made."""
+    """The payload of an instance that the frame made of a subclass of int, str or the like: its plain value."""
 
     value: Known
 
 
 def plain_value(vm: Machine, value: Value) -> Known | None:
-    """What a method of the type in C sees of the instance."""
+    """Return the plain value of an instance, as methods of the type in C see it; None if it is no scalar."""
     if value.__class__ is Object and issubclass(value.pytype, SCALARS):
         entity = vm.entity(value)
         if entity.payload.__class__ is Plain:
@@ -57,7 +57,7 @@ def plain_value(vm: Machine, value: Value) -> Known | None:
 
 
 def held_by(vm: Machine, entity: Entity) -> Known | None:
-    """Of one that existed: what it holds never changes, so it is enough that it is the same."""
+    """Return the plain value of an instance that existed at entry, guarded by its identity: it never changes."""
     read = next((read for base, read in PLAINLY.items() if isinstance(entity.real, base)), None)
     if read is None or entity.source is None:
         return None
@@ -66,7 +66,7 @@ def held_by(vm: Machine, entity: Entity) -> Known | None:
 
 
 def indexed(vm: Machine, value: Value) -> Value:
-    """What an object of the user's says it is, where an index or a count is wanted; a slice of such as well."""
+    """Return `value.__index__()` of a user's object where an index is wanted; a slice with such parts converted."""
     if value.__class__ is not Object:
         return value
     if value.pytype is slice:
@@ -80,14 +80,14 @@ def indexed(vm: Machine, value: Value) -> Value:
 
 
 def seen_by(vm: Machine, method: str, value: Value) -> Known | None:
-    """What that method sees of the instance it is called on: formatting asks for the instance's text."""
+    """Return the plain value that a method of the type in C sees; None if formatting would ask the user's class."""
     if method in ("__format__", "__rmod__") and plainly(vm, value) is value:
         return None
     return plain_value(vm, value)
 
 
 def plainly(vm: Machine, value: Value) -> Value:
-    """The plain value in place of an instance whose class adds to it and changes nothing of it."""
+    """Return the plain value of an instance whose class overrides no method that C asks; else the instance."""
     known = plain_value(vm, value)
     if known is None:
         return value

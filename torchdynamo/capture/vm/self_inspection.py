@@ -13,7 +13,7 @@ INSPECTING = frozenset({"_getframe", "currentframe", "settrace", "setprofile"})
 
 
 def inspects_itself(code: CodeType) -> bool:
-    """Whether continuations would be seen by the code itself; then it gets none."""
+    """Return whether the code could see that it was left and continued as another frame."""
     names = code.co_names
     if "super" in names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
         return True

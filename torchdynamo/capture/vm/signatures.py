@@ -174,7 +174,7 @@ def is_exact(row: Any, code: types.CodeType, count: int) -> bool:
 
 
 def parts_of(fn: types.FunctionType) -> FunctionParts:
-    """Take a Python function apart for its signature alone: what its defaults are is nobody's business."""
+    """Take a Python function apart for its signature alone, without looking at the values of defaults."""
     return FunctionParts(
         fn.__code__,
         Globals(fn.__globals__, None, {}),
@@ -209,7 +209,7 @@ def refusal(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
 
 
 def bare(method: str, first: Any) -> Any:
-    """Return what `__new__` is given for a class, or `__init__` for an instance, past what a user's class says."""
+    """Return an object to call `__new__` or `__init__` with, past what a user's class overrides."""
     cls = first if method == "__new__" else type(first)
     if not is_open(cls):
         return first

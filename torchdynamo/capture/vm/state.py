@@ -25,7 +25,7 @@ IDLE_TURNS = 20_000  # so many without an operator are no work for a graph
 
 
 class CaptureState:
-    """One capture in progress."""
+    """Hold all that one capture accumulates."""
 
     def __init__(self, builder: GraphBuilder, roots: Roots) -> None:
         self.builder = builder
@@ -57,7 +57,7 @@ class CaptureState:
 
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:
-        """Rest on a fact about the state at entry."""
+        """Add a guard: a fact about the state at entry that the capture rests on."""
         if kind in ABOUT_OBJECTS:  # which may say themselves what they equal
             key: tuple[Any, ...] = (source, kind, id(arg) if kind != "CLASS_ATTR" else arg[0])
             if key in self.guards:
@@ -72,7 +72,7 @@ class CaptureState:
         self.guards[key] = Guard(source, kind, arg, self.position())
 
     def count_turn(self, name: str) -> None:
-        """One more call or turn of a loop; there is a limit to what is worth following."""
+        """Count one more call or turn of a loop. Raises Break beyond what is worth executing symbolically."""
         self.turns += 1
         if self.turns > self.patience:
             if self.turns > MAX_TURNS or self.ops == self.ops_by_then:
@@ -80,38 +80,38 @@ class CaptureState:
             self.patience, self.ops_by_then = self.turns + IDLE_TURNS, self.ops
 
     def position(self) -> Position | None:
-        """Where the user's program is: the innermost frame that has a line."""
+        """Return where the user's program is: the innermost frame that has a line."""
         return self.frames[-1].position() if self.frames else None
 
     def call_site(self) -> CallSite | None:
-        """The calls that the user's program is in."""
+        """Return the calls that the user's program is in."""
         return call_site(self.frames, self.passed)
 
     def calling(self) -> Call:
-        """Make what calls operators as if from the line where the user's program is."""
+        """Return a function that calls operators as if from the line where the user's program is."""
         return calling_from(self.frames)
 
     # -- heap -----------------------------------------------------------------------------------------------------
     def new(self, pytype: type, items: Any = None, payload: object = None, **attrs: Value) -> Object:
-        """A fresh object of exactly this type."""
+        """Make a fresh object of exactly this type."""
         value = self.heap.new(pytype, items=items, born=self.step, payload=payload)
         if attrs:
             self.heap.entities[value.ref].attrs.update(attrs)
         return value
 
     def entity(self, value: Object) -> Entity:
-        """The contents of an object."""
+        """Return the contents of an object."""
         return self.heap.entities[value.ref]
 
     def let_go(self) -> None:
-        """Drop what leads to the program's objects: nobody needs the capture any more."""
+        """Drop all references to the program's objects, when nobody needs the capture any more."""
         self.heap.let_go()
         self.effects.let_go()
         self.builder.forget_inputs()
 
     # -- graph ----------------------------------------------------------------------------------------------------
     def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> TensorNode:
-        """A tensor that exists at entry becomes an input of the graph, and the sizes that vary become inputs too."""
+        """Make a tensor that exists at entry an input of the graph, and each of its sizes that varies another."""
         lengths = sizes.varying_sizes(self, tensor, source, static)  # type: ignore[arg-type]
         strides = sizes.varying_strides(self, tensor, source) if lengths else ()  # type: ignore[arg-type]
         node, fake = self.builder.input(input_name(source), tensor, source, static, lengths, strides)
@@ -125,7 +125,7 @@ class CaptureState:
         return value
 
     def known(self, value: Value, what: str) -> Any:
-        """The object of a value that has to be a constant here."""
+        """Return the object of a value that has to be a constant; else Break, in whose text `what` names it."""
         if value.__class__ is Known:
             return value.obj
         if value.__class__ is Symbol:
@@ -134,7 +134,7 @@ class CaptureState:
 
 
 def input_name(source: Source) -> str:
-    """A placeholder's name: the path as words, `self_fc1_weight`."""
+    """Return the name of a placeholder: the path as words, `self_fc1_weight`."""
     text = str(source)
     words = "".join(c if c.isalnum() or c == "_" else " " for c in text).split()
     return "_".join(words) or "arg"

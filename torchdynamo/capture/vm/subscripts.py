@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def getitem(vm: Machine, box: Value, key: Value) -> Value:
-    """`box[key]`."""
+    """Return `box[key]`."""
     if key.__class__ is Symbol and box.__class__ is not TensorNode:
         key = symbols.settled(vm, key)
     if box.__class__ is TensorNode:
@@ -48,7 +48,7 @@ INDEXED = (tuple, str, bytes, range)
 
 
 def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
-    """`Cls[key]`: the metaclass's `__getitem__`, or a generic alias."""
+    """Return `Cls[key]`: by `__getitem__` of the metaclass, else a generic alias."""
     above, own = guarded_lookup(vm, type(cls), "__getitem__"), guarded_lookup(vm, cls, "__class_getitem__")
     if type(above) is types.FunctionType:
         if above.__module__ not in LIBRARIES:
@@ -66,7 +66,7 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
 
 
 def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
-    """`box[key] = value`."""
+    """Execute `box[key] = value`."""
     if box.__class__ is TensorNode:
         if tensor_methods.answered(vm, box, "__setitem__", key, value) is not None:
             return
@@ -78,7 +78,7 @@ def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
 
 
 def delitem(vm: Machine, box: Value, key: Value) -> None:
-    """`del box[key]`."""
+    """Execute `del box[key]`."""
     if special(vm, box, "__delitem__", key) is None:
         as_sequence = hasattr(key.pytype, "__index__") and (model.is_open(box.pytype) or hasattr(box.pytype, "__len__"))
         refuses = "doesn't" if as_sequence else "does not"

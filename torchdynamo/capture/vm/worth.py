@@ -17,14 +17,14 @@ WIDTH = 20  # items looked at in each container
 
 
 def worth_capturing(roots: Roots, code: types.CodeType) -> bool:
-    """Look through the arguments, the closure, and the globals the code names."""
+    """Return whether a tensor, a module or torch is near a frame: its arguments, closure, named globals."""
     return any(is_torch(obj, DEPTH) for obj in reachable(roots, code))
 
 
 def modes_watch() -> bool:
-    """Whether a mode of the user's (a TorchFunctionMode, a TorchDispatchMode) sees each operator as it runs: it is not
-    to see graphs instead, nor what capture does. torch.jit.trace is one more. A default device is a mode too, and is
-    followed.
+    """Return whether a mode of the user's sees each operator as it runs, and so must not see graphs instead.
+
+    Modes are a TorchFunctionMode, a TorchDispatchMode, torch.jit.trace. A default device is a mode too, and is inlined.
     """
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return True
@@ -51,7 +51,7 @@ def holds(cell: types.CellType) -> bool:
 
 
 def is_torch(obj: Any, depth: int) -> bool:
-    """The object is torch's, or leads to something that is."""
+    """Return whether an object is torch's, or leads to something that is."""
     cls = type(obj)
     if issubclass(cls, (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)):
         return True
@@ -68,7 +68,7 @@ LEAVES = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
 def parts(obj: Any) -> Iterable[Any]:
-    """A few of the things an object holds, without running code of the user's."""
+    """Return a few of the things that an object holds, without running user code."""
     cls = type(obj)
     if cls is types.MethodType:
         return (obj.__self__,)

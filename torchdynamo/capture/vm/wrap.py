@@ -37,7 +37,7 @@ IDENTITIES: tuple[type, ...] = (types.ModuleType, types.BuiltinFunctionType, typ
 
 
 def wrap(vm: Machine, obj: Any, source: Source) -> Value:
-    """The value of an object read from `source`; the same source or object gives the same value."""
+    """Return the value of an object read from `source`; one source or object always gives the same value."""
     value = vm.by_source.get(source)
     if value is None:
         own = vm.made_classes and made_in_frame(vm, source)
@@ -47,14 +47,14 @@ def wrap(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def made_in_frame(vm: Machine, source: Source) -> bool:
-    """Whether the path begins at a class that the frame made, or at a member of such an enumeration."""
+    """Return whether a path begins at a class that the frame made, or at a member of such an enumeration."""
     root = source.root()
     begins = root.arg.object if root.how == "pinned" else None
     return id(begins) in vm.made_classes or id(type(begins)) in vm.made_classes
 
 
 def lying_in_class(vm: Machine, obj: Any) -> Value:
-    """What a class that the frame made holds: nobody else can change it."""
+    """Return the value of an object in a class that the frame made, which nobody else can change."""
     if obj.__class__ is StandIn:
         value: Value = obj.value
         return value
@@ -62,7 +62,7 @@ def lying_in_class(vm: Machine, obj: Any) -> Value:
 
 
 def wrap_unaliased(vm: Machine, obj: Any, source: Source) -> Value:
-    """Make the value, with the guard that earns it."""
+    """Make a value for an object that is met for the first time, with the guard that it needs."""
     cls = type(obj)
     if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
         raise Break("unsupported type", type=class_name(cls))
@@ -97,7 +97,7 @@ def wrap_unaliased(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def told_apart(cls: type) -> bool:
-    """Whether classes of this class's kind are told apart by identity, and not by what a metaclass says they equal."""
+    """Return whether a class can be compared by identity: its metaclass does not redefine equality."""
     return by_identity(type(cls))
 
 
@@ -107,7 +107,7 @@ def by_identity(meta: Any) -> bool:
 
 @model.enters(types.FunctionType, types.ModuleType, type)
 def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
-    """Functions go by their code; modules and classes by identity."""
+    """Wrap what is guarded by its identity, as modules and classes are; functions are guarded by their code."""
     if type(type(obj).__getattribute__) is types.FunctionType:  # it would see us look
         raise Break("unsupported type", type=type(obj).__name__)
     if issubclass(type(obj), type) and (obj.__mro__ is None or not told_apart(obj)):  # one is still being made
@@ -117,12 +117,12 @@ def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def is_found(value: Known) -> bool:
-    """A function that lies somewhere: what it rests on (defaults, closure, attributes) is read from there."""
+    """Return whether a value is a function with a source, from which its defaults, closure and attributes are read."""
     return type(value.obj) is types.FunctionType and value.source is not None
 
 
 def identity_of(vm: Machine, value: Known) -> Any:
-    """The object itself, where it matters which it is. Of a function that lies somewhere only its code was seen."""
+    """Return the object of a constant; where a guard on its code or its equality is not enough, by identity."""
     obj = value.obj
     if type(obj) is types.FunctionType and value.source is not None:
         vm.guard(value.source, "ID_MATCH", obj)
@@ -140,7 +140,7 @@ def holds_nan(obj: Any) -> bool:
 
 
 def same_function(vm: Machine, a: Known, b: Known) -> bool:
-    """Functions are told apart by their code, as far as that goes; two of one code, by where they lie."""
+    """Return whether two functions are one: by their code if that differs, else by where they are found."""
     same: bool = a.obj is b.obj
     if a.source is b.source or a.obj.__code__ is not b.obj.__code__:
         return same
@@ -155,7 +155,7 @@ def same_function(vm: Machine, a: Known, b: Known) -> bool:
 
 
 def is_only_one(obj: Any) -> bool:
-    """Whether what equals a constant is that constant: Python has one of each."""
+    """Return whether Python has a single object for each value that equals this constant."""
     cls = type(obj)
     if cls is int:
         return -5 <= obj <= 256
@@ -167,7 +167,7 @@ def is_only_one(obj: Any) -> bool:
 
 
 def same_constant(vm: Machine, a: Known, b: Known) -> bool:
-    """Of a constant that was there it is guarded what it equals; which object it is, is looked at only here."""
+    """Return whether two constants are one object. Guards on equality do not tell, so identity is guarded."""
     one, other, same = a.obj, b.obj, a.obj is b.obj
     if a.source is b.source or type(one) is not type(other) or type(one) not in CONSTANTS or is_only_one(one):
         return same
@@ -208,7 +208,7 @@ PYBIND_OBJECT = next(base for base in type(torch._C._SDPBackend.MATH).__mro__ if
 
 @model.enters(PYBIND_OBJECT)
 def enter_pybind(vm: Machine, obj: Any, source: Source) -> Value:
-    """A member of an enumeration made in C++ is a constant."""
+    """Wrap a member of an enumeration made in C++ as a constant."""
     if hasattr(type(obj), "__members__"):
         return enter_singleton(vm, obj, source)
     vm.guard(source, "TYPE_MATCH", type(obj))
@@ -217,7 +217,7 @@ def enter_pybind(vm: Machine, obj: Any, source: Source) -> Value:
 
 @model.enters(types.BuiltinFunctionType)
 def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
-    """A C function of a module or a class; any other is an object, and goes when nobody has it any more."""
+    """Wrap a C function of a module or class as a constant; any other may be collected, and is an object."""
     owner = obj.__self__
     lies = isinstance(owner, types.ModuleType) and owner.__dict__.get(obj.__name__) is obj
     if obj.__module__ is not None or owner is None or lies or isinstance(owner, type):
@@ -229,7 +229,7 @@ def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
 
 @model.enters(torch.Tensor)
 def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
-    """A tensor becomes an input of the graph; one placeholder for each distinct tensor."""
+    """Make a tensor an input of the graph; there is one placeholder for each distinct tensor."""
     if overrides(type(obj)):
         watch(vm, type(obj))
         with torch._C.DisableTorchFunctionSubclass():
@@ -241,7 +241,7 @@ HAS_NAMES = getattr(torch.Tensor, "has_names", None)  # stand-ins have none, and
 
 
 def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
-    """The same, where nothing that is asked of the tensor is overridden."""
+    """Make a tensor an input of the graph, where no mode or subclass overrides what is asked of it."""
     if obj.layout is not torch.strided or obj.device.type == "meta" or torch._is_functional_tensor(obj):
         raise Break("unsupported type", type=f"{obj.layout} tensor")
     if HAS_NAMES is not None and HAS_NAMES(obj):
@@ -258,12 +258,12 @@ def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
 
 @model.enters(torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)
 def enter_uninitialized(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
-    """A lazy module's parameter gets its shape, and its class, in the first call."""
+    """Raise NotYet: a lazy module's parameter gets its shape, and its class, in the first call."""
     raise NotYet
 
 
 def is_static(vm: Machine, source: Source) -> bool:
-    """Whether the tensor is a module's own: the same storage on every call. A buffer of another size is another."""
+    """Return whether a tensor belongs to a module, and so has the same storage in every call."""
     base = source.base
     if base is None or base.how != "key" or base.arg not in ("_parameters", "_buffers"):
         return False
@@ -273,7 +273,7 @@ def is_static(vm: Machine, source: Source) -> bool:
 
 
 def lift(vm: Machine, obj: Any) -> Value:
-    """The value of an object that has no source: made by capture itself, or owned by what is already guarded."""
+    """Return the value of an object that has no source: made by the capture, or owned by what is guarded already."""
     cls = type(obj)
     if cls in CONSTANTS:
         return Known(obj)
@@ -296,7 +296,7 @@ def lift(vm: Machine, obj: Any) -> Value:
 
 
 def as_object(vm: Machine, value: Value) -> Object:
-    """The value as a reference into the heap."""
+    """Return a value as a reference into the heap."""
     if value.__class__ is Object:
         return value
     raise cannot_look(value)
@@ -316,7 +316,7 @@ def refuse_unseen(*values: Value) -> None:
 
 
 def source_of(vm: Machine, value: Value) -> Source | None:
-    """Where the value lived at entry, if it did."""
+    """Return the source of a value at entry; None if it has none."""
     if value.__class__ is Object:
         return vm.entity(value).source
     return getattr(value, "source", None)
@@ -326,7 +326,7 @@ _classes: dict[type, Source] = {}
 
 
 def class_source(cls: type) -> Source:
-    """A class by itself: classes own nothing of the user's instances, so a source may hold one."""
+    """Return the source of a class, which holds it: classes own nothing of the user's instances."""
     source = _classes.get(cls)
     if source is None:
         source = Source("pinned", None, Pinned(cls))
@@ -336,14 +336,14 @@ def class_source(cls: type) -> Source:
 
 
 def item_source(base: Source, key: Any) -> Source:
-    """Where a dict has an item. A class that may go is found by where it is: as a part of the path it would stay."""
+    """Return the source of an item of a dict. A key that is a class that may be collected is not held."""
     if issubclass(type(key), type) and is_mortal(key):
         return Source("keyed", base, class_source(key))
     return Source("key", base, key)
 
 
 def class_attribute(vm: Machine, cls: type, name: str) -> Source:
-    """Where a class has an attribute. One that the frame made has what it inherits where it inherits that from."""
+    """Return the source of a class attribute. One inherited by a class that the frame made is found at its base."""
     if id(cls) in vm.made_classes:
         owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
         cls = cls if id(owner) in vm.made_classes else owner

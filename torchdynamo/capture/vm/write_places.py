@@ -14,7 +14,7 @@ from torchdynamo.core.value import Known, Value
 
 
 class WritePlace(NamedTuple):
-    """Where something is written, and what will be there."""
+    """Describe where something is written, and its new value."""
 
     kind: EffectKind
     owner: int  # the id of what is written to
@@ -66,7 +66,7 @@ def of_name(vm: Machine, write: Write) -> Iterator[WritePlace]:
 
 
 def of_class(vm: Machine, write: Write) -> Iterator[WritePlace]:
-    """Classes that inherit the attribute have been asked for it, too."""
+    """Yield the places of a class attribute: those of the subclasses that inherit it, and were asked for it, too."""
     cls, name = write.owner, write.name
     if id(cls) in vm.made_classes:
         return
