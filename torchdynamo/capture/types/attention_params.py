@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.backends.cuda import SDPAParams
 
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.model import Emitter, enters, models, rebuilds
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
@@ -67,7 +68,4 @@ for _at, _name in enumerate(FIELDS):
 
 @rebuilds(SDPAParams)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    emit.function(SDPAParams)
-    for value in entity.items:
-        emit.value(value)
-    emit.op("CALL", (len(FIELDS), ()))
+    push_call(emit, SDPAParams, *entity.items)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture.frame import MadeFunction
 from torchdynamo.capture.vm import c_fields, lookup, namespaces
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
@@ -152,8 +153,7 @@ def function_of(code: types.CodeType, space: dict[str, Any], names: tuple[str, .
 @rebuilds(types.CellType)
 def rebuild_cell(emit: Emitter, entity: Entity) -> None:
     """A variable of a function that was followed, for the functions that share it."""
-    emit.function(types.CellType)
-    emit.op("CALL", (0, ()))
+    push_call(emit, types.CellType)
     emit.keep(entity)  # before its contents, which may lead back to it
     if not emit.waits(entity, entity.attrs.get("cell_contents")):
         emit.fields(entity.attrs)
@@ -236,19 +236,13 @@ def method_getattr(vm: Machine, self: Object, name: str) -> Value:
 
 @rebuilds(types.MethodType)
 def rebuild_method(emit: Emitter, entity: Entity) -> None:
-    emit.function(types.MethodType)
-    emit.value(entity.attrs["__func__"])
-    emit.value(entity.attrs["__self__"])
-    emit.op("CALL", (2, ()))
+    push_call(emit, types.MethodType, entity.attrs["__func__"], entity.attrs["__self__"])
 
 
 @rebuilds(types.BuiltinMethodType)
 def rebuild_builtin_method(emit: Emitter, entity: Entity) -> None:
     """By the descriptor that was found: a look-up by name may find another (`super().__call__` in a metaclass)."""
-    emit.function(_bind)
-    emit.value(entity.attrs["__func__"])
-    emit.value(entity.attrs["__self__"])
-    emit.op("CALL", (2, ()))
+    push_call(emit, _bind, entity.attrs["__func__"], entity.attrs["__self__"])
 
 
 def _bind(descriptor: Any, owner: Any) -> Any:
@@ -297,12 +291,8 @@ def init_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) ->
 
 @rebuilds(functools.partial)
 def rebuild_partial(emit: Emitter, entity: Entity) -> None:
-    emit.function(_make_partial)
-    emit.const(entity.pytype)
     own = [c_fields.name_of(entity.pytype, functools.partial, name) for name in PARTS_OF_PARTIAL]
-    for name in own:
-        emit.value(entity.attrs[name])
-    emit.op("CALL", (4, ()))
+    push_call(emit, _make_partial, entity.pytype, *(entity.attrs[name] for name in own))
     emit.fields({name: value for name, value in entity.attrs.items() if name not in own})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import HOLDS, Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break
@@ -79,10 +80,7 @@ for _name, _op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__"
 @rebuilds(KEY)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     held = holds(entity)
-    emit.function(made_key)
-    for value in held.values():
-        emit.value(value)
-    emit.op("CALL", (len(held), ()))
+    push_call(emit, made_key, *held.values())
 
 
 def made_key(mycmp: Any, *obj: Any) -> Any:

@@ -1,8 +1,7 @@
-"""collections.deque: a list that can be changed at both ends, and may drop what is too much."""
+"""collections.deque: a list that can be changed at both ends, and may drop what is too much. See also sequence.py."""
 
 from __future__ import annotations
 
-import collections
 import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,61 +9,19 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.types.checked_iterators import Strict
 from torchdynamo.capture.types.pending_appends import Tail, tail
 from torchdynamo.capture.types.pending_appends import replay as replay_tail
-from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.types.sequence import DEQUE, items_of, limit, read, write
+from torchdynamo.capture.vm.emitted_calls import push, push_call, refill
+from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
-from torchdynamo.capture.vm.wrap import wrap
 from torchdynamo.core.signals import Break
-from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, Known, Lazy, Object, Value, boolean
+from torchdynamo.core.value import NONE, Known, Object, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
-DEQUE = collections.deque
 ONE = Known(1)
-
-
-def items_of(vm: Machine, value: Object) -> list[Value]:
-    """The items as they are now; those nothing has read yet are Lazy."""
-    entity = vm.entity(value)
-    if entity.items is None or entity.items.__class__ is Tail:
-        appended, entity.items = entity.items or (), []
-        if entity.real is not MISSING:
-            assert entity.source is not None
-            real = list(DEQUE.__iter__(entity.real))
-            vm.guard(entity.source, "LENGTH", len(real))
-            entity.items = [Lazy(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
-            for item in appended:
-                append(vm, value, item)
-    items: list[Value] = entity.items
-    return items
-
-
-def read(vm: Machine, items: list[Value], index: int) -> Value:
-    """An item, looked at."""
-    item = items[index]
-    if item.__class__ is Lazy:
-        item = items[index] = vm.look(item)
-    return item
-
-
-def limit(vm: Machine, value: Object) -> int | None:
-    """The most items it may hold."""
-    entity = vm.entity(value)
-    if entity.real is MISSING:
-        return entity.payload_if(int)
-    assert entity.source is not None
-    found: int | None = vm.known(wrap(vm, entity.real.maxlen, Source("attr", entity.source, "maxlen")), "maxlen")
-    return found
-
-
-def write(vm: Machine, value: Object) -> list[Value]:
-    """The items, to be changed in place."""
-    items = items_of(vm, value)
-    vm.effects.items(vm.entity(value))
-    return items
 
 
 def resize(vm: Machine, value: Object) -> list[Value]:
@@ -96,11 +53,6 @@ def turns(vm: Machine, value: Object, order: range) -> Iterator[Value]:
 
 
 MUTATED = "deque mutated during iteration"
-
-
-@models(DEQUE, "__new__")
-def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
-    return vm.new(cls.obj, [])
 
 
 @models(DEQUE, "__init__")
@@ -149,12 +101,6 @@ def extend(vm: Machine, self: Object, items: Value) -> Value:
     return NONE
 
 
-@models(DEQUE, "__iadd__")
-def iadd(vm: Machine, self: Object, items: Value) -> Value:
-    extend(vm, self, items)
-    return self
-
-
 @models(DEQUE, "extendleft")
 def extendleft(vm: Machine, self: Object, items: Value) -> Value:
     for item in list(vm.iterate(items)):
@@ -186,12 +132,6 @@ def clear(vm: Machine, self: Object) -> Value:
     return NONE
 
 
-@models(DEQUE, "reverse")
-def reverse(vm: Machine, self: Object) -> Value:
-    write(vm, self).reverse()
-    return NONE
-
-
 @models(DEQUE, "rotate")
 def rotate(vm: Machine, self: Object, steps: Value = ONE) -> Value:
     items, count = write(vm, self), vm.known(steps, "count")
@@ -205,11 +145,6 @@ def rotate(vm: Machine, self: Object, steps: Value = ONE) -> Value:
 @models(DEQUE, "copy", "__copy__")
 def copy(vm: Machine, self: Object) -> Value:
     return vm.new(self.pytype, list(items_of(vm, self)), payload=limit(vm, self))
-
-
-@models(DEQUE, "__len__")
-def length(vm: Machine, self: Object) -> Value:
-    return Known(len(items_of(vm, self)))
 
 
 @models(DEQUE, "__getitem__")
@@ -230,11 +165,6 @@ def delitem(vm: Machine, self: Object, key: Value) -> Value:
     items = resize(vm, self)
     del items[position(vm, items, key)]
     return NONE
-
-
-@models(DEQUE, "__contains__")
-def contains(vm: Machine, self: Object, item: Value) -> Value:
-    return boolean(any(same_or_equal(vm, other, item) for other in iterate(vm, self)))
 
 
 @models(DEQUE, "remove")
@@ -291,11 +221,6 @@ def imul(vm: Machine, self: Object, times: Value) -> Value:
     return self
 
 
-@models(DEQUE, "count")
-def count(vm: Machine, self: Object, item: Value) -> Value:
-    return Known(sum(same_or_equal(vm, other, item) for other in iterate(vm, self)))
-
-
 @models(DEQUE, "__eq__")
 def equal(vm: Machine, self: Object, other: Value) -> Value:
     if not issubclass(other.pytype, DEQUE) or other.__class__ is not Object:
@@ -319,13 +244,7 @@ REVERSED: type = type(reversed(DEQUE()))
 @rebuilds(DEQUE)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     """With its limit; a subclass's `__init__` has been run symbolically."""
-    emit.function(make)
-    emit.const(entity.pytype)
-    for item in entity.items or ():
-        emit.value(item)
-    emit.op("BUILD", ("list", len(entity.items or ())))
-    emit.const(entity.payload)
-    emit.op("CALL", (3, ()))
+    push_call(emit, make, entity.pytype, entity.items or [], entity.payload)
 
 
 def make(cls: type, items: list[object], most: int | None) -> object:
@@ -341,14 +260,5 @@ def replay(emit: Emitter, entity: Entity) -> None:
     if entity.items.__class__ is Tail:
         replay_tail(emit, entity, DEQUE.extend)
         return
-    for item in entity.items:
-        emit.value(item)
-    emit.op("BUILD", ("list", len(entity.items)))
-    for method, given in ((DEQUE.clear, 0), (DEQUE.extend, 1)):
-        emit.function(method)
-        emit.local(entity)
-        if given:
-            emit.op("COPY", 4)
-        emit.op("CALL", (given + 1, ()))
-        emit.op("POP")
-    emit.op("POP")
+    push(emit, entity.items)
+    refill(emit, entity, DEQUE.clear, DEQUE.extend)

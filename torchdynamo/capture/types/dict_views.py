@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types.items import lookup, turns
 from torchdynamo.capture.types.mapping import contains, hashed, length
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import ViewOf
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds
@@ -110,9 +111,7 @@ def view_operator(name: str) -> Any:
 def rebuild_view(emit: Emitter, entity: Entity) -> None:
     kind, box = entity.payload_as(ViewOf)
     base: Any = collections.OrderedDict if issubclass(box.pytype, collections.OrderedDict) else dict
-    emit.function(getattr(base, kind))
-    emit.value(box)
-    emit.op("CALL", (1, ()))
+    push_call(emit, getattr(base, kind), box)
 
 
 VIEW_OPERATORS = ("__and__", "__or__", "__xor__", "__sub__", "isdisjoint")

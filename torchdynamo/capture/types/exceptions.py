@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm import attribute_writes, c_fields
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.exception_state import state_of
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup, rest_on_bases
@@ -112,11 +113,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     """As the frame left it, without running its `__init__` again."""
     if state_of(entity).raised:
         raise Restart(entity.born - 1)
-    emit.function(bare)
-    emit.const(entity.pytype)
-    for arg in entity.items or ():
-        emit.value(arg)
-    emit.op("CALL", (1 + len(entity.items or ()), ()))
+    push_call(emit, bare, entity.pytype, *(entity.items or ()))
 
 
 def bare(cls: type[BaseException], *args: Any) -> BaseException:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.torch.symbols import settled
 from torchdynamo.capture.types import scalars
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import Ref
 from torchdynamo.capture.vm.model import HASH_KEY, Emitter, function, models, rebuilds
@@ -171,15 +172,11 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
         scalars.rebuild(emit, entity)
         return
     if entity.payload.__class__ is NumberOf:
-        emit.function(entity.payload.take)
-        emit.op("CALL", (0, ()))
+        push_call(emit, entity.payload.take)
         return
     if entity.payload.__class__ is not IdOf:
         raise Restart(entity.born - 1)
     if getattr(entity.payload.owner, "obj", None) is Thread:
-        emit.function(threading.get_ident)
-        emit.op("CALL", (0, ()))
+        push_call(emit, threading.get_ident)
         return
-    emit.function(id)
-    emit.value(entity.payload.owner)
-    emit.op("CALL", (1, ()))
+    push_call(emit, id, entity.payload.owner)

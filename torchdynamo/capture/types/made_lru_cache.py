@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import CACHED_CALL, Emitter, models, rebuilds
 from torchdynamo.core.signals import Restart
@@ -62,10 +63,5 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     kept = entity.payload_as(CachedFunction)
     if entity.items:
         raise Restart(entity.born - 1)
-    emit.function(CACHED)
-    emit.value(kept.fn)
-    emit.const(kept.most)
-    emit.const(kept.typed)
-    emit.const(functools._CacheInfo)
-    emit.op("CALL", (4, ()))
+    push_call(emit, CACHED, kept.fn, kept.most, kept.typed, functools._CacheInfo)
     emit.fields(entity.attrs)

@@ -36,6 +36,7 @@ from torchdynamo.capture.types.items import (
 from torchdynamo.capture.types.weakrefs import Weakly
 from torchdynamo.capture.vm import finalizers, model, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
+from torchdynamo.capture.vm.emitted_calls import refill
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot
 from torchdynamo.capture.vm.model import Emitter, find_slot, iterates, models, rebuilds, replays
@@ -396,11 +397,4 @@ def replay_dict(emit: Emitter, entity: Entity) -> None:
     """The new contents are made first: they may be fetched from the old. What cannot be fetched stays where it is."""
     partly = entity.items.__class__ is Partly
     push_items(emit, entity)
-    for method, count in (("update", 1),) if partly else (("clear", 0), ("update", 1)):
-        emit.function(getattr(dict, method))
-        emit.local(entity)
-        if count:
-            emit.op("COPY", 4)
-        emit.op("CALL", (count + 1, ()))
-        emit.op("POP")
-    emit.op("POP")
+    refill(emit, entity, None if partly else dict.clear, dict.update)

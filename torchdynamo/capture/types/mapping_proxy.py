@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_own
 from torchdynamo.capture.vm.model import CLASS_DICT, Emitter, Model, enters, iterates, models, rebuilds
@@ -115,9 +116,6 @@ for _name in (
 @rebuilds(PROXY)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     if entity.payload.__class__ is OfClass:
-        emit.function(vars)
-        emit.const(entity.payload.cls)
+        push_call(emit, vars, entity.payload.cls)
     else:
-        emit.function(PROXY)
-        emit.value(entity.payload_as(OfMapping).mapping)
-    emit.op("CALL", (1, ()))
+        push_call(emit, PROXY, entity.payload_as(OfMapping).mapping)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.torch import numpy_arrays, numpy_numbers
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import COPY, FLOWING_ITEMS, FLOWING_TENSOR, enters, function, iterates, rebuilds
 from torchdynamo.core.signals import Break, Restart
@@ -53,8 +54,7 @@ def rebuild(emit: Any, entity: Entity) -> None:
     lies_otherwise = np.array(entity.items).strides != entity.items.strides
     if lies_otherwise or any(np.may_share_memory(entity.items, other.items) for other in shared):
         raise Restart(entity.born - 1)
-    emit.function(functools.partial(np.array, entity.items))
-    emit.op("CALL", (0, ()))
+    push_call(emit, functools.partial(np.array, entity.items))
 
 
 def sharing(fn: Any) -> None:

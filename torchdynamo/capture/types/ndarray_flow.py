@@ -15,6 +15,7 @@ import torch.fx
 
 from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.model import (
     COPY,
     FLOWING_ATTRIBUTE,
@@ -258,9 +259,7 @@ def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> V
 def rebuild(emit: Any, entity: Entity) -> None:
     """A number that comes out of the graph, as it is or as a plain one."""
     if entity.payload.__class__ is numpy_numbers.NumberPayload:
-        emit.function(entity.pytype)
-        emit.value(entity.payload.number)
-        emit.op("CALL", (1, ()))
+        push_call(emit, entity.pytype, entity.payload.number)
         return
     emit.computed(TensorNode(entity.items.node, None, entity.pytype))
 

@@ -9,8 +9,10 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.torch import numpy_arrays
+from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.model import Emitter, Model, enters, function, models, rebuilds, replays
+from torchdynamo.capture.vm.shadows import Shadow, method
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
@@ -34,28 +36,19 @@ DRAWS: dict[str, str] = {
 }
 
 
-def drawing(vm: Machine, self: Object, name: str) -> Any:
-    """Return the generator that draws for this one."""
-    entity = vm.entity(self)
-    if entity.items is None:
-        raise Break("builtin with effects", name=f"{self.pytype.__name__}.{name}")
-    vm.effects.items(entity)
-    return entity.items
+def argument_of(vm: Machine, arg: Value) -> Any:
+    """Return an argument as a real object. Ends the graph where a tensor gives it."""
+    if numpy_arrays.flows(vm, arg) or numpy_arrays.holds_tensors(arg):
+        raise Break("data-dependent value", name="numpy.random")
+    return vm.concretely(arg)
 
 
-def method(name: str) -> Model:
-    def row(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-        if any(numpy_arrays.flows(vm, arg) or numpy_arrays.holds_tensors(arg) for arg in (*args, *kwargs.values())):
-            raise Break("builtin with effects", name=f"{self.pytype.__name__}.{name}")
-        draw = getattr(drawing(vm, self, name), name)
-        real = [vm.concretely(arg) for arg in args]
-        named = {key: vm.concretely(arg) for key, arg in kwargs.items()}
-        try:
-            return numpy_arrays.lift(vm, draw(*real, **named))
-        except Exception as error:  # the program's call raises
-            raise vm.error(type(error), *error.args) from None
+def result_of(vm: Machine, self: Object, name: str, result: Any) -> Value:
+    """Return the value of what was drawn."""
+    return numpy_arrays.lift(vm, result)
 
-    return row
+
+SHADOW = Shadow(argument=argument_of, result=result_of)
 
 
 def seeded(vm: Machine, made: Any, seed: Value) -> Any:
@@ -125,11 +118,7 @@ def bind(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
 
 
 def replay_state(emit: Emitter, entity: Entity) -> None:
-    emit.function(np.random.RandomState.set_state)
-    emit.local(entity)
-    emit.const(Frozen(entity.items.get_state(legacy=False)))
-    emit.op("CALL", (2, ()))
-    emit.op("POP")
+    replay_call(emit, np.random.RandomState.set_state, entity, Frozen(entity.items.get_state(legacy=False)))
 
 
 class Frozen(dict):  # type: ignore[type-arg]
@@ -141,22 +130,16 @@ class Frozen(dict):  # type: ignore[type-arg]
 def rebuild_state(emit: Emitter, entity: Entity) -> None:
     if entity.items is None or entity.pytype is not np.random.RandomState:
         raise Restart(entity.born - 1)
-    emit.function(made_again)
-    emit.const(np.random.RandomState)
-    emit.const(Frozen(entity.items.get_state(legacy=False)))
-    emit.op("CALL", (2, ()))
+    push_call(emit, generator_in, np.random.RandomState, Frozen(entity.items.get_state(legacy=False)))
 
 
 def rebuild_generator(emit: Emitter, entity: Entity) -> None:
     if entity.items is None or type(entity.items.bit_generator) is not np.random.PCG64:
         raise Restart(entity.born - 1)
-    emit.function(made_again)
-    emit.const(np.random.Generator)
-    emit.const(Frozen(entity.items.bit_generator.state))
-    emit.op("CALL", (2, ()))
+    push_call(emit, generator_in, np.random.Generator, Frozen(entity.items.bit_generator.state))
 
 
-def made_again(cls: Any, state: Any) -> Any:
+def generator_in(cls: Any, state: Any) -> Any:
     """Make a generator in this state."""
     if cls is np.random.RandomState:
         made = np.random.RandomState(0)
@@ -170,7 +153,7 @@ def made_again(cls: Any, state: Any) -> Any:
 if np is not None:
     for _kind, _names in DRAWS.items():
         for _name in _names.split():
-            named_method(getattr(np.random, _kind), _name, method(_name))
+            named_method(getattr(np.random, _kind), _name, method(SHADOW, _name))
     named_method(np.random.RandomState, "seed", reseed)
     function(np.random.seed)(seed_all)
     if CYTHON is not types.BuiltinFunctionType:

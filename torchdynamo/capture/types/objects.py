@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm import attribute_writes, attributes, finalizers, lookup
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
@@ -111,9 +112,7 @@ models(types.SimpleNamespace, "__ne__")(opposite_of(same_namespace))
 @rebuilds(types.SimpleNamespace)
 def rebuild_namespace(emit: Emitter, entity: Entity) -> None:
     """Empty, then filled. A subclass may have a `__setattr__`, which has run: codegen fills it past that."""
-    emit.function(types.SimpleNamespace.__new__)
-    emit.const(entity.pytype)
-    emit.op("CALL", (1, ()))
+    push_call(emit, types.SimpleNamespace.__new__, entity.pytype)
     if entity.pytype is types.SimpleNamespace:
         emit.keep(entity)  # before its contents, which may lead back to it
         emit.fields(entity.attrs)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture.vm.emitted_calls import replay_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter
 from torchdynamo.core.value import Object, Value
@@ -33,10 +34,4 @@ def tail(vm: Machine, value: Object) -> Tail | None:
 
 def replay(emit: Emitter, entity: Entity, extend: Any) -> None:
     """Append for real, by that method."""
-    emit.function(extend)
-    emit.local(entity)
-    for item in entity.items:
-        emit.value(item)
-    emit.op("BUILD", ("list", len(entity.items)))
-    emit.op("CALL", (2, ()))
-    emit.op("POP")
+    replay_call(emit, extend, entity, list(entity.items))

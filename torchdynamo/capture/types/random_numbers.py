@@ -9,8 +9,10 @@ import _random
 import random
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter, models, rebuilds, replays
+from torchdynamo.capture.vm.shadows import Shadow, shadows
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
 
@@ -20,9 +22,12 @@ if TYPE_CHECKING:
 GENERATOR: Any = _random.Random
 
 
+shadows(GENERATOR, Shadow(reads={"getstate"}))
+
+
 @models(GENERATOR, "__new__")
 def new(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
-    """Unseeded: `Random.__init__` seeds it."""
+    """Make one that is not seeded: `Random.__init__` seeds it."""
     return vm.new(cls.obj)
 
 
@@ -33,7 +38,7 @@ def init(vm: Machine, self: Object, *args: Value) -> Value:
 
 @models(GENERATOR, "seed")
 def seed(vm: Machine, self: Object, value: Value = NONE) -> Value:
-    """A generator of our own does what this one will."""
+    """Give it a generator of our own, which does what this one will."""
     given = vm.known(value, "seed")
     if given is None:
         raise Break("builtin with effects", name="random.seed")  # by the time, or by the system
@@ -41,31 +46,6 @@ def seed(vm: Machine, self: Object, value: Value = NONE) -> Value:
     vm.effects.items(entity)
     entity.items = GENERATOR(given)
     return NONE
-
-
-def drawing(vm: Machine, self: Object, name: str) -> Any:
-    entity = vm.entity(self)
-    if entity.items is None:
-        raise Break("builtin with effects", name=f"random.{name}")
-    return entity.items
-
-
-@models(GENERATOR, "random")
-def draw(vm: Machine, self: Object) -> Value:
-    vm.effects.items(vm.entity(self))
-    return Known(drawing(vm, self, "random").random())
-
-
-@models(GENERATOR, "getrandbits")
-def draw_bits(vm: Machine, self: Object, count: Value) -> Value:
-    generator = drawing(vm, self, "getrandbits")
-    vm.effects.items(vm.entity(self))
-    return vm.run_pure(generator.getrandbits, [count], {})
-
-
-@models(GENERATOR, "getstate")
-def getstate(vm: Machine, self: Object) -> Value:
-    return Known(drawing(vm, self, "getstate").getstate())
 
 
 @models(GENERATOR, "setstate")
@@ -80,27 +60,20 @@ def setstate(vm: Machine, self: Object, state: Value) -> Value:
 
 @replays(GENERATOR)
 def replay(emit: Emitter, entity: Entity) -> None:
-    """As it was left: where its next number comes from."""
-    emit.function(GENERATOR.setstate)
-    emit.local(entity)
-    emit.const(entity.items.getstate())
-    emit.op("CALL", (2, ()))
-    emit.op("POP")
+    """Leave it in the state that says what it draws next."""
+    replay_call(emit, GENERATOR.setstate, entity, entity.items.getstate())
 
 
 @rebuilds(random.Random)
 def rebuild(emit: Emitter, entity: Entity) -> None:
     if entity.items is None:
         raise Restart(entity.born - 1)
-    emit.function(made_again)
-    emit.const(entity.pytype)
-    emit.const(entity.items.getstate())
-    emit.op("CALL", (2, ()))
+    push_call(emit, generator_in, entity.pytype, entity.items.getstate())
     emit.fields(entity.attrs)
 
 
-def made_again(cls: Any, state: Any) -> Any:
-    """A generator of the class in this state."""
+def generator_in(cls: Any, state: Any) -> Any:
+    """Return a generator of the class in this state."""
     made = cls.__new__(cls)
     GENERATOR.setstate(made, state)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter, is_open, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.vm.scalar_subclasses import SCALARS, Plain, plain_value
@@ -64,7 +65,4 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     known = entity.payload_if(Plain)
     if known is None:
         raise Restart(entity.born - 1)
-    emit.function(plain_new(entity.pytype))
-    emit.const(entity.pytype)
-    emit.const(known.value.obj)
-    emit.op("CALL", (2, ()))
+    push_call(emit, plain_new(entity.pytype), entity.pytype, known.value.obj)

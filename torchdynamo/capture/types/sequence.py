@@ -1,7 +1,11 @@
-"""list and tuple (and their subclasses): items are read one by one, the length by itself."""
+"""list and tuple, their subclasses, and what deque shares with them: items are read one by one, the length by itself.
+
+Rows that change a list are in lists.py.
+"""
 
 from __future__ import annotations
 
+import collections
 import itertools
 import operator
 import sys
@@ -10,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo._native import type_name
-from torchdynamo.capture.types.pending_appends import Tail, tail
-from torchdynamo.capture.types.pending_appends import replay as replay_tail
-from torchdynamo.capture.vm import finalizers
+from torchdynamo.capture.types.pending_appends import Tail
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.model import Emitter, iterates, models, plain_new, rebuilds, replays
+from torchdynamo.capture.vm.model import ITERATE, Emitter, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
-from torchdynamo.capture.vm.wrap import lift
+from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Lazy, Object, Value, boolean
@@ -26,11 +27,18 @@ from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Lazy, Object, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
-LAST = Known(-1)
+DEQUE = collections.deque
+BASES: tuple[Any, ...] = (list, tuple, DEQUE)
+LONGEST = 1_000_000  # items that a list may get by being repeated
+
+
+def base_of(value: Value) -> Any:
+    """Return which of list, tuple and deque the value's class is, or extends."""
+    return next(base for base in BASES if issubclass(value.pytype, base))
 
 
 def items_of(vm: Machine, value: Value) -> list[Value]:
-    """The items as they are now; those nothing has read yet are Lazy."""
+    """Return the items as they are now; those that nothing has read yet are Lazy."""
     if value.__class__ is Known:
         return [lift(vm, item) for item in value.obj]
     assert value.__class__ is Object
@@ -41,17 +49,29 @@ def items_of(vm: Machine, value: Value) -> list[Value]:
         else:
             assert entity.source is not None
             appended = entity.items or ()
-            base = list if issubclass(value.pytype, list) else tuple
-            real = list(base.__iter__(entity.real))  # past what a subclass says
+            real = list(base_of(value).__iter__(entity.real))  # past what a subclass says
             vm.guard(entity.source, "LENGTH", len(real))
             entity.items = [Lazy(type(item), Source("item", entity.source, at)) for at, item in enumerate(real)]
             entity.items += appended
+            most = limit(vm, value) if appended and issubclass(value.pytype, DEQUE) else None
+            if most is not None:
+                del entity.items[: max(0, len(entity.items) - most)]
     items: list[Value] = entity.items
     return items
 
 
+def limit(vm: Machine, value: Object) -> int | None:
+    """Return the most items that a deque may hold; None if there is no limit."""
+    entity = vm.entity(value)
+    if entity.real is MISSING:
+        return entity.payload_if(int)
+    assert entity.source is not None
+    found: int | None = vm.known(wrap(vm, entity.real.maxlen, Source("attr", entity.source, "maxlen")), "maxlen")
+    return found
+
+
 def read(vm: Machine, items: list[Value], index: int) -> Value:
-    """An item, looked at."""
+    """Return an item, which is looked at first."""
     item = items[index]
     if item.__class__ is Lazy:
         item = items[index] = vm.look(item)
@@ -59,7 +79,7 @@ def read(vm: Machine, items: list[Value], index: int) -> Value:
 
 
 def write(vm: Machine, value: Object) -> list[Value]:
-    """The items, to be changed in place."""
+    """Return the items, to be changed in place."""
     items = items_of(vm, value)
     vm.effects.items(vm.entity(value))
     return items
@@ -67,7 +87,7 @@ def write(vm: Machine, value: Object) -> list[Value]:
 
 @iterates(list, tuple)
 def iterate(vm: Machine, value: Value) -> Iterator[Value]:
-    """By index, as Python does: what is appended meanwhile is seen."""
+    """Yield the items by index, as Python does: what is appended meanwhile is seen."""
     items = items_of(vm, value)
     index = 0
     while index < len(items):
@@ -76,7 +96,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
 
 
 def index_of(vm: Machine, key: Value) -> Any:
-    """An index or slice as Python has it."""
+    """Return an index or a slice as a real object."""
     return vm.concretely(indexed(vm, key))
 
 
@@ -87,7 +107,7 @@ def getitem(vm: Machine, self: Value, key: Value) -> Value:
         raise Break("data-dependent value", name="index")
     index = index_of(vm, key)
     items = items_of(vm, self)
-    base = list if issubclass(self.pytype, list) else tuple
+    base = base_of(self)
     if isinstance(index, slice):
         try:
             wanted = range(len(items))[index]
@@ -111,20 +131,22 @@ def getitem(vm: Machine, self: Value, key: Value) -> Value:
 
 @models(list, "__len__")
 @models(tuple, "__len__")
+@models(DEQUE, "__len__")
 def length(vm: Machine, self: Value) -> Value:
     return Known(len(items_of(vm, self)))
 
 
 @models(list, "__contains__")
 @models(tuple, "__contains__")
+@models(DEQUE, "__contains__")
 def contains(vm: Machine, self: Value, item: Value) -> Value:
-    return boolean(any(same_or_equal(vm, other, item) for other in iterate(vm, self)))
+    return boolean(any(same_or_equal(vm, other, item) for other in ITERATE[base_of(self)](vm, self)))
 
 
 @models(list, "__add__")
 @models(tuple, "__add__")
 def concatenate(vm: Machine, self: Value, other: Value) -> Value:
-    base = list if issubclass(self.pytype, list) else tuple
+    base = base_of(self)
     if not issubclass(other.pytype, base):
         return Known(NotImplemented)
     mine, theirs = list(iterate(vm, self)), list(iterate(vm, other))
@@ -148,10 +170,17 @@ def repeat(vm: Machine, self: Value, count: Value) -> Value:
     return vm.new(list, repeated) if issubclass(self.pytype, list) else vm.make_tuple(repeated)
 
 
+def times_over(items: list[Value], times: int) -> list[Value]:
+    """Return the items repeated. Ends the graph where that would be too long."""
+    if len(items) * times > LONGEST:
+        raise Break("too long to follow", name="list")
+    return items * times
+
+
 @models(list, "__eq__")
 @models(tuple, "__eq__")
 def equal(vm: Machine, self: Value, other: Value) -> Value:
-    base = list if issubclass(self.pytype, list) else tuple
+    base = base_of(self)
     if not issubclass(other.pytype, base):
         return Known(NotImplemented)
     left, right = items_of(vm, self), items_of(vm, other)
@@ -171,10 +200,10 @@ models(tuple, "__ne__")(opposite_of(equal))
 
 
 def ordering(name: str, op: str) -> None:
-    """By the first items that are not equal; where there are none, by length."""
+    """Register a comparison: by the first items that are not equal; where there are none, by length."""
 
     def row(vm: Machine, self: Value, other: Value) -> Value:
-        base = list if issubclass(self.pytype, list) else tuple
+        base = base_of(self)
         if not issubclass(other.pytype, base):
             return Known(NotImplemented)
         left, right = items_of(vm, self), items_of(vm, other)
@@ -199,16 +228,14 @@ for _name, _op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__"
 def index(vm: Machine, self: Value, item: Value, *bounds: Value) -> Value:
     at = position(vm, self, item, *(vm.known(bound, "bound") for bound in bounds))
     if at is None:
-        kind = "list" if issubclass(self.pytype, list) else "tuple"
-        raise vm.error(
-            ValueError,
-            f"{vm.concretely(item)!r} is not in list" if kind == "list" else "tuple.index(x): x not in tuple",
-        )
+        in_list = issubclass(self.pytype, list)
+        text = f"{vm.concretely(item)!r} is not in list" if in_list else "tuple.index(x): x not in tuple"
+        raise vm.error(ValueError, text)
     return Known(at)
 
 
 def position(vm: Machine, self: Value, item: Value, start: int = 0, stop: int = sys.maxsize) -> int | None:
-    """Where the item first is, in a list that comparing may change."""
+    """Return the index of the first equal item, None if there is none, in a list that comparing may change."""
     at, stop = (max(0, bound + len(items_of(vm, self))) if bound < 0 else bound for bound in (start, stop))
     while at < min(stop, len(items_of(vm, self))):
         if same_or_equal(vm, read(vm, items_of(vm, self), at), item):
@@ -219,190 +246,9 @@ def position(vm: Machine, self: Value, item: Value, start: int = 0, stop: int = 
 
 @models(list, "count")
 @models(tuple, "count")
+@models(DEQUE, "count")
 def count(vm: Machine, self: Value, item: Value) -> Value:
-    return Known(sum(same_or_equal(vm, other, item) for other in iterate(vm, self)))
-
-
-@models(list, "append")
-def append(vm: Machine, self: Object, item: Value) -> Value:
-    items = tail(vm, self)
-    (write(vm, self) if items is None else items).append(item)
-    return NONE
-
-
-@models(list, "extend")
-def extend(vm: Machine, self: Object, items: Value) -> Value:
-    more = list(vm.iterate(items))
-    own = tail(vm, self)
-    (write(vm, self) if own is None else own).extend(more)
-    return NONE
-
-
-@models(list, "__iadd__")
-def iadd(vm: Machine, self: Object, items: Value) -> Value:
-    extend(vm, self, items)
-    return self
-
-
-@models(list, "__imul__")
-def imul(vm: Machine, self: Object, count: Value) -> Value:
-    times = vm.concrete(indexed(vm, plainly(vm, count)))
-    if not isinstance(times, int):
-        raise vm.error(TypeError, f"can't multiply sequence by non-int of type {type_name(count.pytype)!r}")
-    write(vm, self)[:] = times_over(list(iterate(vm, self)), times)
-    return self
-
-
-def times_over(items: list[Value], times: int) -> list[Value]:
-    if len(items) * times > MOST:
-        raise Break("too long to follow", name="list")
-    return items * times
-
-
-MOST = 1_000_000
-
-
-@models(list, "insert")
-def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
-    write(vm, self).insert(vm.known(indexed(vm, at), "index"), item)
-    return NONE
-
-
-@models(list, "pop")
-def pop(vm: Machine, self: Object, at: Value = LAST) -> Value:
-    items = write(vm, self)
-    try:
-        position = range(len(items))[vm.known(indexed(vm, at), "index")]
-    except IndexError:
-        raise vm.error(IndexError, "pop index out of range" if items else "pop from empty list") from None
-    item = read(vm, items, position)
-    del items[position]
-    return item
-
-
-@models(list, "remove")
-def remove(vm: Machine, self: Object, item: Value) -> Value:
-    at = position(vm, self, item)
-    if at is None:
-        raise vm.error(ValueError, "list.remove(x): x not in list")
-    del write(vm, self)[at : at + 1]
-    return NONE
-
-
-@models(list, "clear")
-def clear(vm: Machine, self: Object) -> Value:
-    items = write(vm, self)
-    finalizers.let_go(vm, *items)
-    items.clear()
-    return NONE
-
-
-@models(list, "reverse")
-def reverse(vm: Machine, self: Object) -> Value:
-    write(vm, self).reverse()
-    return NONE
-
-
-@models(list, "copy")
-def copy(vm: Machine, self: Object) -> Value:
-    return vm.new(list, list(items_of(vm, self)))
-
-
-def lying(items: list[Value], at: Any) -> list[Value]:
-    """What is there now, at an index or a slice."""
-    try:
-        return items[at] if isinstance(at, slice) else [items[at]]
-    except (IndexError, TypeError, ValueError):
-        return []
-
-
-@models(list, "__setitem__")
-def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
-    at = index_of(vm, key)
-    items = write(vm, self)
-    finalizers.let_go(vm, *lying(items, at))
-    try:
-        items[at] = list(vm.iterate(value)) if isinstance(at, slice) else value
-    except (IndexError, ValueError, TypeError) as error:
-        raise vm.error(type(error), *error.args) from None
-    return NONE
-
-
-@models(list, "__delitem__")
-def delitem(vm: Machine, self: Object, key: Value) -> Value:
-    at = index_of(vm, key)
-    items = write(vm, self)
-    finalizers.let_go(vm, *lying(items, at))
-    try:
-        del items[at]
-    except (IndexError, TypeError) as error:
-        raise vm.error(type(error), *error.args) from None
-    return NONE
-
-
-@models(list, "sort")
-def sort(vm: Machine, self: Object, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
-    """Meanwhile the list is empty, and who writes to it is told; an error leaves it as far as it was sorted."""
-    entity, values = vm.entity(self), list(iterate(vm, self))
-    order = list(range(len(values)))
-    vm.effects.items(entity)
-    entity.items, mark = [], vm.effects.mark()
-    try:
-        put_in_order(vm, order, values, key, reverse)
-        written = any(change.owner is entity for change in vm.effects.since(mark))
-    finally:
-        vm.effects.items(entity)
-        entity.items = [values[at] for at in order]
-    if written:
-        raise vm.error(ValueError, "list modified during sort")
-    return NONE
-
-
-class SortKey:
-    """A key for the host's sort, which asks the same questions in the same order as the program's."""
-
-    __slots__ = ("value", "vm")
-
-    def __init__(self, vm: Machine, value: Value) -> None:
-        self.vm = vm
-        self.value = value
-
-    def __lt__(self, other: SortKey) -> bool:
-        return self.vm.truth(self.vm.binary("<", self.value, other.value))
-
-
-def sorted_values(vm: Machine, items: list[Value], key: Value, reverse: Value) -> list[Value]:
-    """The items in order."""
-    order = list(range(len(items)))
-    put_in_order(vm, order, items, key, reverse)
-    return [items[at] for at in order]
-
-
-def put_in_order(vm: Machine, order: list[int], items: list[Value], key: Value, reverse: Value) -> None:
-    """Sort positions by keys that are constants, or say themselves which is less."""
-    keys = items if key.__class__ is Known and key.obj is None else [vm.call(key, [item], {}) for item in items]
-    plain = all(each.__class__ is Known and type(each.obj) in PLAIN_KEYS for each in keys)
-    real: list[Any] = [each.obj for each in keys] if plain else [SortKey(vm, each) for each in keys]  # type: ignore[union-attr]
-    try:
-        order.sort(key=real.__getitem__, reverse=vm.truth(reverse))
-    except TypeError as error:
-        if not plain:
-            raise
-        raise vm.error(TypeError, *error.args) from None
-
-
-PLAIN_KEYS = (int, float, str, bool, bytes)
-
-
-@models(list, "__init__")
-def list_init(vm: Machine, self: Object, items: Value | None = None) -> Value:
-    write(vm, self)[:] = [] if items is None else list(vm.iterate(items))
-    return NONE
-
-
-@models(list, "__new__")
-def list_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
-    return vm.new(cls.obj, [])
+    return Known(sum(same_or_equal(vm, other, item) for other in ITERATE[base_of(self)](vm, self)))
 
 
 @models(tuple, "__new__")
@@ -420,15 +266,6 @@ def tuple_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> V
     return NONE
 
 
-@rebuilds(list)
-def rebuild_list(emit: Emitter, entity: Entity) -> None:
-    for item in entity.items or ():
-        emit.value(item)
-    emit.op("BUILD", ("list", len(entity.items or ())))
-    if entity.pytype is not list:
-        emit.instance(entity, "extend")
-
-
 @rebuilds(tuple)
 def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
     """Exact tuples; those of other classes past what the class says in Python of how it is made, which has run."""
@@ -440,30 +277,3 @@ def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
     emit.op("BUILD", ("tuple", len(entity.items)))
     if entity.pytype is not tuple:
         emit.op("CALL", (2, ()))
-
-
-def emptied(items: list[Any]) -> None:
-    """Empty it; one that is being sorted looks empty, and Python wants to know that it was written to."""
-    list.append(items, None)
-    list.clear(items)
-
-
-@replays(list)
-def replay_list(emit: Emitter, entity: Entity) -> None:
-    if entity.items.__class__ is Tail:
-        replay_tail(emit, entity, list.extend)
-        return
-    if not entity.items:
-        emit.function(emptied)
-        emit.local(entity)
-        emit.op("CALL", (1, ()))
-        emit.op("POP")
-        return
-    emit.function(list.__setitem__)  # past what a subclass says
-    emit.local(entity)
-    emit.const(slice(None))
-    for item in entity.items:
-        emit.value(item)
-    emit.op("BUILD", ("list", len(entity.items)))
-    emit.op("CALL", (3, ()))
-    emit.op("POP")

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types.items import by_code
+from torchdynamo.capture.vm.emitted_calls import replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
 from torchdynamo.capture.vm.keys import Ref
 from torchdynamo.capture.vm.model import Emitter, rebuilds, replays
@@ -164,9 +165,4 @@ def replay(emit: Emitter, entity: Entity) -> None:
     ):
         return
     for method, item in done:
-        emit.function(getattr(set, method))
-        emit.local(entity)
-        if item is not None:
-            emit.value(item)
-        emit.op("CALL", (1 if item is None else 2, ()))
-        emit.op("POP")
+        replay_call(emit, getattr(set, method), entity, *(() if item is None else (item,)))

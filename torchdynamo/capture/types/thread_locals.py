@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchdynamo.capture.vm.attribute_writes import generic_setattr
 from torchdynamo.capture.vm.attributes import plain_getattr
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.model import Emitter, models, rebuilds
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value
@@ -54,7 +55,6 @@ def delattribute(vm: Machine, self: Object, name: Known) -> Value:
 
 @rebuilds(LOCAL)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    emit.function(LOCAL)
-    emit.op("CALL", (0, ()))
+    push_call(emit, LOCAL)
     emit.keep(entity)  # before its contents, which may lead back to it
     emit.fields(entity.attrs)

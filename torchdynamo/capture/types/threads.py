@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.vm.effect_kinds import Change, EffectKind, EffectMark
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.core.signals import Break, Restart
@@ -141,10 +142,7 @@ def replay(emit: Emitter, entity: Entity) -> None:
 
 @rebuilds(LOCK, RLOCK)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    emit.function(made_lock)
-    emit.const(MAKERS[entity.pytype])
-    emit.const(entity.items)
-    emit.op("CALL", (2, ()))
+    push_call(emit, made_lock, MAKERS[entity.pytype], entity.items)
 
 
 def made_lock(make: Any, held: int) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo.capture.types import mapping, sets
 from torchdynamo.capture.types.items import keys_of
 from torchdynamo.capture.types.weakrefs import WeakReference
+from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.model import Emitter, function, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -48,8 +49,7 @@ def contents(emit: Emitter, entity: Entity, cls: type) -> list[tuple[Value, Valu
     """An empty one is on the stack; these are its keys and values, or an item twice."""
     if entity.pytype is not cls:
         raise Restart(entity.born - 1)
-    emit.function(cls)
-    emit.op("CALL", (0, ()))
+    push_call(emit, cls)
     emit.keep(entity)  # before its contents, which may lead back to it
     data: Any = entity.attrs["data"]
     items = emit.heap[data].items or {}
@@ -86,8 +86,4 @@ def put(emit: Emitter, entity: Entity, key: Value, value: Value) -> None:
 @rebuilds(weakref.WeakSet)
 def rebuild_set(emit: Emitter, entity: Entity) -> None:
     for ref, _ in contents(emit, entity, weakref.WeakSet):
-        emit.function(weakref.WeakSet.add)
-        emit.local(entity)
-        emit.value(referent(emit, ref))
-        emit.op("CALL", (2, ()))
-        emit.op("POP")
+        replay_call(emit, weakref.WeakSet.add, entity, referent(emit, ref))

@@ -17,6 +17,7 @@ from torchdynamo._native import type_name
 from torchdynamo.capture.types.threads import LOCKS
 from torchdynamo.capture.vm import operators
 from torchdynamo.capture.vm.effect_kinds import ATTRIBUTES, EffectKind, Write
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.vm.lookup import instance_dict
@@ -280,8 +281,5 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     made = entity.payload_as(WeakReference)
     if made.to_new:
         raise Restart(-1)
-    emit.function(weakref.ReferenceType.__new__)  # past KeyedRef's own, which is Python's and may be this very frame
-    emit.const(entity.pytype)
-    emit.value(made.referent)
-    emit.value(made.callback)
-    emit.op("CALL", (3, ()))
+    bare_new = weakref.ReferenceType.__new__  # past KeyedRef's own, which is Python's and may be this very frame
+    push_call(emit, bare_new, entity.pytype, made.referent, made.callback)

@@ -6,6 +6,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.vm import c_fields
+from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
@@ -50,10 +51,7 @@ def wrapper(cls: type) -> None:
         if entity.pytype is not cls:
             raise Restart(entity.born - 1)
         values = given(cls, entity)
-        emit.function(cls)
-        for value in values:
-            emit.value(value)
-        emit.op("CALL", (len(values), ()))
+        push_call(emit, cls, *values)
 
     models(cls, "__new__")(new)
     models(cls, "__init__")(init)
