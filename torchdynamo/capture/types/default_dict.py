@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING
 
-from torchdynamo.capture.types.items import key_error, push_items
-from torchdynamo.capture.types.mapping import check_keys, init, rebuild_dict
+from torchdynamo.capture.types.dict_updates import init
+from torchdynamo.capture.types.items import push_items
+from torchdynamo.capture.types.keys import key_error
+from torchdynamo.capture.types.mapping import check_keys, rebuild_dict
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup

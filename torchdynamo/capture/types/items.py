@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import enum
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,27 +10,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchdynamo import _native
 from torchdynamo.capture.types import counter_keys, identity
 from torchdynamo.capture.types.checked_iterators import CheckedIterator, OrderedDictIterator
-from torchdynamo.capture.types.weakrefs import Weakly, is_reference, real_key
+from torchdynamo.capture.types.keys import (
+    as_key,
+    by_code,
+    entry_key,
+    known_key,
+    ordered_keys,
+    source_of_tensor,
+    sourceable,
+)
+from torchdynamo.capture.types.weakrefs import Weakly
 from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.keys import Keyed, Ref
-from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup, hashed_by_code
-from torchdynamo.capture.vm.model import MODELS, Emitter
-from torchdynamo.capture.vm.wrap import CONSTANTS, class_source, item_source, told_apart
+from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
+from torchdynamo.capture.vm.machine import Keyed
+from torchdynamo.capture.vm.model import Emitter
+from torchdynamo.capture.vm.wrap import class_source, item_source
 from torchdynamo.core.naming import is_mortal
-from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.source import Pinned, Source
-from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Symbol, TensorNode, Value
+from torchdynamo.core.signals import Break
+from torchdynamo.core.source import Source
+from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
-BY_IDENTITY = (
-    *(types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum),
-    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
-)
 MANY = 10_000  # keys that are still compared with at each call
 CHANGED = "dictionary changed size during iteration"
 
@@ -71,50 +75,6 @@ def items_of(vm: Machine, value: Object) -> Items:
                 entity.items[hkey] = [known, opaque]
     items: Items = entity.items
     return items
-
-
-def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
-    """What stands for a key that was there at entry, and the key as a value, if it may stand in a path."""
-    if is_reference(key):
-        hkey = real_key(key)
-        if hkey is not None:
-            return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
-    elif sourceable(key):
-        if identity.may_be_id(key):
-            identity.seen_address(vm)
-        return key, Known(key)
-    return Ref(id(key)), None
-
-
-def ordered_keys(real: Any) -> tuple[Any, ...]:
-    """The keys in order: an OrderedDict keeps its own."""
-    if not isinstance(real, collections.OrderedDict):
-        return tuple(dict.keys(real))
-    try:
-        keys = tuple(collections.OrderedDict.keys(real))
-    except KeyError:
-        keys = ()
-    if len(keys) != dict.__len__(real):  # dict's own methods have changed it past its order
-        raise Break("unsupported type", type=type(real).__name__)
-    return keys
-
-
-def sourceable(key: Any) -> bool:
-    """Keys that may stand in a path: constants, and what is its own identity."""
-    if type(key) is tuple:
-        return all(sourceable(item) for item in key)
-    if issubclass(type(key), type):
-        return told_apart(key)
-    if type(key) is types.MethodWrapperType:  # `torch.Tensor.shape.__get__`: equal to each other by what it is of
-        return type(key.__self__) is types.GetSetDescriptorType
-    return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY) or is_reference(key)
-
-
-def as_key(key: Value, hkey: Any) -> Any:
-    """The constant that a key is: numbers, ids among them, have been settled when they were hashed. So has what is in a
-    tuple, if nothing stands for it."""
-    settled = key.__class__ is Symbol or type(hkey) in (int, tuple)
-    return hkey if settled else getattr(key, "obj", ABSENT)
 
 
 def whole(vm: Machine, value: Object) -> Items:
@@ -232,11 +192,6 @@ def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -
     return item
 
 
-def source_of_tensor(key: Value) -> Source | None:
-    """Where a tensor that is a key was at entry: tensors as keys are known by identity, and by nothing else."""
-    return key.source if isinstance(key, TensorNode) else None
-
-
 def to_write(vm: Machine, value: Object) -> Items:
     """The items, to be changed: what there was at entry is known as a whole then."""
     entity = vm.entity(value)
@@ -306,13 +261,6 @@ def to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
     return items
 
 
-def by_code(hkey: Any) -> bool:
-    """Whether hashing the key runs code of the user's, which may show."""
-    if hkey.__class__ is tuple:
-        return any(by_code(part) for part in hkey)
-    return hkey.__class__ is Keyed and hashed_by_code(hkey.value.pytype)
-
-
 def of_instance_key(vm: Machine, entity: Entity, hkey: Any) -> str:
     """The name of an attribute; an instance's `__dict__` may hold other keys, which no attribute has."""
     owner = entity.payload_as(OfInstance).owner
@@ -349,13 +297,6 @@ def each_item(vm: Machine, self: Object) -> list[HashedItem]:
 
 def each_entry(vm: Machine, self: Object) -> list[tuple[Any, list[Any]]]:
     return list(whole(vm, self).items())
-
-
-def known_key(found: list[Any]) -> Value:
-    key: Value | None = found[0]
-    if key is None:
-        raise Break("unsupported key", type="object")
-    return key
 
 
 def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
@@ -401,11 +342,6 @@ def each_by_key(
         return part(key, seen(vm, entity, found, key, hkey))
 
     return step
-
-
-def key_error(vm: Machine, key: Value) -> Raised:
-    """KeyError, with the key itself."""
-    return Raised(MODELS[BaseException, "__new__"](vm, Known(KeyError), key))
 
 
 def push_items(emit: Emitter, entity: Entity) -> None:

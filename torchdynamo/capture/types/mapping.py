@@ -10,35 +10,29 @@ from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.counter_keys import holds_running_key
 from torchdynamo.capture.types.items import (
     Partly,
-    as_key,
-    by_code,
     each_entry,
-    each_item,
     entered,
     found_under,
     holds_plain,
     items_of,
-    key_error,
     keys_of,
-    known_key,
     lookup,
     push_items,
     remove,
     seen,
-    source_of_tensor,
-    sourceable,
     store,
     store_under,
     to_write,
     was_there,
     whole,
 )
+from torchdynamo.capture.types.keys import as_key, by_code, key_error, known_key, source_of_tensor, sourceable
 from torchdynamo.capture.types.weakrefs import Weakly
 from torchdynamo.capture.vm import finalizers, model, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.emitted_calls import refill
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot
+from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.model import Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.core.signals import Break, Restart
@@ -46,16 +40,6 @@ from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, Value, bool
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
-
-NUMBERS = (int, float, bool, type(None))
-
-
-@model.PAIRS.register(dict)
-def pairs(vm: Machine, value: Value) -> list[tuple[Value, Value]]:
-    """All items of a mapping, looked at; a dict's own, where its class does not say itself what it has."""
-    if value.__class__ is Object and issubclass(value.pytype, dict) and not says_itself(vm, value.pytype):
-        return [(key, item) for _, key, item in each_item(vm, value)]
-    return asked(vm, value)
 
 
 @model.INSTANCE_DICT.register(dict)
@@ -218,114 +202,6 @@ def clears_plain_items(vm: Machine, entity: Entity) -> bool:
     return True
 
 
-@models(dict, "copy")
-def copy(vm: Machine, self: Object) -> Object:
-    made = vm.new(dict, {})
-    take(vm, made, self)
-    return made
-
-
-@models(dict, "__ior__")
-def in_place_or(vm: Machine, self: Object, other: Value) -> Value:
-    update(vm, self, other)
-    return self
-
-
-@models(dict, "update")
-def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Value:
-    return filled(vm, self, "update", others, kwargs)
-
-
-def too_many(cls: type, name: str, count: int) -> str:
-    """Python's words, which are others for an OrderedDict."""
-    if not issubclass(cls, collections.OrderedDict):
-        return f"{name} expected at most 1 argument, got {count}"
-    if name == "update":
-        return f"update() takes at most 1 positional argument ({count} given)"
-    return f"expected at most 1 arguments, got {count}"
-
-
-def filled(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    """What `update` and `__init__` do."""
-    if len(others) > 1:
-        raise vm.error(TypeError, too_many(self.pytype, name, len(others)))
-    for other in others:
-        if other.__class__ is Object and issubclass(other.pytype, dict):
-            take(vm, self, other)
-        elif other.__class__ is Object and find_slot(other.pytype, "keys")[0] != "missing":
-            for key, item in vm.dict_items(other):
-                put(vm, self, key, item)
-        else:
-            for at, pair in enumerate(vm.iterate(other)):
-                put(vm, self, *two(vm, at, pair))
-    for name, item in kwargs.items():
-        put(vm, self, Known(name), item)
-    return NONE
-
-
-def two(vm: Machine, at: int, pair: Value) -> list[Value]:
-    """A key and what is to be under it."""
-    if pair.pytype in NUMBERS:
-        raise vm.error(TypeError, f"cannot convert dictionary update sequence element #{at} to a sequence")
-    items = list(vm.iterate(pair))
-    if len(items) != 2:
-        raise vm.error(ValueError, f"dictionary update sequence element #{at} has length {len(items)}; 2 is required")
-    return items
-
-
-def take(vm: Machine, self: Object, other: Object) -> None:
-    """What a dict takes from another; keys are not hashed again, but where the other says itself what it has."""
-    if says_itself(vm, other.pytype):
-        for key, item in asked(vm, other):
-            put(vm, self, key, item)
-        return
-    entity = vm.entity(other)
-    version = entity.version
-    for hkey, key, item in each_item(vm, other):
-        if entity.version != version and other.ref != self.ref:
-            raise Break("unknown iterator", type="dict that changes")
-        if issubclass(self.pytype, collections.OrderedDict):
-            vm.setitem(self, key, item)
-        else:
-            store_under(vm, self, key, hkey, item)
-
-
-def says_itself(vm: Machine, cls: type) -> bool:
-    """Whether Python asks a dict of that class for `keys()` and each item, instead of reading its table."""
-    ordered = issubclass(cls, collections.OrderedDict)
-    names = ("__iter__", "keys", "__getitem__") if ordered else ("__iter__",)
-    return cls is not dict and any(guarded_slot(vm, cls, name)[0] == "python" for name in names)
-
-
-def asked(vm: Machine, other: Value) -> list[tuple[Value, Value]]:
-    """The items of a mapping, by its own methods."""
-    keys = list(vm.iterate(vm.call_method(other, "keys")))
-    return [(key, vm.getitem(other, key)) for key in keys]
-
-
-def put(vm: Machine, self: Object, key: Value, item: Value) -> None:
-    """How `update` writes: an OrderedDict goes through the class's `__setitem__`, a dict past it."""
-    if issubclass(self.pytype, collections.OrderedDict):
-        vm.setitem(self, key, item)
-    else:
-        store(vm, self, key, item)
-
-
-@models(dict, "__or__")
-def union(vm: Machine, self: Value, other: Value) -> Value:
-    """A dict, whatever both are; those of collections give their class."""
-    if not (issubclass(self.pytype, dict) and issubclass(other.pytype, dict)):
-        return Known(NotImplemented)
-    box = vm.as_object(self)
-    made = vm.as_object(vm.call_method(box, "copy") if kept_class(box.pytype) else copy(vm, box))
-    update(vm, made, other)
-    return made
-
-
-def kept_class(cls: type) -> bool:
-    return issubclass(cls, (collections.OrderedDict, collections.defaultdict))
-
-
 @models(dict, "__eq__")
 def equal(vm: Machine, self: Object, other: Value) -> Value:
     if not issubclass(other.pytype, dict) or other.__class__ is not Object:
@@ -344,21 +220,6 @@ def equal(vm: Machine, self: Object, other: Value) -> Value:
     return TRUE
 
 
-@models(dict, "fromkeys")
-def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value:
-    """Into what calling the class gives, as items are stored in it; a dict takes keys of dicts and sets as hashed."""
-    made = vm.call(cls, [], {})
-    if made.__class__ is Object and made.pytype is dict and keys.__class__ is Object and not items_of(vm, made):
-        hashed = model.HASHED.get(keys.pytype)
-        if hashed is not None:
-            for hkey, key in hashed(vm, keys):
-                store_under(vm, made, key, hkey, value)
-            return made
-    for key in vm.iterate(keys):
-        vm.setitem(made, key, value)
-    return made
-
-
 @model.HASHED.register(dict)
 def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
     return [(hkey, known_key(found)) for hkey, found in each_entry(vm, value)]
@@ -367,11 +228,6 @@ def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
 @models(dict, "__new__")
 def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     return vm.new(cls.obj, {})
-
-
-@models(dict, "__init__")
-def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    return filled(vm, self, "dict", args, kwargs)
 
 
 @rebuilds(dict)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.types.items import each_item, items_of, key_error, push_items, store_under, to_write
+from torchdynamo.capture.types.items import each_item, items_of, push_items, store_under, to_write
+from torchdynamo.capture.types.keys import key_error
 from torchdynamo.capture.types.mapping import check_keys, equal
 from torchdynamo.capture.vm.call import apply
 from torchdynamo.capture.vm.heap import Entity

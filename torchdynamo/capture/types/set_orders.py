@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.types.items import by_code
+from torchdynamo.capture.types.keys import by_code
 from torchdynamo.capture.vm.emitted_calls import replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
 from torchdynamo.capture.vm.keys import Ref

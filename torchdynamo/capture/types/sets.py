@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.types import weakrefs
 from torchdynamo.capture.types.checked_iterators import CheckedIterator
-from torchdynamo.capture.types.items import by_code, entry_key, key_error, sourceable, whole
 from torchdynamo.capture.types.items import items_of as dict_items_of
+from torchdynamo.capture.types.items import whole
+from torchdynamo.capture.types.keys import by_code, entry_key, key_error, sourceable
 from torchdynamo.capture.types.set_orders import by_stand_in, given_order, happened, stand_in
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import BUILD_SET, CONSTANT_ITEMS, COPY, HASHED, MODELS, enters, iterates, models

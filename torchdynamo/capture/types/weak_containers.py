@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.types import mapping, sets
+from torchdynamo.capture.types import dict_updates, sets
 from torchdynamo.capture.types.items import keys_of
 from torchdynamo.capture.types.weakrefs import WeakReference
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
@@ -41,7 +41,7 @@ def dict_length(vm: Machine, self: Value) -> Value:
 
 @function(weakref.WeakValueDictionary.__len__)
 def value_dict_length(vm: Machine, self: Value) -> Value:
-    return count(vm, [ref for _, ref in mapping.pairs(vm, vm.as_object(vm.getattr(self, "data")))])
+    return count(vm, [ref for _, ref in dict_updates.pairs(vm, vm.as_object(vm.getattr(self, "data")))])
 
 
 # -- made again -------------------------------------------------------------------------------------------------------

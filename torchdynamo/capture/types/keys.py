@@ -1,0 +1,94 @@
+"""Keys of dicts and items of sets: what stands for one, and which may stand in a path."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo.capture.types import identity
+from torchdynamo.capture.types.weakrefs import is_reference, real_key
+from torchdynamo.capture.vm.lookup import hashed_by_code
+from torchdynamo.capture.vm.machine import Keyed, Ref
+from torchdynamo.capture.vm.model import MODELS
+from torchdynamo.capture.vm.wrap import CONSTANTS, told_apart
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.value import ABSENT, Known, Symbol, TensorNode, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+BY_IDENTITY = (
+    *(types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
+)
+
+
+def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
+    """What stands for a key that was there at entry, and the key as a value, if it may stand in a path."""
+    if is_reference(key):
+        hkey = real_key(key)
+        if hkey is not None:
+            return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
+    elif sourceable(key):
+        if identity.may_be_id(key):
+            identity.seen_address(vm)
+        return key, Known(key)
+    return Ref(id(key)), None
+
+
+def ordered_keys(real: Any) -> tuple[Any, ...]:
+    """The keys in order: an OrderedDict keeps its own."""
+    if not isinstance(real, collections.OrderedDict):
+        return tuple(dict.keys(real))
+    try:
+        keys = tuple(collections.OrderedDict.keys(real))
+    except KeyError:
+        keys = ()
+    if len(keys) != dict.__len__(real):  # dict's own methods have changed it past its order
+        raise Break("unsupported type", type=type(real).__name__)
+    return keys
+
+
+def sourceable(key: Any) -> bool:
+    """Keys that may stand in a path: constants, and what is its own identity."""
+    if type(key) is tuple:
+        return all(sourceable(item) for item in key)
+    if issubclass(type(key), type):
+        return told_apart(key)
+    if type(key) is types.MethodWrapperType:  # `torch.Tensor.shape.__get__`: equal to each other by what it is of
+        return type(key.__self__) is types.GetSetDescriptorType
+    return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY) or is_reference(key)
+
+
+def as_key(key: Value, hkey: Any) -> Any:
+    """The constant that a key is: numbers, ids among them, have been settled when they were hashed. So has what is in a
+    tuple, if nothing stands for it."""
+    settled = key.__class__ is Symbol or type(hkey) in (int, tuple)
+    return hkey if settled else getattr(key, "obj", ABSENT)
+
+
+def source_of_tensor(key: Value) -> Source | None:
+    """Where a tensor that is a key was at entry: tensors as keys are known by identity, and by nothing else."""
+    return key.source if isinstance(key, TensorNode) else None
+
+
+def by_code(hkey: Any) -> bool:
+    """Whether hashing the key runs code of the user's, which may show."""
+    if hkey.__class__ is tuple:
+        return any(by_code(part) for part in hkey)
+    return hkey.__class__ is Keyed and hashed_by_code(hkey.value.pytype)
+
+
+def known_key(found: list[Any]) -> Value:
+    key: Value | None = found[0]
+    if key is None:
+        raise Break("unsupported key", type="object")
+    return key
+
+
+def key_error(vm: Machine, key: Value) -> Raised:
+    """KeyError, with the key itself."""
+    return Raised(MODELS[BaseException, "__new__"](vm, Known(KeyError), key))
