@@ -30,13 +30,13 @@ LEAVING = frozenset({"RETURN", "YIELD"})
 
 
 def truth_to_go_on(vm: Machine, frame: Frame, value: Value, condition: str, target: int) -> bool | None:
-    """The truth of a tensor or an unknown number with which the frame does not raise; None if that is not for us."""
+    """Return the truth with which the frame does not raise, if only running the graph can tell it; else None."""
     truth = not_raising(vm, frame, frame.pc, condition, target)
     return truth if truth is not None and expect(vm, value, truth) else None
 
 
 def not_raising(vm: Machine, frame: Frame, at: int, condition: str, target: int) -> bool | None:
-    """The truth with which a branch does not raise, if it does so with the other."""
+    """Return the truth with which a branch does not raise, if it raises with the other; else None."""
     if not vm.may_begin_again or condition not in ("true", "false"):
         return None
     jump, straight = only_raises(frame.code, target), only_raises(frame.code, at + 1)
@@ -47,7 +47,7 @@ def not_raising(vm: Machine, frame: Frame, at: int, condition: str, target: int)
 
 
 def result_to_go_on(vm: Machine) -> bool | None:
-    """The same of what the call that the frame is making will give: `if not all(...): raise`."""
+    """Return the result of the pending call (`if not all(...): raise`) with which the next branch does not raise."""
     frame, at, negated = vm.frames[-1], vm.frames[-1].pc + 1, False
     instructions = frame.code.instructions
     while instructions[at].op == "UNARY" and instructions[at].arg == "not":
@@ -60,7 +60,7 @@ def result_to_go_on(vm: Machine) -> bool | None:
 
 
 def expect(vm: Machine, value: Value, truth: bool) -> bool:
-    """Rest the capture on a truth that only running the graph can tell; whether it is one."""
+    """Rest the capture on a truth that only running the graph can tell. Return whether the value is such a truth."""
     if not decides(vm, value):
         return False
     assert isinstance(value, (TensorNode, Symbol))
@@ -71,7 +71,7 @@ def expect(vm: Machine, value: Value, truth: bool) -> bool:
 
 
 def decides(vm: Machine, value: Value) -> bool:
-    """Whether this is one truth value, which only running the graph can tell."""
+    """Return whether a value is one truth value, which only running the graph can tell."""
     if isinstance(value, Symbol):
         return value.pytype is bool and symbols.unknown(vm, value) and not symbols.follows(vm, value)
     if not isinstance(value, TensorNode) or value.source is not None or torch._C._are_functorch_transforms_active():
@@ -81,7 +81,7 @@ def decides(vm: Machine, value: Value) -> bool:
 
 
 def only_raises(code: Code, start: int) -> bool:
-    """Whether all ways on from an instruction leave the frame with an exception."""
+    """Return whether the frame ends with an exception whichever way it goes on from an instruction."""
     known: dict[int, bool] = code.analyses.setdefault("only raises", {})
     if start not in known:
         next_ones = successors(code)
@@ -96,7 +96,10 @@ def only_raises(code: Code, start: int) -> bool:
 
 
 def catchers(code: Code, index: int) -> tuple[int, ...]:
-    """The handler that what is raised at an instruction goes to. What `with` blocks do to it is not counted."""
+    """Return the handlers that an exception raised at an instruction goes to: one or none.
+
+    Those of `with` do not count.
+    """
     region = code.lookup(index)
     if region is None or any(inst.op == "WITH_EXIT" for inst in code.instructions[region.handler :][:3]):
         return ()
@@ -104,6 +107,6 @@ def catchers(code: Code, index: int) -> tuple[int, ...]:
 
 
 def is_caught(frame: Frame) -> bool:
-    """Whether a function has a handler that may end what is raised in what it calls now."""
+    """Return whether a function has a handler that may end what is raised in what it calls now."""
     handlers = catchers(frame.code, frame.pc)
     return bool(handlers) and not only_raises(frame.code, handlers[0])

@@ -22,14 +22,14 @@ SEQUENCES = (tuple, list, torch.Size, slice)
 
 
 def holds_number(vm: Machine, value: Value) -> bool:
-    """Whether this is a number of the graph that existed at entry, or a tuple with one."""
+    """Return whether a value is a number of the graph that existed at entry, or a tuple with one."""
     if value.__class__ is Object and value.pytype in (tuple, torch.Size):
         return any(holds_number(vm, item) for item in vm.iterate(value))
     return value.__class__ is Symbol and not unknown(vm, value)
 
 
 def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """What the function gives that the cache is for."""
+    """Inline the function that a cache is for, and return its result."""
     mark = vm.effects.mark()
     try:
         result = vm.call(function, args, kwargs)
@@ -41,7 +41,7 @@ def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Va
 
 
 def contents(entity: Entity) -> Any:
-    """What an object holds, by identity."""
+    """Return what an object holds, by identity."""
     items = entity.items
     held = list(map(id, items.values() if isinstance(items, dict) else items)) if is_plain(items) else id(items)
     return entity.touched, [(name, id(value)) for name, value in entity.attrs.items()], held
@@ -52,7 +52,7 @@ def is_plain(items: Any) -> bool:
 
 
 def keep(vm: Machine, value: Value) -> bool:
-    """Note the containers in a result; whether there is nothing else in it that can change."""
+    """Note the containers in a result. Return whether nothing else in it can change."""
     if value.__class__ is TensorNode:
         return False
     if value.__class__ is not Object or not vm.entity(value).fresh:
@@ -69,5 +69,5 @@ def keep(vm: Machine, value: Value) -> bool:
 
 
 def were_changed(vm: Machine) -> bool:
-    """Whether the frame has changed what a cache keeps."""
+    """Return whether the frame has changed what a cache keeps."""
     return any(contents(vm.heap.entities[ref]) != held for ref, held in vm.kept.items())

@@ -39,7 +39,7 @@ WRITES = frozenset(
 def stack_after(
     vm: Machine, frame: Frame, tested: Value, condition: str, target: int, stack: list[Value], kept: list[Value]
 ) -> list[Value] | None:
-    """The stack at `target`, whatever `tested` is; None if that makes a difference.
+    """Return the stack at `target`, whatever `tested` is; None if that makes a difference.
 
     `stack` is what goes straight on, `kept` what the jump takes along.
     """
@@ -53,7 +53,7 @@ def stack_after(
 
 
 def either(tested: Value, truth: bool, jumped: Value, went: Value) -> Value | None:
-    """One value for both ways: `jumped` if the test has come out as `truth`, `went` if not."""
+    """Return one value for both ways: `jumped` if the test has come out as `truth`, `went` if not."""
     if jumped is went:
         return went
     if jumped is not tested or went.__class__ is not Known or type(went.obj) is not bool:
@@ -62,7 +62,7 @@ def either(tested: Value, truth: bool, jumped: Value, went: Value) -> Value | No
 
 
 def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> list[Value] | None:
-    """The stack at `target` when nothing but known tests of locals and constants lies before it."""
+    """Return the stack at `target` when nothing but known tests of locals and constants lies before it."""
     instructions, at = frame.code.instructions, frame.pc + 1
     for _ in range(FAR):
         if at == target:
@@ -112,7 +112,7 @@ def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> l
 
 
 def local(vm: Machine, frame: Frame, name: str) -> Value | None:
-    """A local that can be looked at without an error."""
+    """Return a local; None if it cannot be looked at without an error."""
     value = frame.locals.get(name)
     if value.__class__ is Lazy:
         try:
@@ -123,7 +123,10 @@ def local(vm: Machine, frame: Frame, name: str) -> Value | None:
 
 
 def function(vm: Machine, frame: Frame, name: str) -> Value | None:
-    """A global that is a function which can be asked ahead: it takes nothing, and writes nothing by itself."""
+    """Return a global function that can be called ahead: it takes nothing, and writes only to its locals.
+
+    None for others.
+    """
     found = frame.globals.real.get(name, MISSING)
     if Assumption.AHEAD in vm.builder.numbers.dropped or vm.effects.wrote_names or frame.globals.source is None:
         return None
@@ -134,14 +137,14 @@ def function(vm: Machine, frame: Frame, name: str) -> Value | None:
 
 @cache
 def answers(code: types.CodeType) -> bool:
-    """Whether a function is short, takes nothing, and writes to locals only."""
+    """Return whether a function is short, takes nothing, and writes to locals only."""
     taken = code.co_argcount or code.co_kwonlyargcount or code.co_freevars or code.co_flags & UNUSUAL
     instructions = [] if taken else decode(code).instructions
     return 0 < len(instructions) <= FAR and WRITES.isdisjoint(each.op for each in instructions)
 
 
 def called(vm: Machine, what: list[Value]) -> Value | None:
-    """What a function answers, if it answers at once and does nothing else."""
+    """Call a function ahead and return its constant result; None for another. Retries if it had side effects."""
     if len(what) != 1 or what[0].__class__ is not Known:
         return None
     ops, mark = vm.ops, vm.effects.mark()
@@ -155,7 +158,7 @@ def called(vm: Machine, what: list[Value]) -> Value | None:
 
 
 def compared(vm: Machine, sign: str, a: Value, b: Value) -> Value | None:
-    """Of constants; of anything, whether it is None."""
+    """Return the result of comparing constants, or of asking whether anything is None; None if it is not known."""
     if sign in ("is", "is not"):
         return boolean((is_none(a) and is_none(b)) == (sign == "is")) if is_none(a) or is_none(b) else None
     known = sign in COMPARISONS and all(each.__class__ is Known and type(each.obj) is int for each in (a, b))
@@ -163,7 +166,7 @@ def compared(vm: Machine, sign: str, a: Value, b: Value) -> Value | None:
 
 
 def item(vm: Machine, box: Value, at: Value) -> Value | None:
-    """One of a tensor's sizes."""
+    """Return one of a tensor's sizes; None for an item of anything else."""
     sizes = list(vm.iterate(box)) if box.__class__ is Object and box.pytype is torch.Size else []
     if at.__class__ is not Known or type(at.obj) is not int or not -len(sizes) <= at.obj < len(sizes):
         return None
@@ -171,7 +174,7 @@ def item(vm: Machine, box: Value, at: Value) -> Value | None:
 
 
 def decided(condition: str, value: Value) -> bool | None:
-    """Whether a branch jumps, where that is known and nothing has to be asked."""
+    """Return whether a branch jumps, where that is known and nothing has to be asked."""
     if condition in ("none", "not none"):
         return is_none(value) == (condition == "none")
     if value.__class__ is Known and type(value.obj) in PLAIN:

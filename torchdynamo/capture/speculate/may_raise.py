@@ -35,7 +35,10 @@ PASSING = frozenset({torch.autograd.profiler.record_function})
 
 
 def be_careful(vm: Machine, name: str) -> None:
-    """An operator that may raise is about to be in the graph; perhaps somebody in the frame would catch that."""
+    """Note that an operator may raise where somebody in the frame catches that.
+
+    Ends the graph if capture cannot go back.
+    """
     if not vm.may_raise and any(hears(vm, frame, frame.pc) for frame in vm.frames):
         if not vm.may_begin_again:
             raise Break("error that is caught", name=name)
@@ -43,9 +46,9 @@ def be_careful(vm: Machine, name: str) -> None:
 
 
 def be_apart(vm: Machine, node: torch.fx.Node) -> None:
-    """A write that somebody in the frame hears the error of: it raises where inputs lie across each other.
+    """Refuse a write whose error the frame would catch: it raises where inputs share memory.
 
-    What the frame made itself has stand-ins that tell (graph/overlap.py).
+    The frame's own tensors have fakes that tell (graph/overlap.py).
     """
     if len(vm.input_objects) < 2 or not any(hears(vm, frame, frame.pc) for frame in vm.frames):
         return
@@ -61,7 +64,7 @@ def be_apart(vm: Machine, node: torch.fx.Node) -> None:
 
 
 def memory_of(examples: Iterable[Any]) -> Iterator[int]:
-    """The memory of these stand-ins; 0 for what has none to show (sparse ones, those in layers of torch.func)."""
+    """Return the memory of fake tensors; 0 for what has none to show (sparse ones, those in layers of torch.func)."""
     for each in examples:
         if isinstance(each, torch.Tensor):
             try:
@@ -91,7 +94,7 @@ class UnwindPath(NamedTuple):
 
 
 def hears(vm: Machine, frame: Frame, at: int) -> bool:
-    """Whether a frame would do something about what is raised at an instruction, other than pass it on."""
+    """Return whether a frame would do something about what is raised at an instruction, other than pass it on."""
     region = frame.code.lookup(at)
     if region is None:
         return False
@@ -105,7 +108,7 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
 
 
 def is_pythons(vm: Machine, space: Globals, name: str) -> bool:
-    """Whether a name is that of Python's own error there."""
+    """Return whether a name is that of Python's own error there."""
     error = vars(builtins).get(name)
     if name in space.real or vm.effects.written(space.real, name) is not None or space.builtins.get(name) is not error:
         return False
@@ -116,7 +119,7 @@ def is_pythons(vm: Machine, space: Globals, name: str) -> bool:
 
 
 def waits_for_others(code: Code, at: int) -> tuple[list[str], int] | None:
-    """`except NotImplementedError:` or `except (KeyError, OSError):`: the names, and where it goes on if it is none."""
+    """Return the names of `except KeyError:` or `except (KeyError, OSError):`, and the target if none match."""
     names: list[str] = []
     while code.instructions[at].op == "LOAD_GLOBAL" and code.instructions[at].arg in OTHERS:
         names.append(code.instructions[at].arg)
@@ -159,12 +162,12 @@ def way_out(code: Code, region: Region) -> UnwindPath:
 
 
 def is_manager(code: Code, region: Region) -> bool:
-    """Whether the handler is that of a `with`."""
+    """Return whether the handler is that of a `with`."""
     return any(inst.op == "WITH_EXIT" for inst in code.instructions[region.handler :][:3])
 
 
 def swallows(vm: Machine, leave: Value) -> bool:
-    """Whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
+    """Return whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
     leave = vm.look(leave) if leave.__class__ is Lazy else leave
     if leave.pytype is not types.MethodType:
         return False  # what is written in C, of which nothing does
@@ -181,7 +184,7 @@ def swallows(vm: Machine, leave: Value) -> bool:
 
 
 def passes_on(code: Code) -> bool:
-    """Whether an `__exit__` gives nothing that is true, and raises nothing itself."""
+    """Return whether an `__exit__` gives nothing that is true, and raises nothing itself."""
     before = zip(code.instructions, code.instructions[1:])
     says = [first.op == "LOAD_CONST" and not first.arg for first, inst in before if inst.op == "RETURN"]
     return all(says) and not any(inst.op == "RAISE" for inst in code.instructions)

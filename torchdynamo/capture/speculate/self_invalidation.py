@@ -38,13 +38,16 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
 
 
 def goes_on(before: Capture, continuation: CodeType) -> None:
-    """What a frame has written before a break, what comes after may write again."""
+    """Note the places that the capture has written to: code after the graph break may write to them again."""
     written = {(place.owner, place.name) for place in places(before.machine)}
     record(continuation).written_before |= record(before.code).written_before | written
 
 
 def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
-    """Whether some guard of the capture fails once its effects are done; `own` variables are made in each call."""
+    """Return whether a guard of the capture fails once its effects are done.
+
+    Each call has `own` variables of its own.
+    """
     vm = capture.machine
     written = lasting(vm, own)
     changed = [entity for entity in capture.changed if entity.touched and lasts(vm.roots, entity.source, own)]
@@ -72,13 +75,14 @@ def undoes_itself(capture: Capture, own: Collection[str]) -> bool:
 
 
 def lasting(vm: Machine, own: Collection[str]) -> list[WritePlace]:
-    """The places that belong to something that outlives the call."""
+    """Return the places that belong to something that outlives the call."""
     return [place for place in places(vm) if place.home is None or lasts(vm.roots, place.home, own)]
 
 
 def counted(capture: Capture, own: Collection[str]) -> Iterator[Source]:
-    """The numbers that the frame has taken for constants and changes itself, or writes one over that varies: the next
-    call begins with others. And what it replaces on classes, of which each attribute is taken for what it is.
+    """Yield what the frame takes for constant and changes itself, so that the next call begins with something else.
+
+    These are numbers, and objects that it replaces on classes, each attribute of which is taken for what it is.
     """
     vm = capture.machine
     for place in lasting(vm, own):
@@ -89,14 +93,14 @@ def counted(capture: Capture, own: Collection[str]) -> Iterator[Source]:
 
 
 def is_replaced(old: Value | None, new: Value) -> bool:
-    """Whether an object, or a tensor, has another of its type in its place."""
+    """Return whether an object, or a tensor, has another of its type in its place."""
     if isinstance(old, Object) and isinstance(new, Object):
         return old.pytype is new.pytype and old.ref != new.ref
     return isinstance(old, TensorNode) and isinstance(new, TensorNode) and old.node is not new.node
 
 
 def changed_numbers(vm: Machine, old: Value | None, new: Value, source: Source) -> Iterator[Source]:
-    """A constant that another number takes the place of; such numbers among sizes."""
+    """Yield constants that another number takes the place of, also among sizes."""
     if isinstance(old, Known) and type(old.obj) in NUMBERS:
         same = isinstance(new, Known) and new.obj == old.obj
         if type(old.obj) is number_type(new) and not same:
@@ -107,14 +111,14 @@ def changed_numbers(vm: Machine, old: Value | None, new: Value, source: Source) 
 
 
 def part_by_part(vm: Machine, old: Value | None, new: Value) -> list[tuple[Value, Value]]:
-    """What is in a tuple, or sizes, with what takes its place in another of the same type and length."""
+    """Return the parts of a tuple, or sizes, each with what takes its place in another of the same type and length."""
     before, after = parts(vm, old), parts(vm, new)
     alike = before is not None and after is not None and old is not None and old.pytype is new.pytype
     return list(zip(before, after, strict=True)) if alike and len(before) == len(after) else []  # type: ignore[arg-type]
 
 
 def parts(vm: Machine, value: Value | None) -> list[Value] | None:
-    """What is in a tuple, or sizes, as far as it has been looked at."""
+    """Return the parts of a tuple, or sizes, as far as they have been looked at."""
     if isinstance(value, Known) and type(value.obj) is torch.Size:
         return [Known(part) for part in value.obj]
     if not isinstance(value, Object) or value.pytype not in (tuple, torch.Size):
@@ -124,12 +128,12 @@ def parts(vm: Machine, value: Value | None) -> list[Value] | None:
 
 
 def left(capture: Capture) -> Iterator[Source]:
-    """Where the frame leaves numbers of its graph: what it finds there when it runs again is no constant."""
+    """Return the places where the frame leaves numbers of its graph, which are no constants in the next call."""
     return (place.source for place in places(capture.machine) if isinstance(place.value, Symbol))
 
 
 def spends_gradients(vm: Machine) -> bool:
-    """Whether gradients that the frame has looked at are gone when it is done: the next call brings others."""
+    """Return whether gradients that the frame has looked at are gone when it is done: the next call brings others."""
     for place in places(vm):
         if place.kind is EffectKind.TENSOR and place.name == "grad" and is_none(place.value):
             found = vm.by_source.get(Source("attr", place.home, "grad"))
@@ -139,7 +143,7 @@ def spends_gradients(vm: Machine) -> bool:
 
 
 def fails(vm: Machine, guard: Guard, source: Source, value: Value, read: set[Source]) -> bool:
-    """Whether a guard on an owner says of what is written there that it is missing, or another."""
+    """Return whether a guard on an owner says of what is written there that it is missing, or another."""
     if guard.kind == "NO_KEY":
         return type(guard.arg) is type(source.arg) and bool(guard.arg == source.arg)
     if guard.kind != "CLASS_ATTR" or guard.arg[0] != source.arg:
@@ -149,7 +153,7 @@ def fails(vm: Machine, guard: Guard, source: Source, value: Value, read: set[Sou
 
 
 def alike(vm: Machine, old: Value | None, new: Value, read: set[Source], source: Source) -> bool:
-    """Whether guards that held for the old value hold for the new one."""
+    """Return whether guards that held for the old value hold for the new one."""
     if old is new or getattr(new, "source", None) is source:
         return True
     if old is not None and number_type(old) in NUMBERS:  # a number that changes will change again: nothing is settled
@@ -173,14 +177,14 @@ def number_type(value: Value) -> type | None:
 
 
 def meta(tensor: TensorNode) -> tuple[Any, ...]:
-    """What the guard on a tensor compares. Sizes that vary go by what they are made of: no fact is asked for."""
+    """Return what the guard on a tensor compares. Sizes that vary go by what they are made of: no fact is asked for."""
     fake = tensor.fake
     sizes = tuple(each.node.expr if isinstance(each, torch.SymInt) else each for each in (*fake.shape, *fake.stride()))
     return tensor.pytype, fake.dtype, fake.device, fake.requires_grad, sizes
 
 
 def keys_differ(entity: Entity, on: dict[Source, list[Guard]]) -> bool:
-    """Whether a guard on a container fails for what is in it now."""
+    """Return whether a guard on a container fails for what is in it now."""
     assert entity.source is not None
     items = entity.items
     if isinstance(items, dict):

@@ -26,7 +26,7 @@ TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 def evaluate(vm: Machine, tensor: TensorNode) -> torch.Tensor | None:
-    """What the tensor is in every run, or None."""
+    """Return what the tensor is in every run; None if that is not known."""
     read: dict[torch.fx.Node, tuple[Source, torch.Tensor]] = {}
     inputs = {value.node: value for value in vm.inputs}
 
@@ -45,7 +45,7 @@ def evaluate(vm: Machine, tensor: TensorNode) -> torch.Tensor | None:
 
 
 def is_kept(vm: Machine, value: TensorNode) -> bool:
-    """Whether it is a small tensor that no caller passes, that the frame did not write to and that has not changed."""
+    """Return whether a tensor is small, passed by no caller, not written to by the frame, and unchanged so far."""
     assert value.source is not None
     real = vm.input_objects[value.node]
     if type(real) not in TENSORS or real.device.type != "cpu" or real.layout is not torch.strided:
@@ -59,12 +59,12 @@ def is_kept(vm: Machine, value: TensorNode) -> bool:
 
 
 def is_reading(source: Source) -> bool:
-    """Whether what is there is a number read from a tensor."""
+    """Return whether a source is a number read from a tensor."""
     return any(step.how == "method" and step.arg == READ for step in path(source))
 
 
 def path(source: Source | None) -> list[Source]:
-    """The steps that lead there, the last first."""
+    """Return the steps that lead to a source, the last first."""
     found = []
     while source is not None:
         found.append(source)
@@ -73,7 +73,7 @@ def path(source: Source | None) -> list[Source]:
 
 
 def guard_numbers(vm: Machine, source: Source, numbers: Any) -> None:
-    """Numbers, or lists of them, whose lengths the tensor's guard knows."""
+    """Guard numbers, or lists of them, whose lengths the tensor's guard knows."""
     if isinstance(numbers, list):
         for index, part in enumerate(numbers):
             guard_numbers(vm, Source("item", source, index), part)
@@ -82,7 +82,7 @@ def guard_numbers(vm: Machine, source: Source, numbers: Any) -> None:
 
 
 def as_numbers(vm: Machine, value: Value) -> Value:
-    """An argument with numbers for the tensors without dimensions in it, where they are known."""
+    """Return an argument with numbers for the tensors without dimensions in it, where they are known."""
     if value.__class__ is TensorNode and value.fake.dim() == 0:
         real = evaluate(vm, value)
         return value if real is None else Known(real.item())

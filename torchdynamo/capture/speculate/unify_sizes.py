@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
-    """Whether all that an operator lacked is that sizes of its operands be the same, and now they are."""
+    """Assume sizes to be equal if that is all that an operator lacked; return whether it was."""
     pairs = [vm.builder.numbers.equated(fact) for fact in getattr(fault, "facts", ())]
     if not pairs or not vm.may_begin_again:
         return False
@@ -36,7 +36,7 @@ def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
 
 
 def size_of(vm: Machine, args: Sequence[Value], term: Any) -> Value | None:
-    """The size of an operand that is this number."""
+    """Return the size of an operand that is this number; None if there is none."""
     for arg in args:
         for dim, size in enumerate(arg.fake.shape if isinstance(arg, TensorNode) else ()):
             if vm.builder.numbers.is_term(size, term):

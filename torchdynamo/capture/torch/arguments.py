@@ -89,16 +89,19 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
 def with_known(
     vm: Machine, known_by: Callable[[Machine, Value], Value], args: list[Value], kwargs: dict[str, Value], method: bool
 ) -> tuple[list[Value], dict[str, Value]] | None:
-    """The arguments with what is known of them in their place; None if that changes nothing. The tensor whose method
-    this is stays one."""
+    """Return the arguments with constants for tensors whose numbers are known; None if that changes nothing.
+
+    The tensor that a `method` is called on stays a tensor.
+    """
     known = [*args[:method], *(known_by(vm, arg) for arg in args[method:])]
     named = {name: known_by(vm, arg) for name, arg in kwargs.items()}
     return (known, named) if known != args or named != kwargs else None
 
 
 def with_read(vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
-    """The arguments of an update with numbers of the graph where it takes them from tensors (a learning rate that is
-    one, a weight after two lists); None if it takes none.
+    """Return the arguments of an update with numbers of the graph in place of tensors; None if there are none.
+
+    Such are a learning rate that is a tensor, and a weight after two lists.
     """
     lists = len(args) > 2 and args[0].pytype in (list, tuple)
     places = [args[2]] if lists else []
@@ -110,14 +113,14 @@ def with_read(vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> tuple
 
 
 def is_rate(value: Value) -> bool:
-    """A float in a tensor without dimensions, which has no gradient."""
+    """Return whether a value is a float in a tensor without dimensions, which has no gradient."""
     if not isinstance(value, TensorNode) or value.fake.dim():
         return False
     return value.fake.is_floating_point() and not value.fake.requires_grad
 
 
 def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, Value]:
-    """`with torch.device(d):` functions that make tensors and are given no device make them on `d`."""
+    """Return keywords with the device of `with torch.device(d):` for a function that makes a tensor without one."""
     given = kwargs.get("device", NONE)
     if target in _device_constructors() and given.__class__ is Known and given.obj is None:
         return {**kwargs, "device": Known(vm.devices[-1])}
@@ -125,7 +128,7 @@ def on_device(vm: Machine, target: Any, kwargs: dict[str, Value]) -> dict[str, V
 
 
 def to_node(vm: Machine, value: Value) -> Any:
-    """A value as an argument of a graph node."""
+    """Return a value as an argument of a graph node."""
     if value.__class__ is TensorNode or value.__class__ is Symbol:
         return value.node
     if value.__class__ is Lazy:
@@ -162,7 +165,7 @@ def to_node(vm: Machine, value: Value) -> Any:
 
 
 def bound(vm: Machine, part: Value) -> Value:
-    """Where a slice begins or ends, or its step: a tensor there is asked for its number."""
+    """Return an end or the step of a slice; a tensor there is asked for its number."""
     return vm.call_method(part, "__index__") if part.__class__ is TensorNode else part
 
 
@@ -171,7 +174,7 @@ LIST_LIKE: tuple[type, ...] = (torch.nn.ParameterList, set, frozenset)
 
 
 def plain_number(obj: Any) -> Any:
-    """The plain number or string that an instance of a subclass is."""
+    """Return the plain number or string that an instance of a subclass is."""
     for base in (bool, int, float, str):
         if isinstance(obj, base):
             return base(obj)
@@ -179,7 +182,10 @@ def plain_number(obj: Any) -> Any:
 
 
 def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
-    """The value of a node, by what it gave on fakes. A result that holds no tensor is a constant: no node stays."""
+    """Return the value of a node, by what it gave on fakes.
+
+    A result that holds no tensor is a constant: no node stays.
+    """
     cls = type(example)
     if isinstance(example, torch.Tensor):
         known = vm.fakes.get(id(example))
@@ -208,7 +214,7 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
 
 
 def concretely(vm: Machine, value: Value) -> Any:
-    """The value as a Python object: a constant, or a container of constants (a copy: for reading only)."""
+    """Return the value as a Python object: a constant, or a container of constants (a copy, only to be read)."""
     if value.__class__ is Known:
         return identity_of(vm, value)
     if value.__class__ is Symbol:
@@ -229,7 +235,7 @@ def concretely(vm: Machine, value: Value) -> Any:
 
 
 def concrete(vm: Machine, value: Value) -> Any:
-    """`concretely`, or None where that cannot be."""
+    """Return the value as a Python object, or None where it is not a constant."""
     try:
         return concretely(vm, value)
     except Break:

@@ -47,8 +47,9 @@ NOTHING = Said(frozenset(), frozenset(), frozenset(), frozenset(), {})
 def mark_dynamic(
     tensor: torch.Tensor, index: int | Iterable[int], *, min: int | None = None, max: int | None = None
 ) -> None:
-    """This size varies: make it a symbol in the first compile, for sizes from `min` to `max`. A function that makes a
-    constant of it, or does not take all of these, raises `exc.ConstraintViolationError`.
+    """Mark a size as varying: it is a symbol from the first compile, for sizes from `min` to `max`.
+
+    A function that makes a constant of it, or does not take all of these, raises `exc.ConstraintViolationError`.
     """
     for dim in mark(tensor, DYNAMIC, index):
         if min is not None or max is not None:
@@ -56,17 +57,17 @@ def mark_dynamic(
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Iterable[int]) -> None:
-    """This size may vary: make it a symbol in the first compile, or a constant where the program needs one."""
+    """Mark a size as one that may vary: a symbol from the first compile, or a constant where the program needs one."""
     mark(tensor, MAYBE, index)
 
 
 def mark_unbacked(tensor: torch.Tensor, index: int | Iterable[int]) -> None:
-    """This size varies, and nothing may depend on what it is in the first call."""
+    """Mark a size as varying so that nothing may depend on what it is in the first call."""
     mark(tensor, UNBACKED, index)
 
 
 def mark_static(tensor: torch.Tensor, index: int | Iterable[int] | None = None) -> None:
-    """This size, or each size of the tensor, is a constant: another one is compiled anew."""
+    """Mark a size, or each size of the tensor, as a constant: for another one the function is compiled anew."""
     mark(tensor, STATIC, range(tensor.dim()) if index is None else index)
 
 
@@ -83,12 +84,12 @@ def mark(tensor: torch.Tensor, name: str, index: int | Iterable[int]) -> list[in
 
 @function(mark_dynamic, maybe_mark_dynamic, mark_unbacked, mark_static)
 def nothing(vm: Machine, *args: Value, **kwargs: Value) -> Value:
-    """Inside a compiled function the sizes are what they are."""
+    """Do nothing: inside a compiled function the sizes are what they are."""
     return NONE
 
 
 def said_of(tensor: torch.Tensor) -> Said:
-    """What is known of this tensor's dimensions."""
+    """Return what has been marked of this tensor's dimensions."""
     own = tensor.__dict__
     if not own:
         return NOTHING
@@ -100,5 +101,5 @@ def said_of(tensor: torch.Tensor) -> Said:
 
 
 def indices(said: Any) -> set[int]:
-    """The dimensions in such an attribute."""
+    """Return the dimensions in an attribute that marks them."""
     return {int(dim) for dim in said} if isinstance(said, (set, frozenset, list, tuple)) else set()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_scheduled(vm: Machine, source: Source) -> bool:
-    """Whether this is a learning rate that a scheduler changes: it has kept the first one beside it."""
+    """Return whether a float is a learning rate that a scheduler changes, which keeps the first one beside it."""
     numbers = vm.builder.numbers
     if source.how != "key" or source.arg != "lr" or source.base is None or numbers.never or not numbers.schedules:
         return False
@@ -30,12 +30,12 @@ def is_scheduled(vm: Machine, source: Source) -> bool:
 
 
 def boxed(number: float) -> torch.Tensor:
-    """The tensor a float travels in."""
+    """Return the tensor that carries a float into a graph."""
     return torch.tensor(number, dtype=torch.float64, device="cpu")
 
 
 def enter_float(vm: Machine, number: float, source: Source) -> Symbol:
-    """Only that it is a float is known of it."""
+    """Make a float of the entry state an input of the graph, guarded only to be a float."""
     vm.guard(source, "TYPE_MATCH", float)
     with torch._C._DisableFuncTorch(), torch.inference_mode(False):
         box = boxed(number)
@@ -56,5 +56,5 @@ def in_boxes(args: Sequence[Any], positions: tuple[int, ...]) -> tuple[Any, ...]
 
 
 def from_boxes(run: Any, positions: tuple[int, ...]) -> Any:
-    """A function of a graph's inputs, as one that gets floats at these positions."""
+    """Return a function that takes tensors at these positions and calls `run` with the floats in them."""
     return lambda *args: run(*in_boxes(args, positions))

@@ -99,7 +99,7 @@ class Formula:
         self.program.append(("load", list(self.inputs).index(source)))
 
     def counts(self, tensor: Any, comparison: Node) -> bool:
-        """Return whether this is a counter of integers that is compared with one itself, and rounds nothing."""
+        """Return whether a tensor is a counter of integers that is compared with one itself, and rounds nothing."""
         real = self.vm.input_objects.get(tensor) if isinstance(tensor, Node) and self.counting else None
         integers = isinstance(real, torch.Tensor) and not (real.is_floating_point() or real.is_complex())
         return integers and comparison.target in COMPARISONS and type(comparison.args[1]) is int
@@ -126,7 +126,7 @@ def contents(source: Source) -> Source:
 
 
 def increment(tensor: Node, user: Node) -> int:
-    """How much this use of a counter adds to it."""
+    """Return how much this use of a counter adds to it."""
     if user.target in READERS:
         return 0
     amount, scale = user.args[1] if len(user.args) == 2 else None, user.kwargs.get("alpha", 1)
@@ -138,7 +138,7 @@ def increment(tensor: Node, user: Node) -> int:
 
 
 def made_as(tensor: Node) -> float:
-    """The one number that a new tensor is made of."""
+    """Return the one number that a new tensor is made of."""
     value = tensor.args[0] if tensor.target is torch.tensor and len(tensor.args) == 1 else None
     if type(value) not in (int, float):
         raise NoFormula

@@ -36,7 +36,7 @@ SPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.core.", "numpy._core.", "
 
 
 def is_function(obj: Any) -> bool:
-    """A function of NumPy that only computes."""
+    """Return whether an object is a function of NumPy that only computes."""
     if np is None:
         return False
     if isinstance(obj, np.ufunc):
@@ -50,7 +50,7 @@ def is_function(obj: Any) -> bool:
 
 
 def is_numpys_own(obj: Any) -> bool:
-    """Whether it is what it says: a wrapper round a function of NumPy has its module and name."""
+    """Return whether a function is NumPy's own: a wrapper round one has its module and name."""
     if type(obj) is types.FunctionType:
         return str(obj.__globals__.get("__name__")).startswith("numpy")
     return type(obj) is types.BuiltinFunctionType or type(obj).__module__.startswith("numpy")
@@ -64,7 +64,7 @@ class Flowing(NamedTuple):
 
     @property
     def example(self) -> Any:
-        """One of this type, shape and layout."""
+        """Return an array, or a number, of this type, shape and layout."""
         return self.node.meta["example_value"]
 
 
@@ -80,7 +80,7 @@ def contents_of(array: Any) -> ArrayContents:
 
 
 def flowing(vm: Machine, value: Value) -> Flowing | None:
-    """What is known of an array, or a number of NumPy's, of the graph; None for any other value."""
+    """Return the node behind an array, or a number of NumPy's, that the graph gives; None for any other value."""
     if value.__class__ is not Object or np is None or not issubclass(value.pytype, (np.ndarray, np.generic)):
         return None
     items = vm.entity(value).items
@@ -88,12 +88,12 @@ def flowing(vm: Machine, value: Value) -> Flowing | None:
 
 
 def flowing_type(value: Value) -> bool:
-    """Whether this is a number of NumPy's that a graph gives, of whatever value."""
+    """Return whether a value is a number of NumPy's that a graph gives."""
     return value.__class__ is Object and np is not None and issubclass(value.pytype, np.generic)
 
 
 def flows(vm: Machine, value: Value) -> bool:
-    """Whether there is such an array in it."""
+    """Return whether there is such an array in it."""
     if value.__class__ is Object and value.pytype in (list, tuple):
         return any(flows(vm, item) for item in vm.iterate(value))
     if value.__class__ is Object and value.pytype is slice:
@@ -102,7 +102,10 @@ def flows(vm: Machine, value: Value) -> bool:
 
 
 def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`fn(*args, **kwargs)` of constants. Arrays that the frame made are the real thing, views and writes with them."""
+    """Call a function of NumPy with constants.
+
+    Arrays that the frame made are real ones, with their views and writes.
+    """
     name = getattr(fn, "__name__", repr(fn))
     if any(flows(vm, arg) for arg in (*args, *kwargs.values())):
         return model.FLOWING_CALL[np.ndarray](vm, fn, args, kwargs)
@@ -130,7 +133,7 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
 
 
 def arrays(vm: Machine) -> list[Entity]:
-    """The arrays the frame has looked at."""
+    """Return the arrays that the frame has looked at."""
     looked_at = [each for each in vm.heap.entities if each.pytype is np.ndarray and each.items is not None]
     return [each for each in looked_at if each.items.__class__ is not Flowing]
 
@@ -140,7 +143,7 @@ def holds_tensors(value: Value) -> bool:
 
 
 def lift(vm: Machine, obj: Any) -> Value:
-    """What NumPy computed, as a value."""
+    """Return the value of what NumPy computed."""
     if isinstance(obj, np.ndarray):
         if obj.dtype.hasobject:
             raise Break("unsupported type", type="ndarray of objects")
@@ -157,7 +160,7 @@ def unknown(obj: Any) -> Value:
 
 
 def array_of(vm: Machine, value: Object) -> Any:
-    """The array; one that existed is looked at now, and guarded by what is in it."""
+    """Return the real array; of one that existed, a copy, guarded by its contents."""
     entity = vm.entity(value)
     if entity.items is None:
         source, real = entity.source, entity.real
@@ -178,7 +181,7 @@ def array_of(vm: Machine, value: Object) -> Any:
 
 
 def to_tensor(vm: Machine, array: Any) -> Value:
-    """The array as a tensor of the graph, made anew whenever it runs."""
+    """Return the array as a tensor of the graph, which makes it anew whenever it runs."""
     if array.nbytes > LARGEST or array.dtype.byteorder == ">" or array.dtype.kind not in "biufc":
         raise Break("unsupported argument", what="tensor", type="ndarray")
     dtype = torch.from_numpy(np.zeros(1, array.dtype)).dtype
@@ -187,7 +190,7 @@ def to_tensor(vm: Machine, array: Any) -> Value:
 
 
 def share(vm: Machine, value: Object) -> Value:
-    """A tensor that shares an array's memory: the frame's own array, which from now on nobody writes to or is given."""
+    """Return a tensor that shares memory with an array of the frame's own, to which nobody writes from now on."""
     array = array_of(vm, value)
     for entity in arrays(vm):
         if np.may_share_memory(entity.items, array):
@@ -198,7 +201,7 @@ def share(vm: Machine, value: Object) -> Value:
 
 
 def plain(obj: Any) -> Any:
-    """A NumPy scalar as Python's own number; anything else as it is. Slices and tuples are gone into."""
+    """Return a NumPy scalar as Python's own number, also in slices and tuples; anything else as it is."""
     if type(obj) is tuple:
         return tuple(map(plain, obj))
     if type(obj) is slice:
@@ -207,7 +210,7 @@ def plain(obj: Any) -> Any:
 
 
 def rows() -> None:
-    """The methods and attributes of arrays."""
+    """Register the methods and attributes of arrays."""
     for name, found in vars(np.ndarray).items():
         if callable(found) and not isinstance(found, (type, staticmethod)) and name not in NOT_METHODS:
             model.models(np.ndarray, name)(method(name))

@@ -132,7 +132,7 @@ def is_far(number: Any) -> bool:
 
 
 def within(vm: Machine, number: Value) -> Value:
-    """Guard that an integer is far from where NumPy's wrap around; others are constants."""
+    """Return an integer, guarded to be far from where NumPy's wrap around; a constant if it is not far."""
     if number.__class__ is Symbol and number.pytype is int:
         for op, bound in (("<=", FAR), (">=", -FAR)):
             if not vm.truth(vm.compare(op, number, Known(bound))):

@@ -54,7 +54,7 @@ def rest_on_printing(vm: Machine, name: str) -> None:
 
 
 def printing() -> tuple[Source | None, dict[str, Any]]:
-    """Where NumPy keeps its print options, and what they are; None for a NumPy that keeps them elsewhere."""
+    """Return where NumPy keeps its print options, and their values; None for a NumPy that keeps them elsewhere."""
     place = OWN.arrayprint
     variable = getattr(place, "format_options", None)
     if variable is not None:

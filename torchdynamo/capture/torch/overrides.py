@@ -72,7 +72,7 @@ class StandIns:
         self.numbers: list[Value] = []
 
     def class_for(self, cls: type) -> type:
-        """Ours for one of the user's."""
+        """Return the class of ours that stands for one of the user's."""
         if cls not in self.classes:
             above = next((base for base in cls.__mro__[1:] if overrides(base) and base is not torch.Tensor), None)
             plain = Reporting if issubclass(cls, torch.Tensor) else ReportingOther
@@ -81,7 +81,7 @@ class StandIns:
         return self.classes[cls]
 
     def of(self, value: Value) -> Any:
-        """What is handed to torch."""
+        """Return the object that torch is handed for a value."""
         if isinstance(value, TensorNode):
             made: Any = torch.empty((), device="meta")
             if overriding(self.vm, value):
@@ -107,7 +107,7 @@ class StandIns:
         return made
 
     def back(self, obj: Any) -> Value:
-        """What of the arguments torch has handed on."""
+        """Return the value of an object that torch has handed on."""
         vm, found = self.vm, self.values.get(id(obj))
         if found is not None:
             return found
@@ -123,27 +123,27 @@ class StandIns:
         return Known(obj) if callable(obj) else vm.constant(obj)
 
     def theirs(self, classes: Any) -> list[type]:
-        """The user's classes for ours."""
+        """Return the user's classes that stand behind ours."""
         names = {ours: cls for cls, ours in self.classes.items()}
         return [names.get(cls, cls) for cls in classes]
 
 
 def overriding(vm: Machine, value: Value) -> bool:
-    """Whether operators on this value are overridden by its class, as things stand."""
+    """Return whether operators on this value are overridden by its class, as things stand."""
     if value.__class__ is TensorNode:
         return not vm.subclasses_off and overrides(value.pytype)
     return is_other(vm, value)
 
 
 def is_other(vm: Machine, value: Value) -> bool:
-    """An object that is no tensor, of a class that says what operators of torch make of it."""
+    """Return whether an object is no tensor, of a class with a `__torch_function__`."""
     if value.__class__ is not Object or not is_open(value.pytype):
         return False
     return guarded_lookup(vm, value.pytype, "__torch_function__") not in (MISSING, DISABLED)
 
 
 def among(vm: Machine, values: list[Value]) -> Iterator[Value]:
-    """The arguments, and what is in lists and tuples among them."""
+    """Yield the arguments, and what is in lists and tuples among them."""
     for value in values:
         if isinstance(value, Object) and value.pytype in (list, tuple):
             yield from among(vm, list(vm.iterate(value)))
@@ -152,7 +152,10 @@ def among(vm: Machine, values: list[Value]) -> Iterator[Value]:
 
 
 def of_others(vm: Machine, run: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value | None:
-    """What a call comes to that was given something that is no tensor, where that has a say; from then on all have."""
+    """Return what a call gives whose argument is no tensor and overrides it; None if none does.
+
+    From then on all are asked.
+    """
     if vm.watching or not any(is_other(vm, each) for each in among(vm, [*args, *kwargs.values()])):
         return None
     vm.watching = True
@@ -162,7 +165,7 @@ def of_others(vm: Machine, run: Callable[..., Any], args: list[Value], kwargs: d
 def handled(
     vm: Machine, run: Callable[..., Any], args: list[Value], kwargs: dict[str, Value] | None = None
 ) -> Value | None:
-    """What a call comes to, if a mode or a class overrides it; None if it is torch's own."""
+    """Return what a call gives that a mode or a class overrides; None if torch's own function is to run."""
     kwargs = kwargs or {}
     theirs = any(overriding(vm, each) for each in among(vm, [*args, *kwargs.values()]))
     modes = vm.modes if not vm.modes_off else []
@@ -185,7 +188,10 @@ def handled(
 
 
 def dispatch(vm: Machine, func: Known, classes: list[type], given: list[Value]) -> Value:
-    """The mode on top, then the classes of the arguments, in torch's order, until one does not decline."""
+    """Ask the mode on top, then the arguments' classes, in torch's order; return what the first gives that answers.
+
+    Raises TypeError, in the program, if all decline.
+    """
     given = [func, vm.make_tuple([Known(cls) for cls in classes]), *given]
     if vm.modes and not vm.modes_off:
         mode = vm.modes.pop()
@@ -205,7 +211,7 @@ def dispatch(vm: Machine, func: Known, classes: list[type], given: list[Value]) 
 
 
 def text_of_refusal(func: Any, classes: list[type]) -> str:
-    """What torch says where nobody took the call: its functions in Python and those in C have each their words."""
+    """Return torch's message where all have declined a call, which differs for functions in Python and in C."""
     if type(func) is types.FunctionType:
         name, shown = f"{func.__module__}.{func.__name__}", ", ".join(map(type.__repr__, classes))
         return f"no implementation found for '{name}' on types that implement __torch_function__: [{shown}]"
@@ -224,7 +230,7 @@ def declines(answer: Value) -> bool:
 
 
 def of_class(vm: Machine, value: Value, cls: type) -> TensorNode:
-    """`value.as_subclass(cls)`: another tensor of the same numbers."""
+    """Return `value.as_subclass(cls)`: a tensor of the same numbers."""
     asked, vm.watching = vm.watching, False  # nobody is, of this
     made: Any = vm.emit("call_function", torch.ops.aten.alias.default, [value], {})
     vm.watching = asked
@@ -236,14 +242,14 @@ def of_class(vm: Machine, value: Value, cls: type) -> TensorNode:
 
 
 def as_class(tensor: Any, cls: type) -> Any:
-    """A result of the graph becomes what the program made of it."""
+    """Set the class of a result of the graph, as the program did, and return the result."""
     if type(tensor) is not cls:
         tensor.__class__ = cls
     return tensor
 
 
 def method(name: str) -> Callable[..., Any]:
-    """The call of a method."""
+    """Return a function that calls a method."""
 
     def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(tensor, name)(*args, **kwargs)
@@ -252,12 +258,12 @@ def method(name: str) -> Callable[..., Any]:
 
 
 def is_written(cls: type, name: str) -> bool:
-    """Whether a name is what the user's class says, and not Tensor."""
+    """Return whether a name is what the user's class says, and not Tensor."""
     return cls not in PLAIN and class_lookup(cls, name) is not class_lookup(torch.Tensor, name)
 
 
 def attribute(vm: Machine, obj: TensorNode, name: str) -> Value | None:
-    """An attribute that the user's class has written, or that somebody overrides."""
+    """Return an attribute that the user's class defines or overrides; None if it is torch's own."""
     if is_written(obj.pytype, name):
         found = guarded_lookup(vm, obj.pytype, name)
         if not (type(found) is property or vm.effects.written(obj.fake, name) is None):
@@ -270,14 +276,14 @@ def attribute(vm: Machine, obj: TensorNode, name: str) -> Value | None:
 
 
 def write(vm: Machine, obj: TensorNode, name: str, value: Value) -> bool:
-    """Whether somebody overrides the writing of an attribute of torch's own; then it has been done."""
+    """Write an attribute of torch's own where somebody overrides that; return whether somebody does."""
     if class_lookup(torch.Tensor, name) is MISSING:
         return False
     return handled(vm, lambda tensor, new: setattr(tensor, name, new), [obj, value]) is not None
 
 
 def access(vm: Machine, wrapper: Any, args: list[Value]) -> Value:
-    """`Tensor.shape.__get__(tensor)`, `Tensor.grad.__set__(tensor, value)`."""
+    """Call a getter or setter like `Tensor.shape.__get__(tensor)` or `Tensor.grad.__set__(tensor, value)`."""
     name = wrapper.__self__.__name__
     if wrapper.__name__ == "__get__" and args and args[0].__class__ is TensorNode:
         return vm.getattr(args[0], name)

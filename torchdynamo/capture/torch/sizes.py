@@ -30,7 +30,7 @@ LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 
 def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> dict[int, Extent]:
-    """The dimensions of an input that may have another size in the next call, and between what."""
+    """Return the dimensions of an input that may have another size in the next call, with their bounds."""
     numbers = vm.builder.numbers
     if numbers.never or static:
         return {}
@@ -46,19 +46,19 @@ def varying_sizes(vm: Machine, tensor: torch.Tensor, source: Source, static: boo
 
 
 def bounds(now: int, least: int | None, most: int | None) -> tuple[int, int]:
-    """The bounds that were given, if the size keeps to them."""
+    """Return the bounds that were given, if the size keeps to them, else the widest."""
     given = max(least or 0, 0), MOST if most is None else most
     return given if given[0] <= now <= given[1] else (0, MOST)
 
 
 def varying_strides(vm: Machine, tensor: torch.Tensor, source: Source) -> frozenset[int]:
-    """The dimensions that have been seen with another stride, where sizes do not explain it."""
+    """Return the dimensions that have been seen with another stride that sizes do not explain."""
     varying = vm.builder.numbers.varying
     return frozenset(dim for dim in range(tensor.dim()) if Source("stride", source, dim) in varying)
 
 
 def varies(vm: Machine, number: int, source: Source) -> bool:
-    """Whether an integer of the entry state is a number of the graph."""
+    """Return whether an integer of the entry state is a number of the graph."""
     numbers = vm.builder.numbers
     if numbers.never or not LEAST <= number <= MOST:
         return False
@@ -68,19 +68,19 @@ def varies(vm: Machine, number: int, source: Source) -> bool:
 
 
 def some_vary(vm: Machine, sizes: torch.Size, source: Source) -> bool:
-    """Whether some of the sizes that an object keeps are numbers of the graph."""
+    """Return whether some sizes that an object keeps are numbers of the graph."""
     return any(varies(vm, size, Source("item", source, at)) for at, size in enumerate(sizes))
 
 
 def enter_int(vm: Machine, number: int, source: Source) -> Symbol:
-    """Only that it is an integer is known of it."""
+    """Make an integer of the entry state an input of the graph, guarded only to be an integer."""
     vm.guard(source, "TYPE_MATCH", int)
     symbol = vm.builder.numbers.at_entry(number, source)
     return enter(vm, symbol, source, number)
 
 
 def enter(vm: Machine, symbol: Any, source: Source, real: int) -> Symbol:
-    """The number as an input of the graph."""
+    """Make a number an input of the graph, and return its symbol."""
     value = Symbol(vm.builder.number_input(symbol, source), symbol, int, source)
     vm.numbers_in.append(value)
     vm.input_objects[value.node] = real
@@ -89,7 +89,7 @@ def enter(vm: Machine, symbol: Any, source: Source, real: int) -> Symbol:
 
 
 def enter_sizes(vm: Machine, source: Source, layout: Any) -> None:
-    """The numbers a tensor brings, and what is guarded of it besides them."""
+    """Make the varying sizes and strides of a tensor inputs of the graph, and guard the others."""
     known = vm.builder.numbers.entries
     for number in (*layout.size, *layout.stride):
         expr = number.node.expr if isinstance(number, torch.SymInt) else None

@@ -32,17 +32,17 @@ NUMBER_TYPES = (bool, int, float)
 
 
 def is_symbol(value: Value) -> bool:
-    """Whether the value is a number of the graph."""
+    """Return whether the value is a number of the graph."""
     return value.__class__ is Symbol
 
 
 def is_number(value: Value) -> bool:
-    """A number of the graph or a constant one."""
+    """Return whether the value is a number, of the graph or constant."""
     return value.__class__ is Symbol or (value.__class__ is Known and type(value.obj) in NUMBER_TYPES)
 
 
 def from_node(vm: Machine, node: torch.fx.Node, number: Any) -> Value:
-    """The value of a node that gives a number; one that can only be this number is a constant."""
+    """Return the value of a node that gives a number: a constant if it can only be this number."""
     fixed = vm.builder.numbers.fixed(number)
     if fixed is not None:
         vm.builder.erase(node)
@@ -51,20 +51,20 @@ def from_node(vm: Machine, node: torch.fx.Node, number: Any) -> Value:
 
 
 def settled(vm: Machine, value: Value) -> Known:
-    """The number as a constant."""
+    """Return the number as a constant, which is guarded."""
     assert isinstance(value, Symbol)
     return Known(vm.builder.numbers.settle(value.fake))
 
 
 def is_of_unknown_size(vm: Machine, example: Any) -> bool:
-    """Whether a stand-in has a size that depends on what a tensor holds."""
+    """Return whether a stand-in has a size that depends on what a tensor holds."""
     return isinstance(example, torch.Tensor) and any(
         isinstance(size, torch.SymInt) and vm.builder.numbers.unknown(size) for size in example.shape
     )
 
 
 def at_entry(vm: Machine, value: Value) -> Value:
-    """A number that is there at entry as the constant it is, which is a fact to guard; anything else as it is."""
+    """Return a number that is there at entry as a constant, which is guarded; anything else as it is."""
     if isinstance(value, Symbol) and not unknown(vm, value):
         return settled(vm, value)
     if isinstance(value, Object) and value.pytype in (list, tuple, torch.Size):
@@ -75,13 +75,13 @@ def at_entry(vm: Machine, value: Value) -> Value:
 
 
 def truth(vm: Machine, value: Symbol) -> bool:
-    """`bool(value)`, where it must be known."""
+    """Return `bool(value)`, where it must be known."""
     known = number_conditions.decide(vm, value) if unknown(vm, value) or policy.in_optimizer(vm.frames) else None
     return vm.builder.numbers.decide(value.fake) if known is None else known
 
 
 def follows(vm: Machine, value: Value) -> bool:
-    """Whether the truth of a number follows from what is known."""
+    """Return whether the truth of a number follows from what is known."""
     try:
         return isinstance(value, Symbol) and truth(vm, value) is not None
     except Break:
@@ -102,7 +102,7 @@ def is_positive(vm: Machine, value: Value) -> bool:
 def opaque(
     vm: Machine, fn: Callable[..., Any], args: list[Value], pytype: type, kwargs: dict[str, Value] | None = None
 ) -> Value:
-    """A number that the graph computes and of which nothing is known."""
+    """Return a number that the graph computes and of which nothing is known."""
     if fn not in TAKE_ALL_NUMBERS:
         may_raise.be_careful(vm, getattr(fn, "__name__", "a number"))
     number, named = vm.builder.numbers.fresh(pytype), {name: given(arg) for name, arg in (kwargs or {}).items()}
@@ -112,13 +112,13 @@ def opaque(
 
 
 def given(value: Value) -> Any:
-    """A number or tensor as an argument of a node."""
+    """Return a number or tensor as an argument of a node."""
     return value.node if isinstance(value, (Symbol, TensorNode)) else value.obj  # type: ignore[union-attr]
 
 
 # -- operators --------------------------------------------------------------------------------------------------------
 def binary(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
-    """`a op b`, one of them a Symbol and neither a tensor."""
+    """Return `a op b`, one of them a Symbol and neither a tensor."""
     if is_number(a) and is_number(b):
         return arithmetic(vm, op, fn, a, b)
     other = b if a.__class__ is Symbol else a
@@ -129,7 +129,7 @@ def binary(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Val
 
 
 def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
-    """Both are numbers, at least one of the graph."""
+    """Return `a op b` of two numbers, at least one of them of the graph."""
     if is_long(a) or is_long(b):  # a graph's numbers have 64 bits
         return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
     if op in DIVISIONS and b.__class__ is Known and not b.obj:
@@ -164,14 +164,14 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
 
 
 def may_flow(vm: Machine) -> bool:
-    """Whether what follows from a count of steps may be a number that nobody knows, like what a scheduler changes."""
+    """Return whether what follows from a count of steps may be an unknown number, like what a scheduler changes."""
     numbers = vm.builder.numbers
     numbers.scheduled |= numbers.schedules
     return numbers.schedules
 
 
 def is_long(value: Value) -> bool:
-    """A number of Python's that no word holds."""
+    """Return whether an integer is too large for 64 bits."""
     return value.__class__ is Known and type(value.obj) is int and value.obj.bit_length() > 63
 
 
@@ -183,14 +183,14 @@ def stays_real(vm: Machine, base: Value, exponent: Value) -> bool:
 
 
 def plain(vm: Machine, value: Value) -> Value:
-    """A truth value as the integer it is."""
+    """Return a truth value as the integer that it is; other values as they are."""
     if value.pytype is not bool:
         return value
     return Known(int(value.obj)) if value.__class__ is Known else to_int(vm, value)
 
 
 def unknown(vm: Machine, value: Value) -> bool:
-    """Whether it depends on what a tensor holds."""
+    """Return whether a number depends on what a tensor holds."""
     return isinstance(value, Symbol) and vm.builder.numbers.unknown(value.fake)
 
 
@@ -200,7 +200,7 @@ def is_counted(vm: Machine, value: Value) -> bool:
 
 
 def unary(vm: Machine, op: str, a: Symbol) -> Value:
-    """`-a`, `+a`, `~a`."""
+    """Return `-a`, `+a` or `~a`."""
     value = plain(vm, a)
     if op == "+":
         return value
@@ -213,7 +213,7 @@ def unary(vm: Machine, op: str, a: Symbol) -> Value:
 
 
 def negation(vm: Machine, a: Symbol) -> Value:
-    """`not a`."""
+    """Return `not a`."""
     answer = to_bool(vm, a)
     if answer.__class__ is not Symbol:
         return boolean(not answer.obj)  # type: ignore[union-attr]
@@ -222,7 +222,7 @@ def negation(vm: Machine, a: Symbol) -> Value:
 
 # -- conversions ------------------------------------------------------------------------------------------------------
 def to_int(vm: Machine, a: Value) -> Value:
-    """`int(a)`."""
+    """Return `int(a)`."""
     if a.pytype is int:
         return a
     if a.pytype is bool:
@@ -233,7 +233,7 @@ def to_int(vm: Machine, a: Value) -> Value:
 
 
 def to_float(vm: Machine, a: Value) -> Value:
-    """`float(a)`."""
+    """Return `float(a)`."""
     value = plain(vm, a)
     if value.pytype is float:
         return value
@@ -243,7 +243,7 @@ def to_float(vm: Machine, a: Value) -> Value:
 
 
 def to_bool(vm: Machine, a: Value) -> Value:
-    """`bool(a)`, which may stay a number of the graph."""
+    """Return `bool(a)`, which may stay a number of the graph."""
     return a if a.pytype is bool else vm.binary("!=", a, Known(0))
 
 
@@ -251,7 +251,7 @@ CONVERSIONS: dict[type, Callable[[Any, Value], Value]] = {int: to_int, float: to
 
 
 def extreme(vm: Machine, fn: Any, values: list[Value]) -> Value | None:
-    """`min` or `max` of numbers of one type; None where the first of equals has to be found by comparing."""
+    """Return `min` or `max` of numbers of one type; None where the first of equals has to be found by comparing."""
     kinds = {value.pytype for value in values}
     if policy.in_optimizer(vm.frames) and kinds == {int, float}:  # torch.sym_max makes a float of either
         return opaque(vm, torch.sym_max if fn is max else torch.sym_min, values, float)
@@ -264,7 +264,7 @@ def extreme(vm: Machine, fn: Any, values: list[Value]) -> Value | None:
 
 
 def absolute(vm: Machine, a: Value) -> Value:
-    """`abs(a)`."""
+    """Return `abs(a)`."""
     value = plain(vm, a)
     if value.pytype is float and unknown(vm, value):
         return opaque(vm, abs, [value], float)
@@ -272,7 +272,7 @@ def absolute(vm: Machine, a: Value) -> Value:
 
 
 def rounded(vm: Machine, a: Value, *digits: Value) -> Value:
-    """`round(a)`; to some digits, of a constant."""
+    """Return `round(a)`, or a constant rounded to some digits."""
     if not digits and a.pytype in (int, bool):
         return plain(vm, a)
     if not digits:
@@ -281,12 +281,12 @@ def rounded(vm: Machine, a: Value, *digits: Value) -> Value:
 
 
 def divided(vm: Machine, a: Value, b: Value) -> Value:
-    """`divmod(a, b)`."""
+    """Return `divmod(a, b)`."""
     return vm.make_tuple([vm.binary("//", a, b), vm.binary("%", a, b)])
 
 
 def power(vm: Machine, a: Value, b: Value, *modulus: Value) -> Value:
-    """`pow(a, b)`."""
+    """Return `pow(a, b)`."""
     return vm.run_pure(pow, [a, b, *modulus], {}) if modulus else vm.binary("**", a, b)
 
 
@@ -295,20 +295,20 @@ FUNCTIONS: dict[Any, Callable[..., Value]] = {abs: absolute, round: rounded, div
 
 # -- texts ------------------------------------------------------------------------------------------------------------
 def is_unknown(vm: Machine, value: Value) -> bool:
-    """Whether the text of a value depends on what a tensor holds."""
+    """Return whether the text of a value depends on what a tensor holds."""
     if isinstance(value, Object) and value.pytype in (str, list, tuple, torch.Size):
         return value.pytype is str or any(is_unknown(vm, item) for item in vm.iterate(value))
     return value.__class__ is TensorNode or unknown(vm, value)
 
 
 def text(vm: Machine) -> Value:
-    """A text that is not known: it may be handed on, to an error message that nobody gets to see."""
+    """Return a text that is not known: it may be handed on, to an error message that nobody gets to see."""
     return vm.new(str)
 
 
 # -- tensors' metadata ------------------------------------------------------------------------------------------------
 def measured(vm: Machine, tensor: TensorNode, method: str, args: list[Value], answer: Any) -> Value:
-    """Sizes, strides or a count of a tensor, with what is not known of them as numbers of the graph."""
+    """Return sizes, strides or a count of a tensor, in which unknown ones are numbers of the graph."""
     if method == "stride" and tensor.source in vm.layouts:
         alone = beside_one(vm, tensor)
         if alone and isinstance(answer, tuple):
@@ -321,7 +321,7 @@ def measured(vm: Machine, tensor: TensorNode, method: str, args: list[Value], an
 
 
 def beside_one(vm: Machine, tensor: TensorNode) -> dict[int, int]:
-    """The strides of an input in the dimensions of one element, where they may be any, and are what they are."""
+    """Return the strides of an input in dimensions of size 1, by dimension, and guard them: nothing else tells them."""
     source = tensor.source
     assert source is not None
     real, found = vm.input_objects[tensor.node], {}
@@ -333,7 +333,7 @@ def beside_one(vm: Machine, tensor: TensorNode) -> dict[int, int]:
 
 
 def measure(vm: Machine, tensor: TensorNode, method: str, args: list[Value], number: Any) -> Value:
-    """One such number: where it is known already, that one."""
+    """Return one size or stride as a value; one that was asked for before is the same symbol."""
     if type(number) is not torch.SymInt:
         return Known(number)
     expr = number.node.expr
@@ -345,7 +345,7 @@ def measure(vm: Machine, tensor: TensorNode, method: str, args: list[Value], num
 
 
 def has_symbols(answer: Any) -> bool:
-    """Whether some of it is not known."""
+    """Return whether sizes hold numbers that are not known."""
     if isinstance(answer, (tuple, list)):
         return any(map(has_symbols, answer))
     return type(answer) in TYPES

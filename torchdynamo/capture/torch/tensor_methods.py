@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def is_foreign(found: Any) -> bool:
-    """A function that is not torch's."""
+    """Return whether a function is not torch's own."""
     return type(found) is types.FunctionType and not (found.__module__ or "").startswith("torch.")
 
 
 def put_on(vm: Machine, tensor: TensorNode, name: str) -> Known | None:
-    """The method that somebody wrote under that name; None where torch's own is found, or nothing."""
+    """Return the method that somebody has put on torch's class under a name; None for torch's own, or nothing."""
     found = guarded_lookup(vm, tensor.pytype, name)
     if not is_foreign(found):
         return None
@@ -27,14 +27,14 @@ def put_on(vm: Machine, tensor: TensorNode, name: str) -> Known | None:
 
 
 def answered(vm: Machine, tensor: Value, name: str, *args: Value) -> Value | None:
-    """What such a method gives; None where there is none, or it declines."""
+    """Return what a method that somebody put on torch's class gives; None where there is none, or it declines."""
     written = put_on(vm, tensor, name) if tensor.__class__ is TensorNode else None
     answer = None if written is None else vm.call(written, [tensor, *args], {})
     return None if answer.__class__ is Known and answer.obj is NotImplemented else answer
 
 
 def of_operator(vm: Machine, names: tuple[str, ...], reflected: str, a: Value, b: Value) -> Value | None:
-    """The same for an operator: the left one is asked first, by these names."""
+    """Return what an operator gives by methods put on torch's class, the left operand's first; None if it has none."""
     for name in names:
         answer = answered(vm, a, name, b)
         if answer is not None:

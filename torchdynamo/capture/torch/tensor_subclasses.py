@@ -22,12 +22,12 @@ OWN_METHODS = frozenset(
 
 
 def overrides(cls: type) -> bool:
-    """Whether instances of a class of tensors have a `__torch_function__` of their own."""
+    """Return whether instances of a class of tensors have a `__torch_function__` of their own."""
     return cls not in PLAIN and getattr(cls, "__torch_function__", DISABLED) is not DISABLED
 
 
 def watch(vm: Machine, cls: type) -> None:
-    """From now on, operators are to be asked whether somebody overrides them."""
+    """Note that operators are to be asked from now on whether somebody overrides them."""
     for base in cls.__mro__[: cls.__mro__.index(torch.Tensor)]:
         special = [name for name in vars(base) if name.startswith("__") and name not in OWN_METHODS]
         if special or "__slots__" in vars(base):
@@ -36,6 +36,6 @@ def watch(vm: Machine, cls: type) -> None:
 
 
 def read(tensor: torch.Tensor, name: str) -> Any:
-    """An attribute of a tensor, past what its class makes of it."""
+    """Return an attribute of a tensor, without what its class makes of it."""
     with torch._C.DisableTorchFunctionSubclass():
         return getattr(tensor, name)

@@ -21,8 +21,10 @@ EVERYTHING = Known(slice(None))
 
 
 def picked(vm: Machine, tensor: TensorNode, key: Value) -> tuple[Value, Value | None]:
-    """A tensor and an index into it, as a view of the tensor in which unknown integers have been done, and the rest;
-    None if there is none."""
+    """Return a view of the tensor in which unknown integers of an index have been done, and the rest of the index.
+
+    The rest is None if there is none.
+    """
     parts: list[Value]
     rest: list[Value]
     view: Value
@@ -53,14 +55,14 @@ def picked(vm: Machine, tensor: TensorNode, key: Value) -> tuple[Value, Value | 
 
 
 def width(part: Value) -> int:
-    """How many dimensions it is about."""
+    """Return how many dimensions a part of an index is about."""
     if part.__class__ is TensorNode:
         return part.fake.dim() if part.fake.dtype in (torch.bool, torch.uint8) else 1
     return 0 if part.pytype in (type(None), bool) or is_ellipsis(part) else 1
 
 
 def is_number(part: Value) -> bool:
-    """A tensor that torch's indexing asks for its number, as it does any integer without dimensions."""
+    """Return whether an index is a tensor without dimensions, which torch asks for its integer."""
     if part.__class__ is not TensorNode or part.fake.dim() > 0 or is_batched(part.fake):
         return False
     dtype = part.fake.dtype
@@ -68,7 +70,7 @@ def is_number(part: Value) -> bool:
 
 
 def is_batched(tensor: torch.Tensor) -> bool:
-    """Whether it stands for one number of each sample under `vmap`."""
+    """Return whether a tensor stands for one number of each sample under `vmap`."""
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         if functorch.is_batchedtensor(tensor):

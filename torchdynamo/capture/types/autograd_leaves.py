@@ -28,7 +28,7 @@ BASE = torch._C.TensorBase
 
 @models(BASE, "requires_grad_")
 def require_grad(vm: Machine, self: Value, requires_grad: Value = TRUE) -> Value:
-    """What changes nothing needs no node."""
+    """Model `requires_grad_`: what changes nothing needs no node."""
     if self.__class__ is not TensorNode:
         raise Break("unsupported method", name="requires_grad_", type=self.pytype.__name__)
     if not torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
@@ -41,7 +41,7 @@ def require_grad(vm: Machine, self: Value, requires_grad: Value = TRUE) -> Value
 
 @models(BASE, "detach_")
 def detach(vm: Machine, self: Value) -> Value:
-    """A result of operators forgets them, and becomes a leaf."""
+    """Return a detached tensor, which is a leaf like any result that autograd does not follow."""
     if self.__class__ is not TensorNode:
         raise Break("unsupported method", name="detach_", type=self.pytype.__name__)
     is_leaf(vm, self)
@@ -51,7 +51,7 @@ def detach(vm: Machine, self: Value) -> Value:
 
 @models(BASE, ".is_leaf")
 def is_leaf(vm: Machine, self: TensorNode) -> Value:
-    """Sizes and the like are compared for every input; this is only for those that are asked."""
+    """Return whether a tensor is a leaf of autograd, guarded if it is an input."""
     real = vm.input_objects.get(self.node)
     if real is not None and self.source is not None:
         vm.guard(Source("attr", self.source, "is_leaf"), "EQUALS_MATCH", read(real, "is_leaf"))
@@ -60,7 +60,10 @@ def is_leaf(vm: Machine, self: TensorNode) -> Value:
 
 @models(BASE, ".grad_fn")
 def grad_fn(vm: Machine, self: TensorNode) -> Value:
-    """A leaf has none; that of a result is a node of autograd's history, which a stand-in's is not."""
+    """Return None for a leaf.
+
+    Ends the graph for a result: a fake tensor's node of autograd's history is not the real one.
+    """
     if not vm.known(is_leaf(vm, self), "is_leaf"):
         raise Break("unsupported attribute", name="grad_fn", type="Tensor")
     return NONE
@@ -68,7 +71,7 @@ def grad_fn(vm: Machine, self: TensorNode) -> Value:
 
 @function(BASE.__dict__["_make_subclass"].__func__)
 def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = FALSE) -> Value:
-    """`nn.Parameter(tensor)`, where its Python ends."""
+    """Return what `nn.Parameter(tensor)` makes: its Python ends in this function of C."""
     made = vm.known(cls, "class")
     if overrides(made) and data.__class__ is TensorNode and vm.known(wanted, "require_grad") is False:
         return of_class(vm, vm.emit("call_method", "detach", [data], {}), made)
@@ -79,7 +82,7 @@ def make_subclass(vm: Machine, cls: Value, data: Value, wanted: Value = FALSE) -
 
 @models(BASE, "=data")
 def set_data(vm: Machine, self: TensorNode, value: Value) -> None:
-    """`tensor.data = other`: the same tensor with another's memory and metadata."""
+    """Model `tensor.data = other`: the tensor stays, and gets the other's memory and metadata."""
     if value.__class__ is not TensorNode:
         raise vm.error(TypeError, f"Variable data has to be a tensor, but got {type_name(value.pytype)}")
     if is_its_own(self, value):
@@ -89,7 +92,7 @@ def set_data(vm: Machine, self: TensorNode, value: Value) -> None:
 
 
 def is_its_own(tensor: TensorNode, data: TensorNode) -> bool:
-    """Whether this is the tensor's own data, as of `p.data = p.data.to(device)`, which changes nothing."""
+    """Return whether a value is the tensor's own data, as of `p.data = p.data.to(device)`, which changes nothing."""
     if data.node.target is not getattr or data.node.args != (tensor.node, "data"):
         return False
     ours, theirs = ((t.untyped_storage()._cdata, layout_of(t)) for t in (tensor.fake, data.fake))
@@ -102,7 +105,7 @@ def layout_of(tensor: torch.Tensor) -> tuple[object, ...]:
 
 @models(BASE, "=requires_grad")
 def set_requires_grad(vm: Machine, self: TensorNode, value: Value) -> None:
-    """`tensor.requires_grad = flag`, which a result of operators does not take."""
+    """Model `tensor.requires_grad = flag`, which a result of operators does not take."""
     if not vm.known(is_leaf(vm, self), "is_leaf"):
         raise Break("unsupported attribute write", name="requires_grad", type="Tensor")
     require_grad(vm, self, value)
@@ -110,14 +113,17 @@ def set_requires_grad(vm: Machine, self: TensorNode, value: Value) -> None:
 
 @models(BASE, "=grad")
 def set_grad(vm: Machine, self: TensorNode, value: Value) -> None:
-    """Stored beside the graph, in which nothing looks at it. A gradient that torch would not take is left to torch."""
+    """Store a gradient beside the graph, in which nothing looks at it.
+
+    Ends the graph for one that torch would refuse.
+    """
     if torch._C._functorch.is_functorch_wrapped_tensor(self.fake) or not (is_none(value) or fits(vm, self, value)):
         raise Break("unsupported attribute write", name="grad", type="Tensor")
     vm.store_on(self, "grad", value)
 
 
 def fits(vm: Machine, tensor: TensorNode, grad: Value) -> bool:
-    """Whether this may be the tensor's gradient."""
+    """Return whether a value may be the tensor's gradient."""
     if grad.__class__ is not TensorNode or grad.fake is tensor.fake or grad.fake.device != tensor.fake.device:
         return False
     wanted = vm.getattr(tensor, "grad_dtype") if vm.known(is_leaf(vm, tensor), "is_leaf") else Known(tensor.fake.dtype)
@@ -128,7 +134,7 @@ GRAD = inspect.unwrap(torch.autograd.grad)
 
 
 def listed(vm: Machine, tensors: Value) -> Value:
-    """Tensors in whatever they come in, in what a graph takes."""
+    """Return the tensors of an argument, whatever they come in, as the list of nodes that a graph takes."""
     if tensors.__class__ is not Object or tensors.pytype in (list, tuple):
         return tensors
     return vm.make_tuple(list(vm.iterate(tensors)))
@@ -138,7 +144,7 @@ def listed(vm: Machine, tensors: Value) -> Value:
 def autograd_grad(
     vm: Machine, outputs: Value, inputs: Value, grad_outputs: Value = NONE, *args: Value, **kwargs: Value
 ) -> Value:
-    """Gradients, where all of the history is the graph's own: inside a layer of `torch.func.grad`, or from leaves."""
+    """Model `torch.autograd.grad` where all history is the graph's: in a layer of `torch.func.grad`, or from leaves."""
     if vm.effects.change_backwards():
         raise Break("unknown call", name="torch.autograd.grad")
     if not torch._C._are_functorch_transforms_active():

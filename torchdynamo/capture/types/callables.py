@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @models(types.FunctionType, "__call__")
 @passes_on
 def call_function(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    """A function the frame made."""
+    """Call a function that the frame made."""
     return vm.enter_function(vm.entity(self).payload_as(MadeFunction).parts, list(args), dict(kwargs))
 
 
@@ -87,7 +87,7 @@ for _field, _given in FUNCTION_PARTS.items():
 
 @models(types.FunctionType, ".__code__")
 def function_code(vm: Machine, self: Value) -> Value:
-    """The guard on a function is a guard on its code."""
+    """Return a function's code object: the guard on a function is a guard on its code."""
     if self.__class__ is Known:
         return Known(self.obj.__code__)
     assert self.__class__ is Object
@@ -112,7 +112,7 @@ def function_annotations(vm: Machine, self: Value) -> Value:
 
 @models(types.FunctionType, "__setattr__")
 def set_function_attribute(vm: Machine, self: Value, name: Known, value: Value) -> Value:
-    """A function made in the frame takes a name and anything of its own; what it runs stays."""
+    """Set an attribute of a function that the frame made. Ends the graph where that changes what it runs."""
     if self.__class__ is not Object or name.obj in ("__code__", *FUNCTION_PARTS):
         raise Break("unsupported attribute write", name=name.obj, type="function")
     entity = vm.entity(self)
@@ -140,7 +140,7 @@ def rebuild_function(emit: Emitter, entity: Entity) -> None:
 
 
 def function_of(code: types.CodeType, space: dict[str, Any], names: tuple[str, ...], *given: Any) -> types.FunctionType:
-    """What MAKE_FUNCTION does, with another module's names."""
+    """Return a function of this code, as MAKE_FUNCTION does, whose globals are those of another module."""
     parts = dict(zip(names, given))
     fn = types.FunctionType(code, space, None, parts.get("defaults"), parts.get("closure"))
     if "kwdefaults" in parts:
@@ -152,7 +152,7 @@ def function_of(code: types.CodeType, space: dict[str, Any], names: tuple[str, .
 
 @rebuilds(types.CellType)
 def rebuild_cell(emit: Emitter, entity: Entity) -> None:
-    """A variable of a function that was followed, for the functions that share it."""
+    """Materialize a variable of an inlined function, for the functions that share it."""
     push_call(emit, types.CellType)
     emit.keep(entity)  # before its contents, which may lead back to it
     if not emit.waits(entity, entity.attrs.get("cell_contents")):
@@ -218,7 +218,7 @@ def builtin_method_qualname(vm: Machine, self: Value) -> Value:
 
 @models(types.MethodType, "__eq__")
 def same_method(vm: Machine, self: Object, other: Value) -> Value:
-    """The same function of the same object."""
+    """Return whether two bound methods are one function of one object."""
     if other.pytype is not types.MethodType:
         return Known(NotImplemented)
     (owner, fn), (their_owner, their_fn) = parts_of(vm, self), parts_of(vm, vm.as_object(other))
@@ -230,7 +230,7 @@ models(types.MethodType, "__ne__")(opposite_of(same_method))
 
 @models(types.MethodType, "__getattr__")
 def method_getattr(vm: Machine, self: Object, name: str) -> Value:
-    """A bound method shows its function's attributes."""
+    """Return an attribute of a bound method's function, which a method shows as its own."""
     return vm.getattr(parts_of(vm, self)[1], name)
 
 
@@ -241,12 +241,12 @@ def rebuild_method(emit: Emitter, entity: Entity) -> None:
 
 @rebuilds(types.BuiltinMethodType)
 def rebuild_builtin_method(emit: Emitter, entity: Entity) -> None:
-    """By the descriptor that was found: a look-up by name may find another (`super().__call__` in a metaclass)."""
+    """Materialize a method of C by its descriptor: a look-up by name may find another (`super().__call__`)."""
     push_call(emit, _bind, entity.attrs["__func__"], entity.attrs["__self__"])
 
 
 def _bind(descriptor: Any, owner: Any) -> Any:
-    """As looking it up on the owner would; pybind11's methods bind functions that do not do so themselves."""
+    """Bind a descriptor as looking it up on the owner would; functions of pybind11 do not bind themselves."""
     if not hasattr(type(descriptor), "__get__"):
         return types.MethodType(descriptor, owner)
     return descriptor.__get__(owner, type(owner))
@@ -261,7 +261,7 @@ def call_partial(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) ->
 
 @models(functools.partial, "__new__")
 def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """A partial of a partial that has nothing of its own is one of what that calls."""
+    """Make a partial. One of a bare partial takes that one's function and arguments, as Python does."""
     given, named = list(args), dict(kwargs)
     if fn.__class__ is Object and issubclass(fn.pytype, functools.partial) and is_bare(vm, fn):
         fn, inner, known = (c_fields.read(vm, fn, functools.partial, name) for name in PARTS_OF_PARTIAL)
@@ -274,7 +274,7 @@ def new_partial(vm: Machine, cls: Known, fn: Value, /, *args: Value, **kwargs: V
 
 
 def is_bare(vm: Machine, partial: Object) -> bool:
-    """Whether it has no attributes beside what it is made of."""
+    """Return whether a partial has no attributes beside what it is made of."""
     if lookup.class_lookup(partial.pytype, "__call__") is not functools.partial.__dict__["__call__"]:
         return False
     entity = vm.entity(partial)

@@ -29,7 +29,7 @@ ASKED = (*DESCRIPTOR, "__set_name__")  # what classes ask of what lies in them
 
 
 def real_of(vm: Machine, value: Value) -> Any:
-    """What lies in the class for a value. Read from there, it is the value again."""
+    """Return the object that stands in a real class for a value; read from the class, it is that value again."""
     if value.__class__ is Known:
         return value.obj
     if value.__class__ is TensorNode:
@@ -72,7 +72,7 @@ def make_real(vm: Machine, value: Object) -> Any:
 
 
 def real_function(vm: Machine, value: Object) -> types.FunctionType:
-    """Its code, with cells that stand for the frame's."""
+    """Return a real function of the code of one that the frame made, with cells that stand for the frame's."""
     entity = vm.entity(value)
     made = entity.payload_as(MadeFunction)
     code, space, given = made.parts.code, made.parts.globals, made.given
@@ -89,5 +89,5 @@ def real_function(vm: Machine, value: Object) -> types.FunctionType:
 
 
 def is_stood_for(real: Any) -> bool:
-    """Whether something lies there that is not what it will be."""
+    """Return whether something lies there that is not what it will be."""
     return isinstance(real, StandIn) or (isinstance(real, (tuple, list, set)) and any(map(is_stood_for, real)))

@@ -32,7 +32,7 @@ RUN_BY_ENUM = ("__new__", "__init__", "_generate_next_value_", "_missing_")
 
 @function(builtins.__build_class__)
 def build_class(vm: Machine, body: Value, name: Value, *bases: Value, **kwargs: Value) -> Value:
-    """A class statement."""
+    """Execute a class statement."""
     parts = vm.entity(vm.as_object(body)).payload_as(MadeFunction).parts
     frame = Frame(parts.code, parts.globals, {}, parts.closure)
     frame.namespace = {}
@@ -59,7 +59,7 @@ def build_class(vm: Machine, body: Value, name: Value, *bases: Value, **kwargs: 
 def prepare(
     vm: Machine, name: Value, bases: tuple[Value, ...], kwargs: dict[str, Value]
 ) -> tuple[type, list[Any], Any]:
-    """The metaclass of a class statement, the bases as that is given them, and the namespace that it prepares."""
+    """Return a class statement's metaclass, the bases as that is given them, and the namespace that it prepares."""
     above = [vm.known(base, "class") for base in bases]
     given = {key: vm.concretely(value) for key, value in kwargs.items()}
     for meta in (given.get("metaclass"), *(type(base) for base in above)):
@@ -83,8 +83,11 @@ def make_class(
     names: dict[str, Value],
     kwargs: dict[str, Value],
 ) -> Value:
-    """The class of these names, made for real: by a class statement, or by the `__new__` of the first for the second,
-    its metaclass. `prepared`: the metaclass that wins, the bases as that is given them, and the namespace."""
+    """Make a class for real.
+
+    `by`: None for a class statement, else whose `__new__` makes it, and the metaclass. `prepared`: the metaclass that
+    wins, the bases as that is given them, and the namespace.
+    """
     meta, resolved, space = prepared
     heard = check(meta, resolved, space, names, followed=by is not None and meta is by[1])
     above = tuple(vm.known(base, "class") for base in bases)
@@ -118,13 +121,13 @@ def make_class(
 
 
 def is_empty(vm: Machine, cell: Value) -> bool:
-    """Whether it is a cell that the frame made, for no class as yet."""
+    """Return whether a value is a cell that the frame made, for no class as yet."""
     entity = vm.entity(cell) if cell.__class__ is Object else None
     return entity is not None and entity.fresh and cell.pytype is types.CellType and not entity.attrs
 
 
 def winner(meta: type, bases: list[Any]) -> type:
-    """The most derived of the metaclasses; where there is none, Python says so."""
+    """Return the most derived metaclass. Raises Python's TypeError, in the program, where there is none."""
     for base in bases:
         if derives(type(base), meta):
             meta = type(base)
@@ -132,14 +135,14 @@ def winner(meta: type, bases: list[Any]) -> type:
 
 
 def named(vm: Machine, space: Value) -> dict[str, Value]:
-    """The names of a namespace; the class belongs to the module whose code asks for it, unless they say another."""
+    """Return a namespace as names; the class belongs to the module whose code asks for it, unless they say another."""
     names = {vm.known(key, "name"): value for key, value in vm.dict_items(space)}
     module = vm.frames[-1].globals.real.get("__name__")
     return names if module is None else {**names, "__module__": names.get("__module__", Known(module))}
 
 
 def maker(cls: Any) -> None:
-    """`__new__` of Python's own metaclasses, which a program's go on to."""
+    """Register `__new__` of Python's own metaclass, which the program's metaclass goes on to."""
 
     def row(vm: Machine, meta: Value, /, *args: Value, **kwargs: Value) -> Value:
         if len(args) != 3:
@@ -159,14 +162,15 @@ maker(abc.ABCMeta)
 
 @models(type, "__init__")
 def init_type(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """`type.__new__` has done everything."""
+    """Do nothing: `type.__new__` has made the class."""
     return NONE
 
 
 def check(meta: type, bases: list[Any], prepared: Any, names: dict[str, Value], followed: bool) -> bool:
-    """Nothing of the user's runs where the class is made, but for what bases say to it, if they do.
+    """Return whether a base hears of the new class (`__init_subclass__`).
 
-    `followed`: what the metaclass does when it is called is followed.
+    Ends the graph if making the class runs other code of the user's. `followed`: what the metaclass does when it is
+    called is captured.
     """
     told = [class_lookup(base, "__init_subclass__") for base in bases if isinstance(base, type)]
     heard = any(getattr(each, "__func__", type).__module__ not in PYTHONS for each in told)
@@ -181,19 +185,19 @@ def check(meta: type, bases: list[Any], prepared: Any, names: dict[str, Value], 
 
 
 def is_told(cls: type, name: str) -> bool:
-    """Whether the class answers to that method, other than with C code."""
+    """Return whether the class answers to that method, other than with C code."""
     return type(class_lookup(cls, name)) not in (Missing, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def written(bases: list[Any], name: str) -> bool:
-    """Whether some base says this itself, Python's own aside."""
+    """Return whether some base that is not Python's own defines a name."""
     owners = [base for cls in bases if isinstance(cls, type) for base in cls.__mro__ if name in base.__dict__]
     return any(owner.__module__ not in PYTHONS for owner in owners)
 
 
 # -- decorators -------------------------------------------------------------------------------------------------------
 def decorator(fn: Any) -> None:
-    """A function of Python's that changes a class by rules of its own: one of the frame's is changed for real."""
+    """Register a function of Python's that changes classes: the real class of one of the frame's is changed at capture."""
 
     def row(vm: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
         real = vm.known(cls, "class")
@@ -220,7 +224,7 @@ decorator(functools.total_ordering)
 
 
 def forget(vm: Machine, cls: type) -> None:
-    """The class is not what it was when it was looked at."""
+    """Drop what was looked up in a class, which has been changed since."""
     for table in (vm.class_attrs, vm.slots, vm.rows):
         for key in [key for key in table if key[0] is cls]:
             del table[key]

@@ -25,13 +25,13 @@ ONE = Known(1)
 
 
 def resize(vm: Machine, value: Object) -> list[Value]:
-    """The items, to be moved, made more or fewer: its iterators cannot go on."""
+    """Return the items, to be moved, made more or fewer. Ends the deque's iterators."""
     vm.entity(value).version += 1
     return write(vm, value)
 
 
 def position(vm: Machine, items: list[Value], key: Value) -> int:
-    """An index as Python has it."""
+    """Return a deque's index as an int. Raises, in the program, IndexError and TypeError as Python does."""
     try:
         return range(len(items))[operator.index(vm.concretely(key))]
     except IndexError:
@@ -42,7 +42,7 @@ def position(vm: Machine, items: list[Value], key: Value) -> int:
 
 @iterates(DEQUE)
 def iterate(vm: Machine, value: Object) -> Iterator[Value]:
-    """From left to right; changing it meanwhile is an error, as in Python."""
+    """Yield the items from left to right; changing the deque meanwhile is an error, as in Python."""
     items = items_of(vm, value)
     return turns(vm, value, range(len(items)))
 
@@ -243,12 +243,12 @@ REVERSED: type = type(reversed(DEQUE()))
 
 @rebuilds(DEQUE)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    """With its limit; a subclass's `__init__` has been run symbolically."""
+    """Materialize a deque with its limit; a subclass's `__init__` has been run symbolically."""
     push_call(emit, make, entity.pytype, entity.items or [], entity.payload)
 
 
 def make(cls: type, items: list[object], most: int | None) -> object:
-    """A deque of the class, past its `__init__`."""
+    """Return a deque of the class without calling the class's `__init__`."""
     made: Any = DEQUE.__new__(cls)
     DEQUE.__init__(made, items, most)
     return made
@@ -256,7 +256,7 @@ def make(cls: type, items: list[object], most: int | None) -> object:
 
 @replays(DEQUE)
 def replay(emit: Emitter, entity: Entity) -> None:
-    """The new contents are made first: they may be fetched from the old."""
+    """Replace the contents. The new ones are made first: they may be fetched from the old."""
     if entity.items.__class__ is Tail:
         replay_tail(emit, entity, DEQUE.extend)
         return

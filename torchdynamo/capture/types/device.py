@@ -18,7 +18,7 @@ ENTER = torch.device.__enter__
 
 @models(torch.device, "__enter__")
 def enter(vm: Machine, self: Value) -> Value:
-    """Open from here on; a break inside leaves it open for real."""
+    """Open `with torch.device(d):`. The code after a graph break inside runs with it open for real."""
     device = vm.known(self, "device")
     vm.devices.append(device)
     vm.effects.switch((ENTER, len(vm.devices)), (), (device,), None)

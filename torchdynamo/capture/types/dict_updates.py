@@ -20,7 +20,7 @@ NUMBERS = (int, float, bool, type(None))
 
 @model.PAIRS.register(dict)
 def pairs(vm: Machine, value: Value) -> list[tuple[Value, Value]]:
-    """All items of a mapping, looked at; a dict's own, where its class does not say itself what it has."""
+    """Return all items of a mapping; a dict's own, where its class has no methods that say what it holds."""
     if value.__class__ is Object and issubclass(value.pytype, dict) and not says_itself(vm, value.pytype):
         return [(key, item) for _, key, item in each_item(vm, value)]
     return asked(vm, value)
@@ -45,7 +45,7 @@ def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Val
 
 
 def too_many(cls: type, name: str, count: int) -> str:
-    """Python's words, which are others for an OrderedDict."""
+    """Return Python's message for too many arguments, which differs for an OrderedDict."""
     if not issubclass(cls, collections.OrderedDict):
         return f"{name} expected at most 1 argument, got {count}"
     if name == "update":
@@ -54,7 +54,7 @@ def too_many(cls: type, name: str, count: int) -> str:
 
 
 def filled(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    """What `update` and `__init__` do."""
+    """Put items into a dict as `update` and `__init__` do, of mappings, pairs and keywords."""
     if len(others) > 1:
         raise vm.error(TypeError, too_many(self.pytype, name, len(others)))
     for other in others:
@@ -72,7 +72,7 @@ def filled(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwar
 
 
 def two(vm: Machine, at: int, pair: Value) -> list[Value]:
-    """A key and what is to be under it."""
+    """Return a key and its item, of a pair that `update` was given."""
     if pair.pytype in NUMBERS:
         raise vm.error(TypeError, f"cannot convert dictionary update sequence element #{at} to a sequence")
     items = list(vm.iterate(pair))
@@ -82,7 +82,7 @@ def two(vm: Machine, at: int, pair: Value) -> list[Value]:
 
 
 def take(vm: Machine, self: Object, other: Object) -> None:
-    """What a dict takes from another; keys are not hashed again, but where the other says itself what it has."""
+    """Put a dict's items into another; keys are not hashed again, unless methods of the other say what it holds."""
     if says_itself(vm, other.pytype):
         for key, item in asked(vm, other):
             put(vm, self, key, item)
@@ -99,20 +99,20 @@ def take(vm: Machine, self: Object, other: Object) -> None:
 
 
 def says_itself(vm: Machine, cls: type) -> bool:
-    """Whether Python asks a dict of that class for `keys()` and each item, instead of reading its table."""
+    """Return whether Python asks a dict of that class for `keys()` and each item, instead of reading its table."""
     ordered = issubclass(cls, collections.OrderedDict)
     names = ("__iter__", "keys", "__getitem__") if ordered else ("__iter__",)
     return cls is not dict and any(guarded_slot(vm, cls, name)[0] == "python" for name in names)
 
 
 def asked(vm: Machine, other: Value) -> list[tuple[Value, Value]]:
-    """The items of a mapping, by its own methods."""
+    """Return the items of a mapping, by its own methods."""
     keys = list(vm.iterate(vm.call_method(other, "keys")))
     return [(key, vm.getitem(other, key)) for key in keys]
 
 
 def put(vm: Machine, self: Object, key: Value, item: Value) -> None:
-    """How `update` writes: an OrderedDict goes through the class's `__setitem__`, a dict past it."""
+    """Write an item as `update` does: an OrderedDict goes through the class's `__setitem__`, a dict past it."""
     if issubclass(self.pytype, collections.OrderedDict):
         vm.setitem(self, key, item)
     else:
@@ -121,7 +121,7 @@ def put(vm: Machine, self: Object, key: Value, item: Value) -> None:
 
 @models(dict, "__or__")
 def union(vm: Machine, self: Value, other: Value) -> Value:
-    """A dict, whatever both are; those of collections give their class."""
+    """Return `a | b`: a dict, whatever both are; classes of collections give their own."""
     if not (issubclass(self.pytype, dict) and issubclass(other.pytype, dict)):
         return Known(NotImplemented)
     box = vm.as_object(self)
@@ -136,7 +136,7 @@ def kept_class(cls: type) -> bool:
 
 @models(dict, "fromkeys")
 def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value:
-    """Into what calling the class gives, as items are stored in it; a dict takes keys of dicts and sets as hashed."""
+    """Store keys in what calling the class gives. A dict takes keys of dicts and sets without hashing them again."""
     made = vm.call(cls, [], {})
     if made.__class__ is Object and made.pytype is dict and keys.__class__ is Object and not items_of(vm, made):
         hashed = model.HASHED.get(keys.pytype)

@@ -33,7 +33,10 @@ def view(kind: str) -> Any:
 
 
 def shown(vm: Machine, value: Object) -> ViewOf:
-    """What the view shows of which dict; one that existed does not tell its dict."""
+    """Return the dict of a view and what the view shows of it.
+
+    Ends the graph for a view that existed: it hides its dict.
+    """
     view = vm.entity(value).payload_if(ViewOf)
     if view is None:
         raise Break("unsupported type", type=value.pytype.__name__)
@@ -57,7 +60,7 @@ def view_length(vm: Machine, self: Object) -> Value:
 
 
 def view_contains(vm: Machine, self: Object, item: Value) -> Value:
-    """Of items, one that is a pair; its key is looked up, and what is there compared."""
+    """Return whether a view holds a value; of items, the pair's key is looked up and the item there compared."""
     kind, box = shown(vm, self)
     if kind == "keys":
         return contains(vm, box, item)
@@ -71,14 +74,14 @@ def view_contains(vm: Machine, self: Object, item: Value) -> Value:
 
 
 def view_set(vm: Machine, value: Value) -> Object:
-    """The view's items, or any other iterable's, as a set; the keys of a dict are not hashed again."""
+    """Return the items of a view or another iterable as a set; the keys of a dict are not hashed again."""
     if value.__class__ is Object and value.pytype is VIEWS["keys"]:
         return vm.new(set, dict(hashed(vm, shown(vm, value).box)))
     return vm.new(set, {vm.hkey(item): item for item in vm.iterate(value)})
 
 
 def view_comparison(name: str) -> Any:
-    """By which holds all of the other, with sets and other views."""
+    """Return the model of a comparison of views with sets and views, by which holds all of the other."""
 
     def row(vm: Machine, self: Object, other: Value) -> Value:
         if not issubclass(other.pytype, LIKE_SETS):

@@ -21,7 +21,10 @@ PLAIN_GROUP: Any = getattr(builtins, "ExceptionGroup", None)
 
 
 def new(vm: Machine, cls: Known, /, *args: Value) -> Value:
-    """The message and a tuple of the exceptions, which have to be of the right kind."""
+    """Return the message and a tuple of the exceptions.
+
+    Raises, in the program, where these are not of the right kind.
+    """
     real = cls.obj
     if len(args) != 2:
         raise vm.error(TypeError, f"BaseExceptionGroup.__new__() takes exactly 2 arguments ({len(args)} given)")
@@ -48,7 +51,7 @@ def new(vm: Machine, cls: Known, /, *args: Value) -> Value:
 
 
 def fields(vm: Machine, made: Object, message: Value, parts: Value) -> None:
-    """What `__new__` gives when the group is made again needs no writing."""
+    """Set the message and the exceptions of a group. As read at entry, too: materializing calls `__new__` with them."""
     entity = vm.entity(made)
     for name, value in (("message", message), ("exceptions", parts)):
         entity.loaded[name] = value
@@ -83,7 +86,7 @@ def subgroup(vm: Machine, self: Object, condition: Value) -> Value:
 
 
 def test_of(vm: Machine, condition: Value) -> Value:
-    """A function of an exception; classes mean instances of them."""
+    """Return a condition on exceptions as a function; classes mean instances of them."""
     wanted = condition.obj if condition.__class__ is Known else None
     classes = wanted if isinstance(wanted, tuple) else (wanted,)
     if wanted is not None and all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
@@ -98,7 +101,7 @@ def instance_test(classes):
 
 
 def split_group(group, test):
-    """The part of the group that the test holds for, and the rest."""
+    """Return the part of the group that the test holds for, and the rest."""
     if test(group):
         return group, None
     held, rest = [], []
@@ -125,12 +128,12 @@ def part_of(group, parts):
 
 
 def inherit(made, group):
-    """Followed as the function below."""
+    """Stand for `inherit_from`, which is captured in its place."""
 
 
 @function(inherit)
 def inherit_from(vm: Machine, made: Object, group: Object) -> Value:
-    """A part has the cause, the context, the traceback and the notes of the whole."""
+    """Give a part of a group the cause, the context, the traceback and the notes of the whole."""
     mine, whole = vm.entity(made), vm.entity(group)
     if not whole.fresh or not mine.fresh:
         raise Break("unsupported method", name="split", type=group.pytype.__name__)
@@ -148,7 +151,7 @@ def inherit_from(vm: Machine, made: Object, group: Object) -> Value:
 
 # -- except* ----------------------------------------------------------------------------------------------------------
 def caught(vm: Machine, exc: Value, classes: Value) -> tuple[Value, Value]:
-    """What `except* classes` leaves of an exception, and what it catches: a group, or None."""
+    """Return what `except* classes` leaves of an exception, and what it catches: a group, or None."""
     wanted = vm.concretely(classes)
     for cls in wanted if isinstance(wanted, tuple) else (wanted,):
         if not isinstance(cls, type) or not issubclass(cls, BaseException):
@@ -169,7 +172,7 @@ def caught(vm: Machine, exc: Value, classes: Value) -> tuple[Value, Value]:
 
 
 def left_over(vm: Machine, whole: Value, left: Value) -> Value:
-    """What is raised after the last `except*`: what nobody caught, in its old form, and what the handlers raised."""
+    """Return what is raised after the last `except*`: what nobody caught, as it was, and what the handlers raised."""
     if not issubclass(whole.pytype, GROUP):
         return next((each for each in vm.iterate(left) if each is not NONE), NONE)
     return vm.call(Known(left_of), [whole, left], {})
@@ -194,7 +197,7 @@ def leaves_of(error):
 
 
 def project(group, leaves):
-    """The group with these leaves only; made anew even if those are all."""
+    """Return a new group with these leaves only, even if they are all of them."""
     kept = []
     for each in group.exceptions:
         part = project(each, leaves) if isinstance(each, GROUP) else each
@@ -204,12 +207,12 @@ def project(group, leaves):
 
 
 def is_part(error, whole):
-    """Followed as the function below."""
+    """Stand for `is_part_of`, which is captured in its place."""
 
 
 @function(is_part)
 def is_part_of(vm: Machine, error: Object, whole: Object) -> Value:
-    """Whether it is the group, or a part of it that nobody raised anew."""
+    """Return whether an exception is the group, or a part of it that nobody raised anew."""
     owner = state_of(vm.entity(error)).whole or error
     top = state_of(vm.entity(whole)).whole or whole
     return boolean(vm.identical(owner, top))

@@ -30,12 +30,12 @@ KEYWORDS: dict[type, tuple[str, ...]] = {  # what else these take, and keep
 
 
 def native(cls: type) -> type:
-    """The class written in C that an exception is an instance of."""
+    """Return the class written in C that an exception is an instance of."""
     return next(base for base in cls.__mro__ if not is_open(base))
 
 
 def fields_of(cls: type) -> dict[str, str]:
-    """What instances of a class keep beside the arguments: as C names them, and as their entities do."""
+    """Return what instances of a class keep beside the arguments: names in C, and names in their entities."""
     kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
     bases = [base for base in reversed(cls.__mro__) if not is_open(base) and base not in PLAIN]
     found = [(base, name) for base in bases for name, each in base.__dict__.items() if type(each) in kinds]
@@ -74,7 +74,7 @@ def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
 
 
 def keep(vm: Machine, made: Object, args: tuple[Value, ...]) -> None:
-    """The fields that the arguments fill."""
+    """Store the fields that the arguments fill."""
     names = fields_of(made.pytype)
     if not names:
         return
@@ -93,7 +93,7 @@ def keep(vm: Machine, made: Object, args: tuple[Value, ...]) -> None:
 
 
 def keep_as_it_does(vm: Machine, made: Object, cls: type, names: dict[str, str], args: tuple[Value, ...]) -> None:
-    """What an exception of constants keeps is asked of a real one."""
+    """Store the fields of an exception of constants, as a real one made of them has them."""
     try:
         sample = cls(*(vm.concretely(arg) for arg in args))
     except (TypeError, ValueError) as error:
@@ -110,7 +110,7 @@ def keep_as_it_does(vm: Machine, made: Object, cls: type, names: dict[str, str],
 
 @rebuilds(BaseException)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    """As the frame left it, without running its `__init__` again."""
+    """Materialize an exception as the frame left it, without running its `__init__` again."""
     if state_of(entity).raised:
         raise Restart(entity.born - 1)
     push_call(emit, bare, entity.pytype, *(entity.items or ()))
@@ -127,7 +127,7 @@ ARGS: Any = BaseException.__dict__["args"]
 
 # -- attributes -------------------------------------------------------------------------------------------------------
 def args_of(vm: Machine, self: Object) -> list[Value]:
-    """What the exception was made with."""
+    """Return the arguments that an exception was made with."""
     entity = vm.entity(self)
     if entity.items is None and not entity.fresh:
         assert entity.source is not None
@@ -141,7 +141,7 @@ def args(vm: Machine, self: Object) -> Value:
 
 
 def chained(name: str, default: Value, always: bool) -> None:
-    """An attribute that raising fills, or not (`always`: what the frame wrote to it stays true)."""
+    """Register an attribute that raising may fill. With `always`, what the frame wrote to it stays true."""
 
     def row(vm: Machine, self: Object) -> Value:
         entity = vm.entity(self)
@@ -174,13 +174,13 @@ def traceback(vm: Machine, self: Object) -> Value:
 
 @models(types.TracebackType, "__getattribute__")
 def traceback_getattr(vm: Machine, self: Object, name: str) -> Value:
-    """It may be passed around; what it says is eager Python's to tell."""
+    """Refuse to read a traceback's attributes, which only eager Python knows. It may be passed around."""
     raise Break("unsupported attribute", name=name, type="traceback")
 
 
 @models(BaseException, "__setattr__")
 def setattr_(vm: Machine, self: Object, name: Known, value: Value) -> Value:
-    """On an exception that existed, Python has more to do than a graph's end can."""
+    """Set an attribute. Ends the graph for an exception that existed, of which C does more than a replay could."""
     text, entity = name.obj, vm.entity(self)
     own = class_lookup(self.pytype, text) is BaseException.__dict__.get(text)
     held = own and text in ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__")
@@ -210,7 +210,7 @@ def set_traceback(vm: Machine, self: Object, value: Value) -> None:
 
 
 def set_linked(vm: Machine, self: Object, name: str, value: Value) -> None:
-    """`__cause__` and `__context__`."""
+    """Set `__cause__` or `__context__`."""
     if not issubclass(value.pytype, (BaseException, type(None))):
         raise vm.error(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
     c_fields.hold(vm, vm.entity(self), BaseException, **{name: value})
@@ -241,7 +241,7 @@ def add_note(vm: Machine, self: Object, note: Value) -> Value:
 # -- text -------------------------------------------------------------------------------------------------------------
 @models(KeyError, "__str__")
 def key_error_str(vm: Machine, self: Object) -> Value:
-    """One key is shown as it is written."""
+    """Return the text of a KeyError: of one key, its repr."""
     given = args_of(vm, self)
     return vm.call(Known(repr), given, {}) if len(given) == 1 else exception_str(vm, self)
 
@@ -261,7 +261,7 @@ SAY_ARGS = (BaseException, ImportError, KeyError, AttributeError, NameError)
 
 
 def said_by_fields(vm: Machine, self: Object, says: type[BaseException]) -> Value:
-    """What a real one of the same fields says."""
+    """Return the text that a real exception with these fields has."""
     entity = vm.entity(self)
     if not entity.fresh:
         raise Break("unsupported method", name="__str__", type=says.__name__)
@@ -278,7 +278,7 @@ HANDLED = Source("call", Source("pinned", None, Pinned(sys.exc_info)), ())
 
 
 def handled(vm: Machine) -> Object | None:
-    """The exception that is being handled, in this function or in one that called it."""
+    """Return the exception that is being handled, in this function or in one that called it."""
     found = [exc for frame in vm.frames for exc in frame.handling]
     if found:
         return found[-1]
@@ -287,7 +287,7 @@ def handled(vm: Machine) -> Object | None:
 
 
 def nothing_handled_at_entry(vm: Machine) -> None:
-    """Whoever called the frame is not handling an exception, which is guarded."""
+    """Guard that the frame's caller is not handling an exception."""
     if vm.handled_at_entry is not None:
         raise Break("unknown call", name="sys.exc_info")
     vm.guard(HANDLED, "EQUALS_MATCH", (None, None, None))
@@ -302,13 +302,13 @@ def exc_info(vm: Machine) -> Value:
 
 
 def raise_again(vm: Machine) -> Raised:
-    """`raise` by itself."""
+    """Return the signal of `raise` without an exception."""
     exc = handled(vm)
     return vm.error(RuntimeError, "No active exception to reraise") if exc is None else Raised(exc)
 
 
 def raise_new(vm: Machine, exc: Value, cause: Value | None = None) -> Raised:
-    """`raise exc from cause`."""
+    """Return the signal of `raise exc from cause`."""
     if exc.__class__ is Known and isinstance(exc.obj, type) and issubclass(exc.obj, BaseException):
         exc = vm.call(exc, [], {})
     if exc.__class__ is not Object or not issubclass(exc.pytype, BaseException):
@@ -330,7 +330,7 @@ def raise_new(vm: Machine, exc: Value, cause: Value | None = None) -> Raised:
 
 
 def matches(vm: Machine, exc: Value, classes: Value) -> bool:
-    """`except classes`."""
+    """Return whether `except classes` catches an exception."""
     wanted = vm.concretely(classes)
     for cls in wanted if isinstance(wanted, tuple) else (wanted,):
         if not isinstance(cls, type) or not issubclass(cls, BaseException):

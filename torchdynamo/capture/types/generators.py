@@ -19,14 +19,14 @@ GENERATOR = types.GeneratorType
 
 
 def steps_of(vm: Machine, self: Object) -> IteratorState:
-    """Its steps; one that existed before the frame cannot be followed."""
+    """Return the steps of a generator. Ends the graph for one that existed before the frame."""
     if vm.entity(self).payload is None:
         raise Break("unknown iterator", type="generator")
     return vm.generator(self)  # type: ignore[return-value]
 
 
 def inner(steps: IteratorState) -> Generator[Value, Value, None]:
-    """The host's generator under the steps."""
+    """Return the host's generator that runs the steps."""
     found: Any = steps.inner
     return found
 
@@ -38,7 +38,7 @@ def body(steps: IteratorState) -> Generator[Value, Value, None]:
 
 
 def stop(vm: Machine, self: Value) -> Raised:
-    """StopIteration, with what a generator returned; or that by which an iterator ended."""
+    """Return StopIteration with what a generator returned, or the exception by which an iterator ended."""
     entity = vm.entity(vm.as_object(self))
     if entity.items.__class__ is IteratorState and entity.items.ended is not None:
         ended: Raised = entity.items.ended
@@ -93,7 +93,7 @@ def send(vm: Machine, self: Object, value: Value) -> Value:
 
 @models(GENERATOR, "throw")
 def throw(vm: Machine, self: Object, *parts: Value) -> Value:
-    """The exception appears where the generator waits; one that has not begun ends."""
+    """Raise an exception where the generator waits; a generator that has not begun ends."""
     steps = steps_of(vm, self)
     exc = thrown(vm, parts)
     if steps.count == 0:
@@ -106,7 +106,7 @@ def throw(vm: Machine, self: Object, *parts: Value) -> Value:
 
 
 def thrown(vm: Machine, parts: tuple[Value, ...]) -> Object:
-    """The exception of `throw(exception)` or of the older `throw(class, exception or argument, traceback)`."""
+    """Return the exception of `throw(exception)` or of the older `throw(class, exception or argument, traceback)`."""
     first = parts[0]
     if first.__class__ is Object:
         return first

@@ -26,7 +26,7 @@ def call_alias(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Va
 
 
 def call(alias, cls, /, *args, **kwargs):
-    """The instance remembers how it was asked for, if it takes attributes."""
+    """Make an instance of a generic class. It remembers the alias, if it takes attributes."""
     made = cls(*args, **kwargs)
     try:
         made.__orig_class__ = alias

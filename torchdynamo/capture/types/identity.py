@@ -53,13 +53,13 @@ class HashOf(NamedTuple):
 
 
 def hash_of(vm: Machine, obj: Value) -> Value:
-    """The hash of an id, or of a tuple with ids or objects in it: a number that is good for being one, and no more."""
+    """Return the hash of an id, or of a tuple with ids or objects in it: an integer known by what it is the hash of."""
     return vm.new(int, payload=HashOf(vm.hkey(obj)))
 
 
 @function(id)
 def id_(vm: Machine, obj: Value) -> Value:
-    """A number that only identity tells. Of numbers it is their values: equal ones may be one object."""
+    """Return `id(obj)`, an integer known by the object. Ends the graph for a tuple that `zip` may use again."""
     obj = settled(vm, obj) if obj.__class__ is Symbol else obj
     if obj.pytype is tuple and source_of(vm, obj) is None and vm.frames[-1].globals.real.get("__name__") not in KEEPING:
         raise Break("unknown call", name="id")  # `zip` gives a tuple again that nobody has kept
@@ -82,12 +82,12 @@ def is_id(vm: Machine, value: Value) -> bool:
 
 
 def is_new_number(vm: Machine, value: Value) -> bool:
-    """Whether a counter gives this number in this frame: nothing that was there before has had it."""
+    """Return whether a counter gives this number in this frame: nothing that was there before has had it."""
     return value.__class__ is Object and vm.entity(value).payload.__class__ is NumberOf
 
 
 def holds_id(vm: Machine, value: Value) -> bool:
-    """The same of a tuple, in which there may be one."""
+    """Return whether a value is an id, or a tuple in which there is one."""
     if value.__class__ is Object and issubclass(value.pytype, tuple):
         return any(holds_id(vm, item) for item in vm.iterate(value))
     return is_id(vm, value)
@@ -117,7 +117,10 @@ def truth(vm: Machine, self: Value) -> Value:
 
 @HASH_KEY.register(int)
 def hash_key(vm: Machine, self: Object) -> Any:
-    """Where a dict that was there has such keys, an object that was there is guarded to be itself, and so is its id."""
+    """Return what stands for an id as a key.
+
+    In a dict that existed, the object that has the id is guarded to be itself.
+    """
     made = vm.entity(self).payload
     if made.__class__ is HashOf:
         return Ref(("hash", made.key))  # the classes of what has this hash say what it equals
@@ -138,26 +141,26 @@ def hash_key(vm: Machine, self: Object) -> Any:
 
 
 def is_number_of(hkey: Any) -> bool:
-    """Return whether this stands for a number that a counter gives some object, where it is a key."""
+    """Return whether a key stands for a number that a counter gives some object."""
     return isinstance(hkey, Ref) and type(hkey.what) is tuple and hkey.what[:1] == (NUMBER,)
 
 
 def told_apart(vm: Machine) -> None:
-    """Keys of either kind have been met."""
+    """Capture again with ids that existed as keys guarded; the second time, end the graph."""
     if Assumption.ADDRESSES not in vm.builder.numbers.dropped:
         raise Retry(Assumption.ADDRESSES)
     raise Break("unsupported key", type="int")
 
 
 def may_be_id(key: Any) -> bool:
-    """Whether a key that was there at entry may be some object's id, or be made of one."""
+    """Return whether a key that was there at entry may be some object's id, or be made of one."""
     if type(key) is tuple:
         return any(map(may_be_id, key))
     return type(key) is int and key > LARGEST_SIZE
 
 
 def seen_address(vm: Machine) -> None:
-    """There was such a key: nobody knows whether ids that are taken as keys equal it."""
+    """Note that a key that existed may be an id. Retries if the frame has used ids as keys: they may be equal."""
     vm.addresses_are_keys = True
     if vm.ids_are_keys:
         told_apart(vm)

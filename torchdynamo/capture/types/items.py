@@ -59,7 +59,7 @@ class Partly(dict[Any, list[Any]]):
 
 
 def items_of(vm: Machine, value: Object) -> Items:
-    """The items as they are now, in order; values nothing has read yet are Lazy."""
+    """Return the items as they are now, in order; values that nothing has read yet are Lazy."""
     entity = vm.entity(value)
     if entity.payload.__class__ is OfInstance:
         return instance_items(vm, entity.payload.owner)
@@ -78,7 +78,7 @@ def items_of(vm: Machine, value: Object) -> Items:
 
 
 def whole(vm: Machine, value: Object) -> Items:
-    """The items, for an operation that depends on which keys there are and in which order."""
+    """Return the items, for an operation that depends on which keys there are and in which order."""
     entity = vm.entity(value)
     items = items_of(vm, value)
     if entity.real is not MISSING and entity.payload is None and not was_cleared(vm, entity):
@@ -98,7 +98,7 @@ def was_cleared(vm: Machine, entity: Entity) -> bool:
 
 
 def instance_items(vm: Machine, owner: Object) -> Items:
-    """All attributes of an instance."""
+    """Return all attributes of an instance, as the items of its `__dict__`."""
     entity = vm.entity(owner)
     names: dict[str, None] = {}
     if entity.real is not MISSING:
@@ -115,17 +115,20 @@ def instance_items(vm: Machine, owner: Object) -> Items:
 
 
 def kept_elsewhere(cls: type, name: str) -> bool:
-    """A slot, or what C keeps in the object itself, is not in its `__dict__`."""
+    """Return whether an attribute is not in the `__dict__`: a slot's is in the object itself, as is what C keeps."""
     return type(class_lookup(cls, name)) in (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def lookup(vm: Machine, value: Object, key: Value) -> Value | None:
-    """The item under a key, or None."""
+    """Return the item under a key; None if there is none."""
     return found_under(vm, value, key, vm.hkey(key))
 
 
 def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | None:
-    """The same for a key that has been hashed: the user's code is asked as often as Python asks it."""
+    """Return the item under a key that has been hashed, None if there is none.
+
+    Hashes nothing again: that may run code.
+    """
     entity = vm.entity(value)
     if entity.payload.__class__ is OfInstance:
         if type(hkey) is str and not kept_elsewhere(entity.payload.owner.pytype, hkey):
@@ -142,7 +145,7 @@ def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | No
 
 
 def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
-    """The key is not there. If the frame has not taken it away, it was not there at entry."""
+    """Guard that a key is not in a dict that existed, unless the frame has taken it away."""
     entity = vm.entity(value)
     if entity.source is None:
         return
@@ -177,7 +180,7 @@ def was_there(real: Any, hkey: Any) -> bool:
 
 
 def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -> Value:
-    """What is under a key, looked at."""
+    """Return the item of a key and value pair, which is looked at first."""
     if hkey.__class__ is Weakly and entity.source is not None and found[0] is not None:
         vm.hkey(found[0])  # looked at: it refers to that object
     if found[1] is ABSENT:
@@ -193,7 +196,7 @@ def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -
 
 
 def to_write(vm: Machine, value: Object) -> Items:
-    """The items, to be changed: what there was at entry is known as a whole then."""
+    """Return the items, to be changed. What there was at entry is guarded as a whole."""
     entity = vm.entity(value)
     if entity.items.__class__ is Partly:
         raise Break("unsupported key", type="object")
@@ -210,7 +213,7 @@ PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def holds_plain(dct: Any) -> bool:
-    """Return whether this is a dict in which there are numbers, strings and None only, keys and values."""
+    """Return whether an object is a dict in which there are numbers, strings and None only, keys and values."""
     return type(dct) is dict and PLAIN.issuperset(map(type, (*dct, *dct.values())))
 
 
@@ -219,7 +222,7 @@ def store(vm: Machine, value: Object, key: Value, item: Value) -> None:
 
 
 def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> None:
-    """One look into the dict, as Python takes: a key that is there stays, and gets the new item."""
+    """Put an item into a dict by one look into it, as Python takes: a key that is there stays."""
     entity = vm.entity(value)
     if entity.payload.__class__ is OfInstance:
         namespaces.write_instance(vm, vm.entity(entity.payload.owner), of_instance_key(vm, entity, hkey), item)
@@ -231,7 +234,7 @@ def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) 
 
 
 def entered(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> list[Any]:
-    """What is under the key, which is put in with the item where it is not there."""
+    """Return the entry of a key, which is put in with the item where it is not there."""
     entity = vm.entity(value)
     if not entity.fresh and by_code(hkey):
         raise Break("unsupported key", type=key.pytype.__name__)  # putting it in for real would run its code again
@@ -243,7 +246,7 @@ def entered(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> l
 
 
 def to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
-    """The items, for one to be put in."""
+    """Return the items, for one to be put in."""
     entity = vm.entity(value)
     if entity.items.__class__ is not Partly:
         told = entity.real is MISSING or entity.touched or all(map(sourceable, dict.keys(entity.real)))
@@ -262,7 +265,10 @@ def to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
 
 
 def of_instance_key(vm: Machine, entity: Entity, hkey: Any) -> str:
-    """The name of an attribute; an instance's `__dict__` may hold other keys, which no attribute has."""
+    """Return a key as the name of an attribute.
+
+    Ends the graph for other keys of a `__dict__`, which no attribute has.
+    """
     owner = entity.payload_as(OfInstance).owner
     if type(hkey) is not str or hasattr(type(guarded_lookup(vm, owner.pytype, hkey)), "__set__"):
         raise Break("unsupported key", type=type(hkey).__name__)
@@ -287,7 +293,7 @@ def remove(vm: Machine, value: Object, key: Value) -> Value | None:
 
 
 def each_item(vm: Machine, self: Object) -> list[HashedItem]:
-    """All items as they are now, looked at."""
+    """Return all items as they are now, each looked at."""
     entity = vm.entity(self)
     return [
         HashedItem(hkey, known_key(found), seen(vm, entity, found, known_key(found), hkey))
@@ -300,7 +306,7 @@ def each_entry(vm: Machine, self: Object) -> list[tuple[Any, list[Any]]]:
 
 
 def keys_of(vm: Machine, value: Object) -> Iterator[Value]:
-    """Keys in order; a change of size meanwhile is an error, as in Python."""
+    """Return an iterator over the keys in order; a change of size meanwhile is an error, as in Python."""
     return turns(vm, value, lambda key, item: key)
 
 
@@ -345,7 +351,7 @@ def each_by_key(
 
 
 def push_items(emit: Emitter, entity: Entity) -> None:
-    """All of them, in a dict; of one that was there and is not known in whole, those that are put in."""
+    """Push a new dict of the items; of a dict whose keys are not all known, of those that the frame put in."""
     items: Items = entity.items or {}
     pushed = [items[hkey] for hkey in items if items.__class__ is not Partly or hkey in items.added]
     for pair in pushed:

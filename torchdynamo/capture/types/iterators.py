@@ -53,7 +53,7 @@ for _type in {
 
 
 def iterable(base: type) -> None:
-    """`base.__iter__`, past what a subclass says."""
+    """Register `base.__iter__`, which does not ask what a subclass says."""
 
     def row(vm: Machine, self: Value) -> Value:
         steps = ITERATE[base](vm, self) if self.__class__ is Object else iterate(vm, self)
@@ -63,7 +63,7 @@ def iterable(base: type) -> None:
 
 
 def iterated_by(base: Any, iterator: type) -> None:
-    """A container in C and its iterator, for files of other types."""
+    """Register a container in C and the type of its iterator, for files of other types."""
     ITERATOR_TYPES[base] = iterator
     models(iterator, "__next__")(next_)
     models(iterator, "__iter__")(itself)
@@ -77,7 +77,7 @@ for _base in (list, tuple, dict, set, collections.deque, *VIEWS.values(), str, b
 # -- backwards --------------------------------------------------------------------------------------------------------
 @function(reversed)
 def reversed_(vm: Machine, items: Value) -> Value:
-    """The class's `__reversed__`, or by index from the end."""
+    """Return what the class's `__reversed__` gives, or an iterator by index from the end."""
     if items.__class__ is Known:
         return known_reversed(vm, items)
     slot = guarded_slot(vm, items.pytype, "__reversed__")
@@ -89,7 +89,7 @@ def reversed_(vm: Machine, items: Value) -> Value:
 
 
 def known_reversed(vm: Machine, items: Known) -> Value:
-    """A constant's; that of a range is the iterator of another range."""
+    """Return a reversed iterator of a constant; that of a range is the iterator of another range."""
     if type(items.obj) is range:
         return vm.iterator(Known(items.obj[::-1]))
     try:
@@ -116,7 +116,7 @@ def reversed_list(vm: Machine, self: Object) -> Value:
 
 
 def list_from_end(vm: Machine, self: Object) -> Iterator[Value]:
-    """What is changed meanwhile is seen; a list that got shorter ends it."""
+    """Yield a list's items from the end. Changes meanwhile are seen; a list that got shorter ends it."""
     at = len(items_of(vm, self)) - 1
     while 0 <= at < len(items_of(vm, self)):
         yield read(vm, items_of(vm, self), at)

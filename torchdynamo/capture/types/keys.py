@@ -27,7 +27,7 @@ BY_IDENTITY = (
 
 
 def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
-    """What stands for a key that was there at entry, and the key as a value, if it may stand in a path."""
+    """Return what stands for a key that existed, and the key as a value, None if it cannot stand in a path."""
     if is_reference(key):
         hkey = real_key(key)
         if hkey is not None:
@@ -40,7 +40,7 @@ def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
 
 
 def ordered_keys(real: Any) -> tuple[Any, ...]:
-    """The keys in order: an OrderedDict keeps its own."""
+    """Return a dict's keys in order: an OrderedDict keeps an order of its own."""
     if not isinstance(real, collections.OrderedDict):
         return tuple(dict.keys(real))
     try:
@@ -53,7 +53,7 @@ def ordered_keys(real: Any) -> tuple[Any, ...]:
 
 
 def sourceable(key: Any) -> bool:
-    """Keys that may stand in a path: constants, and what is its own identity."""
+    """Return whether a key may stand in a path: constants may, and what is its own identity."""
     if type(key) is tuple:
         return all(sourceable(item) for item in key)
     if issubclass(type(key), type):
@@ -64,19 +64,22 @@ def sourceable(key: Any) -> bool:
 
 
 def as_key(key: Value, hkey: Any) -> Any:
-    """The constant that a key is: numbers, ids among them, have been settled when they were hashed. So has what is in a
-    tuple, if nothing stands for it."""
+    """Return the constant that a key is, ABSENT if it is none.
+
+    Numbers, ids among them, have been settled when they were hashed, and so has what is in a tuple, if nothing stands
+    for it.
+    """
     settled = key.__class__ is Symbol or type(hkey) in (int, tuple)
     return hkey if settled else getattr(key, "obj", ABSENT)
 
 
 def source_of_tensor(key: Value) -> Source | None:
-    """Where a tensor that is a key was at entry: tensors as keys are known by identity, and by nothing else."""
+    """Return where a tensor that is a key was at entry; None for other keys. Tensors as keys are known by identity."""
     return key.source if isinstance(key, TensorNode) else None
 
 
 def by_code(hkey: Any) -> bool:
-    """Whether hashing the key runs code of the user's, which may show."""
+    """Return whether hashing the key runs code of the user's, which may show."""
     if hkey.__class__ is tuple:
         return any(by_code(part) for part in hkey)
     return hkey.__class__ is Keyed and hashed_by_code(hkey.value.pytype)
@@ -90,5 +93,5 @@ def known_key(found: list[Any]) -> Value:
 
 
 def key_error(vm: Machine, key: Value) -> Raised:
-    """KeyError, with the key itself."""
+    """Return the KeyError of a missing key, which holds the key itself."""
     return Raised(MODELS[BaseException, "__new__"](vm, Known(KeyError), key))

@@ -180,7 +180,7 @@ def sorted_values(vm: Machine, items: list[Value], key: Value, reverse: Value) -
 
 
 def put_in_order(vm: Machine, order: list[int], items: list[Value], key: Value, reverse: Value) -> None:
-    """Sort positions by keys that are constants, or say themselves which is less."""
+    """Sort positions by keys that are constants, or that are compared by the program."""
     keys = items if key.__class__ is Known and key.obj is None else [vm.call(key, [item], {}) for item in items]
     plain = all(each.__class__ is Known and type(each.obj) in PLAIN_KEYS for each in keys)
     real: list[Any] = [each.obj for each in keys] if plain else [SortKey(vm, each) for each in keys]  # type: ignore[union-attr]

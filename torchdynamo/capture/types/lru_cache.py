@@ -26,10 +26,10 @@ PLAIN_EQ: Any = object.__eq__
 
 @models(CACHED, "__call__")
 def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    """The real cache is asked, as eager would ask it, where it would be asked for the very same objects.
+    """Ask the real cache, as eager would, where it would be asked for the very same objects.
 
-    For arguments that only exist in this frame no answer can be in it yet: then the function itself is followed. For
-    numbers of the graph there may be one, which is another for each: see `kept`.
+    For arguments that only exist in this frame no answer can be in it yet: then the function itself is inlined. For
+    numbers of the graph there may be one, which is another for each: see speculate/cached_calls.py.
     """
     entity = vm.entity(self)
     if entity.real is MISSING:
@@ -57,12 +57,12 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
 
 
 def can_change(found: Any) -> bool:
-    """A container, or a tuple with one in it."""
+    """Return whether a result is a container, or a tuple with one in it."""
     return type(found) in (list, dict, set) or (type(found) is tuple and any(map(can_change, found)))
 
 
 def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
-    """Eager would ask again if the cache were cleared, or had no room for this result any more."""
+    """Guard that the cache still holds this result: eager would call the function again after the cache was cleared."""
     cache = _native.cache_of(entity.real)
     key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
     if entity.source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
@@ -73,7 +73,7 @@ def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
 
 
 def made_here(vm: Machine, value: Value) -> bool:
-    """Something without an equal outside of this frame."""
+    """Return whether a value equals nothing outside of this frame."""
     if value.__class__ is TensorNode:
         return value.source is None
     if value.__class__ is not Object or not by_identity(value.pytype):
@@ -86,7 +86,7 @@ def by_identity(cls: Any) -> bool:
 
 
 def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
-    """The argument as the real cache would see it: the object itself, or an equal one made for real."""
+    """Return the argument that the real cache would see: the object itself, or an equal one made for real."""
     if value.__class__ is Object and by_identity(value.pytype):
         entity = vm.entity(value)
         assert entity.source is not None
@@ -112,13 +112,13 @@ def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
 
 
 def written_on(cls: type) -> Any:
-    """The plain type under a class that was written in Python; None for other types."""
+    """Return the plain type that a class written in Python extends; None for other types."""
     first = next(base for base in cls.__mro__ if not is_open(base))
     return first if first in (object, dict) and cls is not first else None
 
 
 def replica(vm: Machine, value: Object, base: Any, made: dict[int, Any]) -> Any:
-    """An object like one that the frame made of constants; its `__init__` has been followed."""
+    """Return a real object like one that the frame made of constants, whose `__init__` has been inlined."""
     found = made.get(value.ref)
     if found is None:
         found = made[value.ref] = base.__new__(value.pytype)
@@ -142,7 +142,10 @@ def cache_clear(vm: Machine, self: Value) -> Value:
 
 @models(functools.cached_property, "__get__")
 def cached_property(vm: Machine, self: Object, instance: Value, owner: Value = NONE) -> Value:
-    """Nothing is in the instance's `__dict__` yet, or this would not be asked."""
+    """Compute a cached property and store it.
+
+    It is not in the instance's `__dict__`: else the property were not asked.
+    """
     if instance.__class__ is not Object:
         return self
     value = vm.call(vm.getattr(self, "func"), [instance], {})

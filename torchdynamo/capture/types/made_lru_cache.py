@@ -37,7 +37,10 @@ def init(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> Value:
 
 @CACHED_CALL.register(CACHED)
 def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Results are kept in the order of their last use; where there is no more room, the one unused longest goes."""
+    """Call a function with a cache.
+
+    Results are kept in the order of their last use; the one unused longest is dropped.
+    """
     entity = vm.entity(self)
     kept = entity.payload_as(CachedFunction)
     key: Any = (tuple(vm.hkey(arg) for arg in args), tuple((name, vm.hkey(arg)) for name, arg in kwargs.items()))
@@ -59,7 +62,10 @@ def call(vm: Machine, self: Object, args: list[Value], kwargs: dict[str, Value])
 
 @rebuilds(CACHED)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    """With nothing in it yet: what is could only be put there by calling it."""
+    """Materialize a function with an empty cache.
+
+    Ends the graph where there are results: only calls could put them there.
+    """
     kept = entity.payload_as(CachedFunction)
     if entity.items:
         raise Restart(entity.born - 1)

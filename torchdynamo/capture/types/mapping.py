@@ -189,8 +189,9 @@ def clear(vm: Machine, self: Object) -> Value:
 
 
 def clears_plain_items(vm: Machine, entity: Entity) -> bool:
-    """Clear a dict that was there, of which nobody has asked what is in it; return False where it holds other things
-    than numbers and strings, whose end might be noticed.
+    """Clear a dict that existed, of which nobody has asked what is in it.
+
+    Return False, and do nothing, where it holds more than numbers and strings, whose end might be noticed.
     """
     if entity.source is None or entity.touched or entity.payload is not None or not holds_plain(entity.real):
         return False
@@ -243,14 +244,14 @@ def rebuild_dict(emit: Emitter, entity: Entity) -> None:
 
 
 def check_keys(entity: Entity) -> None:
-    """Making the dict again hashes its keys: where that runs code of the user's, it would run twice."""
+    """Refuse to materialize a dict whose keys are hashed by code of the user's, which would run twice."""
     if any(by_code(hkey) for hkey in entity.items or ()):
         raise Restart(entity.born - 1)
 
 
 @replays(dict)
 def replay_dict(emit: Emitter, entity: Entity) -> None:
-    """The new contents are made first: they may be fetched from the old. What cannot be fetched stays where it is."""
+    """Replace the contents, which are made first: they may be fetched from the old. What no path can say stays."""
     partly = entity.items.__class__ is Partly
     push_items(emit, entity)
     refill(emit, entity, None if partly else dict.clear, dict.update)

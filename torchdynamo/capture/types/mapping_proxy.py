@@ -36,7 +36,7 @@ class OfClass(NamedTuple):
 
 @enters(PROXY)
 def enter(vm: Machine, obj: Any, source: Source) -> Value:
-    """A proxy shows one mapping for all its life: to be the same proxy is to show the same mapping."""
+    """Wrap a proxy that existed, guarded by the mapping that it shows for all its life."""
     (mapping,) = gc.get_referents(obj)
     pinned = Source("pinned", None, Pinned(obj))
     if source is not pinned:
@@ -76,7 +76,7 @@ def of_class(vm: Machine, cls: type) -> Value:
 
 
 def own(vm: Machine, cls: type, asked: str, key: Value, *default: Value) -> Value:
-    """One name at a time: a class is told apart by what is asked of it, not by all it has."""
+    """Return one name of a class's `__dict__`: guards are on what is asked of a class, not on all it has."""
     name = vm.known(key, "name")
     if (
         type(name) is not str

@@ -29,7 +29,7 @@ GLOBALS = Source("dict", Source("module", None, module_file.__name__))
 
 @models(torch.nn.Module, "__getattr__")
 def module_getattr(vm: Machine, self: Object, name: str) -> Value:
-    """What the class and the instance do not have."""
+    """Return an attribute that neither the class nor the instance has: a parameter, a buffer or a submodule."""
     for space in ("_parameters", "_buffers", "_modules"):
         box = attributes.generic_getattr(vm, self, space)
         if box is None:
@@ -43,7 +43,7 @@ def module_getattr(vm: Machine, self: Object, name: str) -> Value:
 @models(torch.nn.Module, "__call__")
 @passes_on
 def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    """`forward`, unless a hook of any kind, or another callable, is in place: then PyTorch's own Python decides."""
+    """Call `forward`, unless a hook or another callable is in place: then PyTorch's own Python decides."""
     direct, vm.direct = vm.direct, False
     other = attributes.generic_getattr(vm, self, "_compiled_call_impl")
     if other is not None and not (other.__class__ is Known and other.obj is None):
@@ -67,7 +67,7 @@ def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> 
 
 @functools.cache
 def way_to_forward() -> tuple[Passed, ...]:
-    """PyTorch's functions between a call of a module and its `forward`."""
+    """Return PyTorch's functions between a call of a module and its `forward`."""
     (call, _), (call_impl, _) = CALLS["__call__"], CALLS["_call_impl"]
     return Passed.calling(call, "_call_impl"), Passed.calling(call_impl, "forward_call")
 
@@ -76,7 +76,7 @@ CALLS = {name: (fn, fn.__code__) for name, fn in vars(torch.nn.Module).items() i
 
 
 def goes_to_forward(vm: Machine, inner: Value) -> bool:
-    """Whether PyTorch's own functions lead to `forward`, and are what they were."""
+    """Return whether PyTorch's own functions lead to `forward`, and are what they were."""
     for name, (function, code) in CALLS.items():
         if function.__code__ is not code:
             return False
@@ -124,14 +124,14 @@ PLAIN_DICTS = (dict, collections.OrderedDict)
 
 
 def item(vm: Machine, box: Value, name: str) -> Value | None:
-    """`box.get(name)`."""
+    """Return `box.get(name)`; None if it is missing."""
     if box.__class__ is Object and box.pytype in PLAIN_DICTS:
         return lookup(vm, box, Known(name))
     return vm.getitem(box, Known(name)) if vm.contains(box, Known(name)) else None
 
 
 def is_empty(vm: Machine, box: Value) -> bool:
-    """`not box`."""
+    """Return `not box`."""
     if box.__class__ is Object and box.pytype in PLAIN_DICTS:
         return not vm.known(mapping.length(vm, box), "length")
     return not vm.truth(box)

@@ -18,7 +18,7 @@ GETTER: type = type(_Pair.__dict__["first"])
 
 
 def place(cls: Any, name: str, found: Any) -> int | None:
-    """Which item the class's attribute `found` reads, if that is what it does."""
+    """Return the index of the item that the class's attribute `found` reads; None if it reads none."""
     if type(found) is GETTER:
         parts: Any = found.__reduce__()
         return parts[1][0]
@@ -30,6 +30,6 @@ def place(cls: Any, name: str, found: Any) -> int | None:
 
 @FIELD.register(tuple)
 def field(vm: Machine, self: Value, name: str, found: Any) -> Value | None:
-    """The field, or None where the attribute is something else."""
+    """Return the field of that name; None where the attribute is something else."""
     at = place(self.pytype, name, found)
     return None if at is None else read(vm, items_of(vm, self), at)

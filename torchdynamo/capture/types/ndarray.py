@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:
-    """A number of NumPy's: its type and value."""
+    """Wrap a number of NumPy's, guarded by type and value."""
     vm.guard(source, "TYPE_MATCH", type(obj))
     varying = numpy_numbers.enter(vm, obj, source)
     if varying is not None:
@@ -32,20 +32,23 @@ def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:
 
 
 def enter_fixed(vm: Machine, obj: Any, source: Source) -> Value:
-    """A dtype or a function."""
+    """Wrap a dtype or a function, guarded by identity."""
     vm.guard(source, "ID_MATCH", obj)
     return Known(obj, source)
 
 
 def items(vm: Machine, value: Object) -> Iterator[Value]:
-    """Along the first dimension."""
+    """Yield the items along the first dimension of an array."""
     if numpy_arrays.flowing(vm, value) is not None:
         return FLOWING_ITEMS[np.ndarray](vm, value)
     return (numpy_arrays.lift(vm, item) for item in numpy_arrays.array_of(vm, value))
 
 
 def rebuild(emit: Any, entity: Entity) -> None:
-    """A copy for each call; two that share memory would not do so any more. One of the graph's comes out of it."""
+    """Materialize a copy in each call, or take an array out of the graph.
+
+    Ends the graph where two arrays share memory.
+    """
     if entity.items.__class__ is numpy_arrays.Flowing:
         emit.computed(TensorNode(entity.items.node, None, entity.pytype))
         return
@@ -58,7 +61,7 @@ def rebuild(emit: Any, entity: Entity) -> None:
 
 
 def sharing(fn: Any) -> None:
-    """A function that makes a tensor of an array's own memory."""
+    """Register a function that makes a tensor of an array's own memory."""
 
     def row(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
         if numpy_arrays.flowing(vm, data) is not None and not args:
@@ -96,7 +99,7 @@ def like(vm: Machine, value: Value) -> Any:
 
 
 def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
-    """`torch.tensor`, which copies."""
+    """Model `torch.tensor`, which copies."""
     if numpy_arrays.flowing(vm, data) is not None and not args:
         return FLOWING_TENSOR[np.ndarray](vm, torch.tensor, data, kwargs)
     if data.__class__ is not Object or data.pytype is not np.ndarray:

@@ -69,7 +69,7 @@ def unknown(name: str) -> Break:
 # -- in ---------------------------------------------------------------------------------------------------------------
 @models(BASE, "numpy")
 def numpy(vm: Machine, self: TensorNode, /, *, force: Value = FALSE) -> Value:
-    """The tensor's memory as an array."""
+    """Return a tensor's memory as an array."""
     if np is None or not vm.builder.numbers.scalars:
         raise Break("data-dependent value", name="numpy")
     if vm.truth(force):
@@ -98,7 +98,7 @@ DTYPES = frozenset(
 
 # -- through ----------------------------------------------------------------------------------------------------------
 def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """`fn(*args, **kwargs)`, of which some are arrays of the graph."""
+    """Call a function of NumPy with arguments of which some are arrays of the graph."""
     name = name_of(fn)
     short = name.rpartition(".")[2]
     if name == "ndarray.__len__" and args[0].__class__ is Object:
@@ -118,7 +118,7 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
 
 
 def name_of(fn: Any) -> str:
-    """The path of a function of NumPy's that may be in a graph."""
+    """Return the path of a function of NumPy's that may be in a graph."""
     short = getattr(fn, "__name__", "")
     if getattr(fn, "__objclass__", None) is np.ndarray:
         if short in METHODS or short in WRITERS:
@@ -137,7 +137,7 @@ def name_of(fn: Any) -> str:
 
 
 def check_index(vm: Machine, index: Value, *, writes: bool) -> None:
-    """How many items a mask picks, and where a slice ends, contents would say."""
+    """Refuse an index whose result has a size that contents decide: a mask, or a slice that an array ends."""
     parts = list(vm.iterate(index)) if index.__class__ is Object and index.pytype is tuple else [index]
     for part in parts:
         known = flowing(vm, part)
@@ -147,7 +147,7 @@ def check_index(vm: Machine, index: Value, *, writes: bool) -> None:
 
 
 def check_written(vm: Machine, value: Value, name: str) -> None:
-    """Memory of the frame's own: not a tensor's, not that of a constant."""
+    """Refuse to write to memory that is not the frame's own: a tensor's, or a constant's."""
     known = flowing(vm, value)
     others = [each.items for each in vm.heap.entities if each.items.__class__ is Flowing and each.items.borrowed]
     if known is None or any(np.may_share_memory(known.example, other.example) for other in others):
@@ -155,7 +155,7 @@ def check_written(vm: Machine, value: Value, name: str) -> None:
 
 
 def to_arg(vm: Machine, value: Value) -> Any:
-    """A value as an argument of a node."""
+    """Return a value as an argument of a node."""
     known = flowing(vm, value)
     if known is not None:
         return known.node
@@ -183,7 +183,7 @@ TYPES = (bool, int, float, complex, *NUMPYS)
 
 
 def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flowing:
-    """A node that calls NumPy, tried on arrays of other contents."""
+    """Add a node that calls NumPy, after a trial on arrays of other contents, and return it."""
     examples = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["example_value"])
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -197,7 +197,7 @@ def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def operation(vm: Machine, name: str, args: Any, kwargs: Any, given: list[Value]) -> Value:
-    """The value of such a node."""
+    """Add a node that calls NumPy and return its value."""
     flow = made(vm, name, args, kwargs)
     if flow.example is NotImplemented:
         vm.builder.erase(flow.node)
@@ -223,7 +223,7 @@ def result(vm: Machine, flow: Flowing, name: str) -> Value:
 
 
 def attribute(vm: Machine, self: Object, name: str) -> Value:
-    """`a.shape`, `a.T`."""
+    """Return an attribute like `a.shape` or `a.T` of an array of the graph."""
     known = flowing(vm, self)
     assert known is not None
     if name in READ:
@@ -236,7 +236,7 @@ def attribute(vm: Machine, self: Object, name: str) -> Value:
 
 # -- out --------------------------------------------------------------------------------------------------------------
 def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> Value:
-    """`torch.from_numpy(a)`, `torch.tensor(a)`."""
+    """Model `torch.from_numpy(a)` and `torch.tensor(a)` of an array of the graph."""
     known = flowing(vm, value)
     assert known is not None and value.__class__ is Object
     if fn is not torch.tensor:
@@ -257,7 +257,7 @@ def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> V
 
 
 def rebuild(emit: Any, entity: Entity) -> None:
-    """A number that comes out of the graph, as it is or as a plain one."""
+    """Push a number that the graph gives, or NumPy's number of a plain one."""
     if entity.payload.__class__ is numpy_numbers.NumberPayload:
         push_call(emit, entity.pytype, entity.payload.number)
         return
@@ -265,7 +265,7 @@ def rebuild(emit: Any, entity: Entity) -> None:
 
 
 def scalar_method(fn: Any) -> Any:
-    """A method of NumPy's numbers: of constants it is run at once, tensors answer themselves."""
+    """Return the model of a method of NumPy's numbers: run at once on constants, a node for numbers of the graph."""
 
     def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
         if any(arg.__class__ is TensorNode for arg in args):
@@ -278,7 +278,7 @@ def scalar_method(fn: Any) -> Any:
 
 
 def asked(name: str) -> Any:
-    """A method that a number of the graph can answer; for others NumPy does."""
+    """Return the model of a method that a number of the graph can answer; NumPy answers for other numbers."""
     answer = numpy_numbers.ASKED[name]
 
     def row(vm: Machine, self: Value, *args: Value, **kwargs: Value) -> Value:
@@ -308,7 +308,7 @@ def scalar_attribute(name: str) -> Any:
 
 
 def items(vm: Machine, value: Object) -> Iterator[Value]:
-    """Along the first dimension."""
+    """Yield the items along the first dimension of an array of the graph."""
     known = flowing(vm, value)
     assert known is not None
     return (call(vm, np.ndarray.__getitem__, [value, Known(at)], {}) for at in range(len(known.example)))
@@ -324,7 +324,7 @@ def node_of(vm: Machine, value: Object) -> Any:
 
 
 def constant_of(vm: Machine, value: Object) -> Any:
-    """The number as a constant; of what tensors hold, nothing is known."""
+    """Return the number as a constant. Ends the graph if a tensor holds it."""
     if numpy_numbers.held(vm, value) is None:
         raise unknown(value.pytype.__name__)
     return numpy_numbers.settled(vm, value)

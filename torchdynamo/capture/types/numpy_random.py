@@ -76,7 +76,7 @@ def reseed(vm: Machine, self: Object, seed: Value = NONE) -> Value:
 
 
 def seed_all(vm: Machine, seed: Value = NONE) -> Value:
-    """`numpy.random.seed`."""
+    """Model `numpy.random.seed`."""
     return vm.call_method(lift(vm, np.random.mtrand._rand), "seed", seed)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @models(object, "__new__")
 def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
-    """`object.__new__(cls)`, for classes whose instances are plain."""
+    """Model `object.__new__(cls)`, for classes whose instances are plain."""
     real = cls.obj
     if cls.__class__ is not Known or not isinstance(real, type):
         raise vm.error(TypeError, "object.__new__(X): X is not a type object")
@@ -35,7 +35,7 @@ def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Val
 
 
 def check_arguments(vm: Machine, cls: type) -> None:
-    """`object.__new__` takes arguments only for an `__init__` of the class's own, where `__new__` is not."""
+    """Raise TypeError for arguments of `object.__new__`, unless the class has its own `__init__` and no `__new__`."""
     if lookup.guarded_lookup(vm, cls, "__new__") is not object.__dict__["__new__"]:
         raise vm.error(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
     if lookup.guarded_lookup(vm, cls, "__init__") is object.__dict__["__init__"]:
@@ -44,7 +44,7 @@ def check_arguments(vm: Machine, cls: type) -> None:
 
 @models(object, "__init__")
 def object_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    """It takes arguments only for a `__new__` of the class's own, where `__init__` is not."""
+    """Model `object.__init__`, which takes arguments only if the class has a `__new__` and no `__init__` of its own."""
     if args or kwargs:
         cls = self.pytype
         if lookup.guarded_lookup(vm, cls, "__init__") is not object.__dict__["__init__"]:
@@ -100,7 +100,7 @@ def namespace_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) 
 
 @models(types.SimpleNamespace, "__eq__")
 def same_namespace(vm: Machine, self: Object, other: Value) -> Value:
-    """The same attributes with equal values."""
+    """Return whether two namespaces have the same attributes with equal values."""
     if not issubclass(other.pytype, types.SimpleNamespace):
         return Known(NotImplemented)
     return vm.binary("==", vm.getattr(self, "__dict__"), vm.getattr(other, "__dict__"))
@@ -111,7 +111,10 @@ models(types.SimpleNamespace, "__ne__")(opposite_of(same_namespace))
 
 @rebuilds(types.SimpleNamespace)
 def rebuild_namespace(emit: Emitter, entity: Entity) -> None:
-    """Empty, then filled. A subclass may have a `__setattr__`, which has run: codegen fills it past that."""
+    """Materialize a namespace: empty, then filled.
+
+    A subclass may have a `__setattr__`, which has run: codegen fills it without calling that.
+    """
     push_call(emit, types.SimpleNamespace.__new__, entity.pytype)
     if entity.pytype is types.SimpleNamespace:
         emit.keep(entity)  # before its contents, which may lead back to it

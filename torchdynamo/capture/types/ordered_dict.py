@@ -32,7 +32,7 @@ def move_to_end(vm: Machine, self: Object, key: Value, last: Value = TRUE) -> Va
 
 @models(collections.OrderedDict, "__eq__")
 def equal_in_order(vm: Machine, self: Object, other: Value) -> Value:
-    """Order counts between two that keep it."""
+    """Compare two dicts; order counts if both are OrderedDicts."""
     same = equal(vm, self, other)
     if same.obj is not True or not issubclass(other.pytype, collections.OrderedDict):  # type: ignore[union-attr]
         return same
@@ -41,7 +41,7 @@ def equal_in_order(vm: Machine, self: Object, other: Value) -> Value:
 
 @models(collections.OrderedDict, "copy", "__copy__")
 def copy_ordered(vm: Machine, self: Object) -> Value:
-    """Of the class; a subclass is asked for each item."""
+    """Return a copy of the same class; a subclass is asked for each item."""
     made = vm.as_object(vm.call(Known(self.pytype), [], {}))
     exact = self.pytype is collections.OrderedDict
     for hkey, key, item in each_item(vm, self):
@@ -53,7 +53,7 @@ def copy_ordered(vm: Machine, self: Object) -> Value:
 
 
 def past_order(name: str) -> None:
-    """What dict's own method leaves of an OrderedDict is in no order that Python keeps."""
+    """Register a method of dict as a break: what it leaves of an OrderedDict is in no order that Python keeps."""
     row = MODELS[dict, name]
 
     def of_dict(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
@@ -81,14 +81,14 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 
 
 def make_ordered(cls: type, items: dict[Any, Any]) -> Any:
-    """An OrderedDict of the class, past its `__init__`."""
+    """Return an OrderedDict of the class without calling the class's `__init__`."""
     made: Any = collections.OrderedDict.__new__(cls)
     fill_ordered(made, items)
     return made
 
 
 def fill_ordered(box: Any, items: dict[Any, Any]) -> None:
-    """New contents for an OrderedDict. What dict's own methods write to one has no place in its order."""
+    """Replace the contents of an OrderedDict by its own methods: dict's would not write to its order."""
     collections.OrderedDict.clear(box)
     for key, item in items.items():
         collections.OrderedDict.__setitem__(box, key, item)

@@ -21,7 +21,7 @@ class Tail(list[Value]):
 
 
 def tail(vm: Machine, value: Object) -> Tail | None:
-    """Where to append to an object that has not been looked into; None if it has, or if the frame has made it."""
+    """Return the list of what is appended to an object that has not been looked into; None for other objects."""
     entity = vm.entity(value)
     if entity.items is None and not entity.fresh:
         entity.items = Tail()
@@ -33,5 +33,5 @@ def tail(vm: Machine, value: Object) -> Tail | None:
 
 
 def replay(emit: Emitter, entity: Entity, extend: Any) -> None:
-    """Append for real, by that method."""
+    """Emit code that appends the items, by that method."""
     replay_call(emit, extend, entity, list(entity.items))

@@ -39,7 +39,7 @@ def enter(vm: Machine, obj: torch.Generator, source: Source) -> Value:
 
 
 def node_of(vm: Machine, self: Object) -> torch.fx.Node:
-    """The node that gives the generator; one that existed becomes an input of the graph."""
+    """Return the node that gives the generator; one that existed becomes an input of the graph."""
     entity = vm.entity(self)
     if entity.items is None:
         assert entity.source is not None
@@ -52,7 +52,7 @@ def node_of(vm: Machine, self: Object) -> torch.fx.Node:
 
 
 def operation(vm: Machine, op: str, target: Any, args: tuple[Any, ...], example: Any) -> torch.fx.Node:
-    """One that decides what random numbers follow."""
+    """Add a node that decides what random numbers follow, and return it."""
     vm.ops += 1
     return vm.builder.seed(op, target, args, example, vm.position())
 
@@ -99,12 +99,12 @@ def set_state(vm: Machine, self: Object, new: Value) -> Value:
 
 @rebuilds(torch.Generator)
 def rebuild(emit: Any, entity: Entity) -> None:
-    """It comes out of the graph."""
+    """Take a generator out of the graph."""
     emit.computed(TensorNode(entity.items, None, entity.pytype))
 
 
 def number(vm: Machine, value: Value) -> Any:
-    """A seed: a constant, or a number of the graph."""
+    """Return a seed as an argument of a node: a constant, or a number of the graph."""
     if value.__class__ is Symbol:
         return value.node
     given = vm.known(value, "seed")
@@ -122,7 +122,7 @@ def tensor(value: Value) -> torch.fx.Node:
 
 
 def state(vm: Machine, op: str, target: Any, args: tuple[Any, ...], real: torch.Tensor) -> Value:
-    """A state, as the tensor it comes in."""
+    """Add a node that gives a generator's state, and return its value, a tensor."""
     like = vm.builder.example("call_function", torch.empty, (tuple(real.shape),), {"dtype": real.dtype})
     return TensorNode(operation(vm, op, target, args, like), like, torch.Tensor)
 
@@ -135,7 +135,7 @@ def seed_all(vm: Machine, seed: Value) -> Value:
 
 
 def seeding(fn: Callable[..., Any]) -> None:
-    """A function that takes a seed."""
+    """Register a function that takes a seed."""
 
     def row(vm: Machine, seed: Value) -> Value:
         operation(vm, "call_function", fn, (number(vm, seed),), None)

@@ -60,7 +60,7 @@ def setstate(vm: Machine, self: Object, state: Value) -> Value:
 
 @replays(GENERATOR)
 def replay(emit: Emitter, entity: Entity) -> None:
-    """Leave it in the state that says what it draws next."""
+    """Put the generator into the state that says what it draws next."""
     replay_call(emit, GENERATOR.setstate, entity, entity.items.getstate())
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def maker(base: Any) -> None:
-    """`base.__new__`: the value is what the plain type makes of the arguments."""
+    """Register `base.__new__`: the value is what the plain type makes of the arguments."""
 
     def row(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
         if not is_open(cls.obj):
@@ -61,7 +61,10 @@ def iterate(vm: Machine, self: Object) -> Iterator[Value]:
 
 @rebuilds(float, complex, str, bytes)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    """Past the class's own `__new__`, which has run. The text of a number that nobody knows cannot be made."""
+    """Materialize without the class's own `__new__`, which has run.
+
+    Ends the graph for the text of an unknown number.
+    """
     known = entity.payload_if(Plain)
     if known is None:
         raise Restart(entity.born - 1)

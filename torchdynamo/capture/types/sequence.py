@@ -268,7 +268,7 @@ def tuple_init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> V
 
 @rebuilds(tuple)
 def rebuild_tuple(emit: Emitter, entity: Entity) -> None:
-    """Exact tuples; those of other classes past what the class says in Python of how it is made, which has run."""
+    """Materialize a tuple, without the Python that says how one of a subclass is made, which has run."""
     if entity.pytype is not tuple:
         emit.function(plain_new(entity.pytype))
         emit.const(entity.pytype)

@@ -31,7 +31,7 @@ OPERATORS = {
 def kept(
     vm: Machine, keep: Callable[[Items, Items], Items], mine: Items, theirs: Items, self: Value, other: Value
 ) -> Items:
-    """What comes of both. Comparing may run code that changes them; what Python makes of that is its table's affair."""
+    """Return the items that a set operation keeps. Ends the graph if comparing them has changed one of the sets."""
     watched = [vm.entity(each) for each in (self, other) if each.__class__ is Object]
     before = [entity.version for entity in watched]
     made = keep(dict(mine), dict(theirs))
@@ -41,7 +41,7 @@ def kept(
 
 
 def as_given(vm: Machine, other: Value, theirs: Items, given: Any) -> Value | None:
-    """What a set is to be given once more: of the same kind and order; None where the order of a set is not known."""
+    """Return a set, dict or list to repeat the operation with, in the same order; None if a set has an unknown one."""
     if type(given) is frozenset:
         return other
     if is_set(other):
@@ -52,7 +52,7 @@ def as_given(vm: Machine, other: Value, theirs: Items, given: Any) -> Value | No
 
 
 def combine(name: str) -> None:
-    """A method of the sets, the operator that takes nothing but sets, and the forms of both that change the set."""
+    """Register a set operation: the method, the operator that takes only sets, and the in-place forms of both."""
     keep, symbol = KEEP[name], OPERATORS[name]
 
     def method(vm: Machine, self: Value, *others: Value) -> Value:
@@ -118,7 +118,7 @@ def relation(names: str, holds: Any, sets_only: bool = False) -> None:
 
 
 def of_frozen(method: Any, holds: Any) -> Any:
-    """Of constants at once; else what it is held against is looked through."""
+    """Return a model that compares a frozenset: with a constant at once, with others by their items."""
 
     def row(vm: Machine, self: Known, other: Value) -> Value:
         if other.__class__ is Known:

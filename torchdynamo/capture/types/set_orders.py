@@ -26,7 +26,7 @@ Change = tuple[str, Value | None]  # a method of set, and what it was given
 
 
 def happened(vm: Machine, self: Object, method: str, key: Any = None, item: Value | None = None) -> None:
-    """A change of one item, or of all."""
+    """Record a change of one item of a set, or of all."""
     entity = vm.entity(self)
     if not entity.fresh:
         happened_there(entity, (method, item))
@@ -41,7 +41,7 @@ def happened(vm: Machine, self: Object, method: str, key: Any = None, item: Valu
 
 
 def stand_in(vm: Machine, key: Any, item: Value) -> Any:
-    """What a real set has in place of the item. An object that existed, hashed by where it lies, is there itself."""
+    """Return what a real set has in place of an item: its key or the object that existed; MISSING if none is known."""
     if item.__class__ is Known:
         return key
     if item.__class__ is not Object or type(key) is not Ref or item.pytype.__eq__ is not EQUAL:
@@ -51,7 +51,10 @@ def stand_in(vm: Machine, key: Any, item: Value) -> Any:
 
 
 def by_stand_in(vm: Machine, items: dict[Any, Value], order: Iterable[Any]) -> list[Any]:
-    """The keys of items, in that order. Where an object lies is part of it: another has another place."""
+    """Return the keys of items in the order of a real set.
+
+    Objects in it are guarded: where they lie decides the order.
+    """
     objects = [(key, vm.entity(item)) for key, item in items.items() if item.__class__ is Object]
     held = {id(entity.real): (key, entity) for key, entity in objects}
     found = []
@@ -78,7 +81,7 @@ def happened_there(entity: Entity, change: Change) -> None:
 def united(
     vm: Machine, self: Object, mine: dict[Any, Value], given: Any, theirs: dict[Any, Value], other: Value
 ) -> None:
-    """All of another set, a dict or some sequence put in at once: `given` is a real one, None if that is not known."""
+    """Record that all of an iterable was put in at once. `given` is a real one in its order, None if it is unknown."""
     entity = vm.entity(self)
     if type(given) is frozenset:
         vm.heap.literals.append(given)
@@ -102,7 +105,7 @@ def united(
 def changed(
     vm: Machine, self: Object, method: str, before: dict[Any, Value], after: dict[Any, Value], given: Value | None
 ) -> None:
-    """Items of a set that existed have gone, or come, by a method that makes a new table as it sees fit."""
+    """Record that a method has replaced the table of a set that existed, with fewer or more items."""
     if given is not None:
         happened_there(vm.entity(self), (method, given))
         return
@@ -113,7 +116,7 @@ def changed(
 
 
 def given_order(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:
-    """Of what a set has to be made to be in that order: a list, or a literal's frozenset; None if of nothing."""
+    """Return a list, or a literal's frozenset, of which a set made anew is in that order; None if none was found."""
     wanted = list(order)
     others = itertools.permutations(wanted) if len(wanted) <= FEW else ()
     tried: Iterable[Any] = itertools.chain(
@@ -126,13 +129,13 @@ FEW = 6
 
 
 def stays_in_order(keys: frozenset[Any]) -> bool:
-    """As a constant: a code object may make one of its own, of strings that are interned."""
+    """Return whether a frozenset keeps its order as a constant: code objects make one anew of interned strings."""
     return list(frozenset(tuple(keys))) == list(keys)
 
 
 @rebuilds(set)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    """In the order that the set has."""
+    """Materialize a set in the order that it has."""
     items: dict[Any, Value] = entity.items or {}
     if any(by_code(key) for key in items):
         raise Restart(entity.born - 1)
@@ -157,7 +160,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 
 @replays(set)
 def replay(emit: Emitter, entity: Entity) -> None:
-    """What was done, each by itself; nothing, where items only came and went, or were there."""
+    """Repeat each change; none, where items only came and went, or were there."""
     done = entity.payload_if(SetHistory) or ()
     there = [id(item) for item in entity.entry_items.values()]
     if entity.items.keys() == entity.entry_items.keys() and all(

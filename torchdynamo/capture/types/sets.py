@@ -28,7 +28,7 @@ Items = dict[Any, Value]
 
 
 def guard_order(vm: Machine, source: Source, real: Any) -> None:
-    """The text of a set shows its order."""
+    """Guard the order of a set, by its text."""
     if len(real) > 1:
         if type(real) not in (set, frozenset) or any(type(item) not in TELLING for item in real):
             raise Break("unsupported method", name="__iter__", type=type(real).__name__)
@@ -49,7 +49,7 @@ def enter_frozenset(vm: Machine, obj: Any, source: Source) -> Value:
 
 @CONSTANT_ITEMS.register(frozenset)
 def frozen_items(vm: Machine, value: Known) -> Iterator[Value]:
-    """In their order, which equal sets may have differently."""
+    """Return the items of a constant, in its order, which is guarded: equal sets may have another."""
     if value.source is not None:
         guard_order(vm, value.source, value.obj)
     return (lift(vm, item) for item in value.obj)
@@ -72,7 +72,7 @@ def items_of(vm: Machine, value: Object) -> Items:
 
 
 def entry_item(vm: Machine, item: Any) -> tuple[Any, Value]:
-    """An item that was there at entry; what a weak reference refers to is looked at."""
+    """Return an item that was there at entry, with its key. The referent of a weak reference is looked at."""
     value = entry_key(vm, item)[1]
     if value is None:  # to something that is gone
         raise Break("unsupported key", type=type(item).__name__)
@@ -80,13 +80,13 @@ def entry_item(vm: Machine, item: Any) -> tuple[Any, Value]:
 
 
 def fresh(vm: Machine, cls: type, items: Items, order: set[Any] | None) -> Object:
-    """A set made by the frame; `order` has its history, None if that cannot be known."""
+    """Make a set of the frame. `order` is a real set with its history; None if that cannot be known."""
     return vm.new(cls, items, payload=order)
 
 
 @BUILD_SET.register(set)
 def build(vm: Machine, values: Iterable[Value]) -> Object:
-    """`{a, b, c}`: one after the other."""
+    """Make a set of values, put in one after the other."""
     made = fresh(vm, set, {}, set())
     for value in values:
         add(vm, made, value)
@@ -94,7 +94,7 @@ def build(vm: Machine, values: Iterable[Value]) -> Object:
 
 
 def order_of(vm: Machine, value: Value) -> set[Any] | None:
-    """A real set of the same order, if it can be known."""
+    """Return a real set of the same order; None if that is not known."""
     if value.__class__ is not Object:
         return vm.known(value, "set")
     entity = vm.entity(value)
@@ -107,7 +107,10 @@ def order_of(vm: Machine, value: Value) -> set[Any] | None:
 
 
 def write(vm: Machine, value: Object, more: Iterable[Any] = ()) -> Items:
-    """The items, to be changed in place; keys whose hash is code can be put in for real only by running it again."""
+    """Return the items, to be changed.
+
+    Ends the graph for keys that are hashed by code, which a replay would run again.
+    """
     items, entity = items_of(vm, value), vm.entity(value)
     if not entity.fresh and any(by_code(key) for key in more):
         raise Break("unsupported key", type="object")
@@ -117,7 +120,7 @@ def write(vm: Machine, value: Object, more: Iterable[Any] = ()) -> Items:
 
 
 def keys(vm: Machine, values: Value) -> Items:
-    """Any iterable as set items; those of sets and dicts are not hashed again."""
+    """Return the items of any iterable as a set's; those of sets and dicts are not hashed again."""
     if values.__class__ is Object and issubclass(values.pytype, set):
         return items_of(vm, values)
     if values.__class__ is Object and values.pytype is dict and vm.entity(values).payload is None:
@@ -128,12 +131,12 @@ def keys(vm: Machine, values: Value) -> Items:
 
 
 def settled(item: Value, key: Any) -> Value:
-    """A number of the graph has been settled when it was hashed."""
+    """Return a number of the graph as the constant that hashing has made it; other items as they are."""
     return Known(key) if item.__class__ is Symbol else item
 
 
 def in_order(vm: Machine, values: Value, items: Items) -> Any:
-    """What a real set would be given in place of the values: of the same kind where that decides the order."""
+    """Return what a real set would be given in place of the values: of the same kind where that decides the order."""
     if is_set(values):
         constant = all(item.__class__ is Known for item in items.values())
         made = values.__class__ is Object and vm.entity(values).fresh
@@ -150,7 +153,7 @@ def is_set(value: Value) -> bool:
 
 @iterates(set)
 def iterate(vm: Machine, value: Object) -> Iterator[Value]:
-    """In the order a real set would have."""
+    """Return an iterator in the order that a real set would have."""
     items = items_of(vm, value)
     if len(items) < 2:
         order: Any = list(items)
@@ -175,7 +178,7 @@ CHANGED = "Set changed size during iteration"
 
 @HASHED.register(set)
 def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
-    """What is in it, in order, with what it was found by."""
+    """Return the items in order, each with the key that it was found by."""
     by_value = {id(item): key for key, item in items_of(vm, value).items()}
     return [(by_value[id(item)], item) for item in iterate(vm, value)]
 
@@ -211,7 +214,7 @@ def discard(vm: Machine, self: Object, item: Value) -> Value:
 
 
 def take_out(vm: Machine, self: Object, key: Any) -> bool:
-    """Whether it was there."""
+    """Remove an item; return whether it was there."""
     items, entity = write(vm, self), vm.entity(self)
     found = items.pop(key, None)
     if found is None:
@@ -223,7 +226,7 @@ def take_out(vm: Machine, self: Object, key: Any) -> bool:
 
 @models(set, "pop")
 def pop(vm: Machine, self: Object) -> Value:
-    """Which item goes, the history says, of which pops are a part."""
+    """Remove and return the item that a real set of the same history pops."""
     if not items_of(vm, self):
         raise vm.error(KeyError, "pop from an empty set")
     entity = vm.entity(self)
@@ -292,7 +295,7 @@ def frozen_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
 
 @COPY.register(set)
 def real_copy(vm: Machine, value: Object) -> set[Any]:
-    """A real set of constants, in the same order."""
+    """Return a real set of constants, in the same order."""
     items = [vm.concretely(item) for item in iterate(vm, value)]
     found = given_order(vm.heap, items, items)
     if found is None:

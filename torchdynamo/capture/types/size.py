@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def make(vm: Machine, items: list[Value]) -> Value:
-    """A torch.Size of these."""
+    """Make a torch.Size of these numbers."""
     if all(item.__class__ is Known for item in items):
         return Known(torch.Size([item.obj for item in items]))  # type: ignore[union-attr]
     return vm.new(torch.Size, items)

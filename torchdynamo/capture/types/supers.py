@@ -25,7 +25,7 @@ class SuperOf(NamedTuple):
 
 @function(super)
 def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) -> Value:
-    """`super(cls, obj)`; without arguments both are the frame's: its `__class__` cell and its first argument."""
+    """Model `super(cls, obj)`. Without arguments both are the frame's: its `__class__` cell and its first argument."""
     told = cls is not None
     if cls is None:
         cls, obj = of_frame(vm)
@@ -44,7 +44,7 @@ def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) 
 
 
 def of_frame(vm: Machine) -> tuple[Value, Value]:
-    """What `super()` takes from the function it stands in."""
+    """Return the class and the object that `super()` takes from the function it stands in."""
     frame = vm.frames[-1]
     if not frame.raw.co_argcount:
         raise vm.error(RuntimeError, "super(): no arguments")
@@ -66,14 +66,14 @@ def of_frame(vm: Machine) -> tuple[Value, Value]:
 
 
 def start_of(obj: Value, cls: type) -> type | None:
-    """The class whose order is followed: the object itself, if it is a class below `cls`, or its class."""
+    """Return the class whose order `super` follows: the object itself, if it is a class below `cls`, or its class."""
     if obj.__class__ is Known and isinstance(obj.obj, type) and issubclass_plainly(obj.obj, cls):
         return obj.obj
     return obj.pytype if issubclass_plainly(obj.pytype, cls) else None
 
 
 def issubclass_plainly(cls: type, base: type) -> bool:
-    """Without `__subclasscheck__`."""
+    """Return whether a class derives from another, without asking `__subclasscheck__`."""
     if not cls.__mro__:  # a class in the making has none yet
         raise Break("unknown call", name="super")
     return base in cls.__mro__
@@ -108,7 +108,7 @@ def super_getattr(vm: Machine, self: Object, name: str) -> Value:
 
 
 def seen_through(vm: Machine, obj: Value, start: type, base: type, name: str, found: Any) -> Value:
-    """What `base` says of the name, described as an attribute of `start` or of an instance of it."""
+    """Return what `base` says of the name, bound as an attribute of `start` or of an instance of it."""
     if obj.__class__ is Known and obj.obj is start:
         if base is object and name == "__init_subclass__":
             return vm.bound_method(obj, Known(init_subclass), name)
@@ -119,7 +119,7 @@ def seen_through(vm: Machine, obj: Value, start: type, base: type, name: str, fo
 
 
 def init_subclass(cls: type, /, *args: Any, **kwargs: Any) -> None:
-    """object's own, which takes nothing."""
+    """Model `object.__init_subclass__`, which takes no arguments."""
     if kwargs:
         raise TypeError(f"{cls.__qualname__}.__init_subclass__() takes no keyword arguments")
     if args:

@@ -100,7 +100,7 @@ STATE = {
 
 @models(torch.Tensor, "__getattr__")
 def tensor_getattr(vm: Machine, obj: TensorNode, name: str) -> Value:
-    """A method, a piece of metadata, a view like `.T`, or what the user stored on the tensor."""
+    """Return a method, a piece of metadata, a view like `.T`, or what the user stored on the tensor."""
     if vm.watching:
         answer = overrides.attribute(vm, obj, name)
         if answer is not None:
@@ -152,7 +152,7 @@ def tensor_getattr(vm: Machine, obj: TensorNode, name: str) -> Value:
 
 @models(torch.Tensor, "__setattr__")
 def tensor_setattr(vm: Machine, obj: TensorNode, name: str, value: Value) -> None:
-    """What the user stores on a tensor is stored when the graph has run; ABSENT deletes."""
+    """Store what the user sets on a tensor, to be replayed after the graph; ABSENT deletes."""
     if vm.watching and value is not ABSENT and overrides.write(vm, obj, name, value):
         return
     if value is ABSENT and name == "grad":
@@ -187,7 +187,7 @@ def metadata(name: str) -> model.Model:
 
 
 def place(name: str) -> model.Model:
-    """Where a tensor lies. No guard compares it, so it is asked of every input: this may be a view of one."""
+    """Return the model of a method that says where a tensor lies, which no guard compares: inputs may be views."""
     ask = metadata(name)
 
     def row(vm: Machine, self: Value) -> Value:
@@ -201,7 +201,7 @@ def place(name: str) -> model.Model:
 
 
 def values(name: str) -> model.Model:
-    """A Python value read from a tensor: known if that is made of constants, else perhaps a number of the graph."""
+    """Return the model of a method that reads a tensor's values: a constant, or perhaps a number of the graph."""
     convert = NUMBERS_READ.get(name)
 
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
@@ -226,7 +226,7 @@ def values(name: str) -> model.Model:
 
 
 def to_index(vm: Machine, number: Value) -> Value:
-    """`operator.index`, which takes integers only."""
+    """Model `operator.index`, which takes integers only."""
     if number.pytype not in (int, bool):
         raise Break("data-dependent value", name="index")
     return symbols.to_int(vm, number)
@@ -256,7 +256,10 @@ for _names, _make in ((METADATA, metadata), (PLACE, place), (VALUES, values), (O
 
 @models(BASE, "new")
 def new_like(vm: Machine, self: TensorNode, /, *args: Value, **kwargs: Value) -> Value:
-    """Of a torch.Size it makes a tensor of that size; a graph knows sizes as tuples, of which it makes a tensor."""
+    """Model `tensor.new`.
+
+    A torch.Size means a tensor of that size; in a graph sizes are tuples, which mean contents.
+    """
     if len(args) == 1 and args[0].pytype is torch.Size and not kwargs:
         return vm.call_method(self, "new_empty", args[0])
     return vm.emit("call_method", "new", [self, *args], kwargs)

@@ -36,7 +36,7 @@ for _make, _cls in ((threading.Lock, LOCK), (threading.RLock, RLOCK)):
 
 
 def known_free(vm: Machine, self: Object) -> Entity:
-    """A lock that the frame made is nobody else's; one that existed is free when the frame begins, which is guarded."""
+    """Return a lock's entity. A lock that existed is guarded to be free when the frame begins."""
     entity = vm.entity(self)
     if entity.items is None:
         assert entity.source is not None
@@ -50,7 +50,7 @@ def known_free(vm: Machine, self: Object) -> Entity:
 
 
 def alone(vm: Machine) -> None:
-    """No other thread runs: then a lock keeps nobody out, and what is done while it is held may be done later."""
+    """Guard that no other thread runs: what is done under a lock may then be done after it is released."""
     if _thread._count():
         raise Break("unsupported method", name="acquire", type="lock")
     vm.guard(Source("call", Source("pinned", None, Pinned(_thread._count)), ()), "EQUALS_MATCH", 0)
@@ -65,7 +65,7 @@ class HeldLock(NamedTuple):
 
 
 def hold(vm: Machine, self: Object) -> Value:
-    """Held once more. The outermost time of a lock that others know, remember what the frame has done up to then."""
+    """Take a lock once more. The outermost time of one that others know, mark what the frame has done so far."""
     entity = known_free(vm, self)
     vm.effects.items(entity)
     if not entity.fresh and not entity.items:
@@ -75,8 +75,9 @@ def hold(vm: Machine, self: Object) -> Value:
 
 
 def is_seen(vm: Machine, held: HeldLock) -> bool:
-    """Whether anything was done while the lock was held that another thread, which waits for it, would see: of objects
-    only those that it may know, unless they are as they were when the frame began.
+    """Return whether anything was done while the lock was held that another thread, waiting for it, would see.
+
+    Of objects that is what the thread may know, unless it is as it was when the frame began.
     """
     if vm.ops != held.ops:
         return True
@@ -85,7 +86,7 @@ def is_seen(vm: Machine, held: HeldLock) -> bool:
 
 
 def is_as_it_was(vm: Machine, change: Change) -> bool:
-    """Whether nobody can tell that the object was written to; a lock that is free again is one."""
+    """Return whether nobody can tell that the object was written to; a lock that is free again is one."""
     return change.kind is EffectKind.ITEMS and (
         change.owner.pytype in LOCKS or vm.effects.holds_what_it_held(change.owner)
     )
@@ -110,7 +111,7 @@ def acquire_again(vm: Machine, self: Object, *args: Value, **kwargs: Value) -> V
 @models(RLOCK, "release", "__exit__")
 @models(BETWEEN_PROCESSES, "release", "__exit__")
 def release(vm: Machine, self: Object, *args: Value) -> Value:
-    """What was only read while the lock was held was read at entry, when it was free: nobody was half-way through."""
+    """Release a lock. Guards that no other thread runs, if one could have seen what was done while it was held."""
     entity = vm.entity(self)
     if not entity.items:
         if not entity.fresh:
@@ -136,7 +137,7 @@ MAKERS: dict[type, Any] = {LOCK: threading.Lock, RLOCK: RLOCK}  # what C has, no
 
 @replays(*LOCKS)
 def replay(emit: Emitter, entity: Entity) -> None:
-    """Still held where the graph ends: it ends before the lock is taken."""
+    """Refuse a lock that is held where the graph ends: the graph ends before the lock is taken."""
     raise Restart(entity.payload_as(HeldLock).step - 1)
 
 

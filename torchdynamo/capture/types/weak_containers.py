@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def count(vm: Machine, refs: list[Value]) -> Value:
-    """How many are alive; in no order, which a set may not tell."""
+    """Return how many references are alive, which are asked one by one."""
     if any(ref.__class__ is not Object for ref in refs):
         raise Break("unsupported key", type="object")
     return Known(sum(vm.call(ref, [], {}) is not NONE for ref in refs))
@@ -46,7 +46,7 @@ def value_dict_length(vm: Machine, self: Value) -> Value:
 
 # -- made again -------------------------------------------------------------------------------------------------------
 def contents(emit: Emitter, entity: Entity, cls: type) -> list[tuple[Value, Value]]:
-    """An empty one is on the stack; these are its keys and values, or an item twice."""
+    """Push an empty container and return what is to be put in: keys with values, or each item twice."""
     if entity.pytype is not cls:
         raise Restart(entity.born - 1)
     push_call(emit, cls)
@@ -57,7 +57,10 @@ def contents(emit: Emitter, entity: Entity, cls: type) -> list[tuple[Value, Valu
 
 
 def referent(emit: Emitter, ref: Any) -> Value:
-    """Not of what the frame made: replacement code would hold that for longer than the program does."""
+    """Return what a reference refers to.
+
+    Ends the graph if the frame made that: emitted code would hold it for too long.
+    """
     entity = emit.heap[ref]
     if not entity.fresh or entity.payload_as(WeakReference).to_new:
         raise Restart(-1)

@@ -48,7 +48,7 @@ def holds(entity: Entity) -> dict[str, Value]:
 
 @models(weakref.ReferenceType, "__new__")
 def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
-    """A callback comes when the object dies: it is heard of where the reference outlives the frame."""
+    """Make a weak reference. Its callback is noticed only where the reference outlives the frame."""
     if cls.obj not in KINDS or not (existed(vm, obj) or takes_references(obj)):
         if issubclass(obj.pytype, REFUSING):
             raise vm.error(TypeError, f"cannot create weak reference to {type_name(obj.pytype)!r} object")
@@ -71,7 +71,7 @@ def existed(vm: Machine, obj: Value) -> bool:
 
 
 def takes_references(obj: Value) -> bool:
-    """An instance of a class that says it does, by its layout; a class of the frame's."""
+    """Return whether an object can be referred to weakly: its class says so by its layout, or is made in the frame."""
     if obj.__class__ is Known:
         return isinstance(obj.obj, type)
     return obj.__class__ is Object and obj.pytype.__weakrefoffset__ != 0 and is_plain(obj.pytype)
@@ -82,7 +82,7 @@ def is_plain(cls: type) -> bool:
 
 
 def is_held(vm: Machine, obj: Value) -> bool:
-    """Whether a variable of a frame that is under way refers to the object, by itself or through attributes."""
+    """Return whether a variable of a frame that is under way refers to the object, by itself or through attributes."""
     seen: set[int] = set()
     left = [value for frame in vm.frames for value in (*frame.locals.values(), *frame.cells.values())]
     while left:
@@ -103,7 +103,7 @@ def is_held(vm: Machine, obj: Value) -> bool:
 
 
 def lives(vm: Machine, obj: Value) -> bool:
-    """Whether the object is alive for sure: what the frame made, or got and perhaps alone has, is seen to be held."""
+    """Return whether the object is surely alive: what the frame made, or perhaps alone has, is seen to be held."""
     if obj.__class__ is TensorNode or obj is NONE:
         return True
     source = vm.entity(obj).source if isinstance(obj, Object) else getattr(obj, "source", None)
@@ -115,7 +115,7 @@ def lives(vm: Machine, obj: Value) -> bool:
 
 @IDENTICAL.register(weakref.ReferenceType)
 def is_same(vm: Machine, one: Object, other: Object) -> bool:
-    """Of references without a callback there is one to an object; which of those that were there it is, nobody sees."""
+    """Return whether two references are one object. Without callback, an object has only one."""
     first, second = vm.entity(one), vm.entity(other)
     if one.ref == other.ref or (first.real is not MISSING and second.real is not MISSING):
         return operators.identical(vm, one, other)
@@ -129,7 +129,7 @@ def is_same(vm: Machine, one: Object, other: Object) -> bool:
 
 @models(weakref.ReferenceType, "__eq__")
 def equal(vm: Machine, self: Object, other: Value) -> Value:
-    """What they refer to decides; of those whose referent has gone, which they are."""
+    """Compare references by their referents, or by identity where a referent has gone."""
     if not isinstance(other, Object) or not issubclass(other.pytype, weakref.ReferenceType):
         return Known(NotImplemented)
     one, another = call(vm, self), call(vm, other)
@@ -160,12 +160,12 @@ def call(vm: Machine, self: Object) -> Value:
 
 
 def has_let_go(vm: Machine) -> bool:
-    """Whether the frame took something out of what was there before, which may have been all that held it."""
+    """Return whether the frame took something out of what was there before, which may have been all that held it."""
     return not keeps_arguments(vm) or any(lets_go(vm, write) for write in vm.effects.pending())
 
 
 def lets_go(vm: Machine, write: Write) -> bool:
-    """Whether what is written over held an object. What is not known here may have."""
+    """Return whether a value that is written over held an object. One that is not known here may have."""
     if write.kind is EffectKind.ITEMS:
         return not still_holds(vm, write.owner)
     if write.kind in ATTRIBUTES:
@@ -181,12 +181,12 @@ def lets_go(vm: Machine, write: Write) -> bool:
 
 
 def is_object(held: Mapping[str, Any] | None, name: str) -> bool:
-    """Whether what lies under the name is more than a constant; of slots nobody knows."""
+    """Return whether what lies under a name is more than a constant; of slots nobody knows."""
     return held is None or (name in held and type(held[name]) not in HOLD_NOTHING)
 
 
 def keeps_arguments(vm: Machine) -> bool:
-    """Whether what the frame was given is in variables still."""
+    """Return whether the arguments of the frame are in variables still."""
     held = {id(real_of(vm, each)) for frame in vm.frames for each in (*frame.locals.values(), *frame.stack)}
     cells = [vm.entity(cell).attrs.get("cell_contents") for cell in vm.frames[0].cells.values()]
     held |= {id(real_of(vm, each)) for each in cells if each is not None}
@@ -197,7 +197,7 @@ def keeps_arguments(vm: Machine) -> bool:
 
 
 def still_holds(vm: Machine, entity: Entity) -> bool:
-    """Whether all that the container held is in it."""
+    """Return whether all that a container held at entry is in it."""
     if type(entity.real) in LOCKS:
         return True
     if type(entity.real) not in (list, dict, set, collections.OrderedDict):
@@ -234,14 +234,17 @@ class Weaker(Keyed):
 
 
 def goes_by_id(hash: Any) -> bool:
-    """Whether a hash is the `id` of what the frame made, which is nothing else's."""
+    """Return whether a hash is the `id` of what the frame made, which is nothing else's."""
     return isinstance(hash, Ref) and isinstance(hash.what, tuple) and hash.what[:1] == ("id",)
 
 
 @HASH_KEY.register(weakref.ReferenceType)
 def hash_key(vm: Machine, self: Object) -> Weakly | Weaker:
-    """Where identity is all that tells what it refers to; of others that were there at entry, nobody knows which of
-    them the code would be asked about."""
+    """Return what stands for a reference as a key.
+
+    Ends the graph for one that existed, if more than identity tells its referent: nobody knows which of them the user's
+    code would be asked about.
+    """
     entity = vm.entity(self)
     referent = entity.payload_as(WeakReference).referent if entity.fresh else call(vm, self)
     hkey = vm.hkey(referent) if by_identity(referent.pytype) else None
@@ -257,13 +260,16 @@ def hash_key(vm: Machine, self: Object) -> Weakly | Weaker:
 
 
 def real_key(ref: Any) -> Weakly | None:
-    """The same of one that existed, before it is looked at; None if more than identity tells what it refers to."""
+    """Return what stands for a reference that existed; None if more than identity tells its referent."""
     referent = weakref.ref.__call__(ref)
     return Weakly(Ref(id(referent))) if by_identity(type(referent)) else None
 
 
 def by_identity(cls: type) -> bool:
-    """Not of None: a reference to what has gone is no key any more."""
+    """Return whether objects of a class equal only themselves.
+
+    None does not count: a dead reference is no key any more.
+    """
     return cls.__hash__ in IDENTITY_HASHES and cls is not type(None)
 
 
@@ -271,13 +277,16 @@ HASH: Any = weakref.ReferenceType.__hash__
 
 
 def is_reference(obj: Any) -> bool:
-    """One that is the key that Python makes of it, not what a subclass does."""
+    """Return whether an object is a reference whose class does not change how it is hashed and compared."""
     return issubclass(type(obj), weakref.ReferenceType) and type(obj).__hash__ is HASH
 
 
 @rebuilds(weakref.ReferenceType)
 def rebuild(emit: Emitter, entity: Entity) -> None:
-    """Not of what the frame made: replacement code would hold that for longer than the program does."""
+    """Materialize a reference.
+
+    Ends the graph if the frame made its referent: emitted code would hold that for too long.
+    """
     made = entity.payload_as(WeakReference)
     if made.to_new:
         raise Restart(-1)

@@ -24,7 +24,7 @@ WRAPPERS: dict[type, dict[str, str]] = {  # of functions, in C: by argument, the
 
 
 def given(cls: type, entity: Entity) -> list[Value]:
-    """What one was made with, in the order of its arguments."""
+    """Return what a wrapper was made with, in the order of its arguments."""
     names = [c_fields.name_of(entity.pytype, cls, name) for name in WRAPPERS[cls].values()]
     return [entity.attrs[name] for name in names if name in entity.attrs]
 
@@ -86,7 +86,7 @@ def call_static(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> V
 
 
 def changer(method: str, field: str) -> None:
-    """`@p.setter`: a property like this one with another function."""
+    """Register a method like `@p.setter`, which makes a property like this one with another function."""
 
     def row(vm: Machine, self: Value, fn: Value) -> Value:
         if self.__class__ is not Object or not vm.entity(self).fresh:
