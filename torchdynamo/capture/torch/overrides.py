@@ -1,7 +1,7 @@
 """`__torch_function__`: what modes and subclasses of Tensor make of a call of torch's.
 
 Nobody knows all of what torch hands over for a call (`x + 1` is `Tensor.add`, `x.T` is `Tensor.T.__get__`), so torch is
-asked: the call is made with stand-ins that do nothing but report. Then the user's method is followed with what they
+asked: the call is made with objects that do nothing but report. Then the user's method is followed with what they
 got. Nodes of the graph hold plain tensors; of which class a tensor is, is known beside it.
 """
 

@@ -57,7 +57,7 @@ def settled(vm: Machine, value: Value) -> Known:
 
 
 def is_of_unknown_size(vm: Machine, example: Any) -> bool:
-    """Return whether a stand-in has a size that depends on what a tensor holds."""
+    """Return whether a fake tensor has a size that depends on what a tensor holds."""
     return isinstance(example, torch.Tensor) and any(
         isinstance(size, torch.SymInt) and vm.builder.numbers.unknown(size) for size in example.shape
     )

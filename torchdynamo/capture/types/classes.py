@@ -197,7 +197,7 @@ def written(bases: list[Any], name: str) -> bool:
 
 # -- decorators -------------------------------------------------------------------------------------------------------
 def decorator(fn: Any) -> None:
-    """Register a function of Python's that changes classes: the real class of one of the frame's is changed at capture."""
+    """Register a function of Python that changes a class; the real class of one of the frame's changes at capture."""
 
     def row(vm: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
         real = vm.known(cls, "class")

@@ -38,7 +38,7 @@ def each_by_position(
     keys = keys_in_order(entity.real)
     vm.guard(entity.source, "LENGTH", len(keys))
     if any(map(identity.may_be_id, keys)):
-        identity.seen_address(vm)
+        identity.note_address_key(vm)
 
     def step(entry: tuple[int, Any]) -> Value:
         at, key = entry

@@ -21,15 +21,15 @@ NUMBERS = (int, float, bool, type(None))
 @model.PAIRS.register(dict)
 def pairs(vm: Machine, value: Value) -> list[tuple[Value, Value]]:
     """Return all items of a mapping; a dict's own, where its class has no methods that say what it holds."""
-    if value.__class__ is Object and issubclass(value.pytype, dict) and not says_itself(vm, value.pytype):
+    if value.__class__ is Object and issubclass(value.pytype, dict) and not has_reading_methods(vm, value.pytype):
         return [(key, item) for _, key, item in each_item(vm, value)]
-    return asked(vm, value)
+    return items_by_methods(vm, value)
 
 
 @models(dict, "copy")
 def copy(vm: Machine, self: Object) -> Object:
     made = vm.new(dict, {})
-    take(vm, made, self)
+    update_from(vm, made, self)
     return made
 
 
@@ -41,7 +41,7 @@ def in_place_or(vm: Machine, self: Object, other: Value) -> Value:
 
 @models(dict, "update")
 def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Value:
-    return filled(vm, self, "update", others, kwargs)
+    return fill(vm, self, "update", others, kwargs)
 
 
 def too_many(cls: type, name: str, count: int) -> str:
@@ -53,25 +53,25 @@ def too_many(cls: type, name: str, count: int) -> str:
     return f"expected at most 1 arguments, got {count}"
 
 
-def filled(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+def fill(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
     """Put items into a dict as `update` and `__init__` do, of mappings, pairs and keywords."""
     if len(others) > 1:
         raise vm.error(TypeError, too_many(self.pytype, name, len(others)))
     for other in others:
         if other.__class__ is Object and issubclass(other.pytype, dict):
-            take(vm, self, other)
+            update_from(vm, self, other)
         elif other.__class__ is Object and find_slot(other.pytype, "keys")[0] != "missing":
             for key, item in vm.dict_items(other):
                 put(vm, self, key, item)
         else:
             for at, pair in enumerate(vm.iterate(other)):
-                put(vm, self, *two(vm, at, pair))
+                put(vm, self, *key_and_item(vm, at, pair))
     for name, item in kwargs.items():
         put(vm, self, Known(name), item)
     return NONE
 
 
-def two(vm: Machine, at: int, pair: Value) -> list[Value]:
+def key_and_item(vm: Machine, at: int, pair: Value) -> list[Value]:
     """Return a key and its item, of a pair that `update` was given."""
     if pair.pytype in NUMBERS:
         raise vm.error(TypeError, f"cannot convert dictionary update sequence element #{at} to a sequence")
@@ -81,10 +81,10 @@ def two(vm: Machine, at: int, pair: Value) -> list[Value]:
     return items
 
 
-def take(vm: Machine, self: Object, other: Object) -> None:
+def update_from(vm: Machine, self: Object, other: Object) -> None:
     """Put a dict's items into another; keys are not hashed again, unless methods of the other say what it holds."""
-    if says_itself(vm, other.pytype):
-        for key, item in asked(vm, other):
+    if has_reading_methods(vm, other.pytype):
+        for key, item in items_by_methods(vm, other):
             put(vm, self, key, item)
         return
     entity = vm.entity(other)
@@ -98,14 +98,14 @@ def take(vm: Machine, self: Object, other: Object) -> None:
             store_under(vm, self, key, hkey, item)
 
 
-def says_itself(vm: Machine, cls: type) -> bool:
+def has_reading_methods(vm: Machine, cls: type) -> bool:
     """Return whether Python asks a dict of that class for `keys()` and each item, instead of reading its table."""
     ordered = issubclass(cls, collections.OrderedDict)
     names = ("__iter__", "keys", "__getitem__") if ordered else ("__iter__",)
     return cls is not dict and any(guarded_slot(vm, cls, name)[0] == "python" for name in names)
 
 
-def asked(vm: Machine, other: Value) -> list[tuple[Value, Value]]:
+def items_by_methods(vm: Machine, other: Value) -> list[tuple[Value, Value]]:
     """Return the items of a mapping, by its own methods."""
     keys = list(vm.iterate(vm.call_method(other, "keys")))
     return [(key, vm.getitem(other, key)) for key in keys]
@@ -151,4 +151,4 @@ def fromkeys(vm: Machine, cls: Value, keys: Value, value: Value = NONE) -> Value
 
 @models(dict, "__init__")
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    return filled(vm, self, "dict", args, kwargs)
+    return fill(vm, self, "dict", args, kwargs)

@@ -136,7 +136,7 @@ def hash_key(vm: Machine, self: Object) -> Any:
             return id(entity.real)
     vm.ids_are_keys = True
     if vm.addresses_are_keys:
-        told_apart(vm)
+        retry_with_ids_guarded(vm)
     return Ref(("id", vm.identity(owner)))
 
 
@@ -145,7 +145,7 @@ def is_number_of(hkey: Any) -> bool:
     return isinstance(hkey, Ref) and type(hkey.what) is tuple and hkey.what[:1] == (NUMBER,)
 
 
-def told_apart(vm: Machine) -> None:
+def retry_with_ids_guarded(vm: Machine) -> None:
     """Capture again with ids that existed as keys guarded; the second time, end the graph."""
     if Assumption.ADDRESSES not in vm.builder.numbers.dropped:
         raise Retry(Assumption.ADDRESSES)
@@ -159,11 +159,11 @@ def may_be_id(key: Any) -> bool:
     return type(key) is int and key > LARGEST_SIZE
 
 
-def seen_address(vm: Machine) -> None:
+def note_address_key(vm: Machine) -> None:
     """Note that a key that existed may be an id. Retries if the frame has used ids as keys: they may be equal."""
     vm.addresses_are_keys = True
     if vm.ids_are_keys:
-        told_apart(vm)
+        retry_with_ids_guarded(vm)
 
 
 LARGEST_SIZE = 1 << 16  # no object lies below

@@ -141,7 +141,7 @@ def found_under(vm: Machine, value: Object, key: Value, hkey: Any) -> Value | No
     if found is None:
         guard_missing(vm, value, key, hkey)
         return None
-    return seen(vm, entity, found, key, hkey)
+    return looked_at(vm, entity, found, key, hkey)
 
 
 def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
@@ -165,7 +165,7 @@ def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
             vm.hkey(other or NONE)  # looked at, and so told apart
     elif not sourceable(as_key(key, hkey)):
         if identity.holds_id(vm, key):
-            identity.told_apart(vm)
+            identity.retry_with_ids_guarded(vm)
         raise Break("unsupported key", type=key.pytype.__name__)
     else:
         vm.guard(entity.source, "NO_KEY", hkey)
@@ -179,7 +179,7 @@ def was_there(real: Any, hkey: Any) -> bool:
     return found
 
 
-def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -> Value:
+def looked_at(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -> Value:
     """Return the item of a key and value pair, which is looked at first."""
     if hkey.__class__ is Weakly and entity.source is not None and found[0] is not None:
         vm.hkey(found[0])  # looked at: it refers to that object
@@ -195,7 +195,7 @@ def seen(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: Any) -
     return item
 
 
-def to_write(vm: Machine, value: Object) -> Items:
+def items_to_write(vm: Machine, value: Object) -> Items:
     """Return the items, to be changed. What there was at entry is guarded as a whole."""
     entity = vm.entity(value)
     if entity.items.__class__ is Partly:
@@ -227,31 +227,31 @@ def store_under(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) 
     if entity.payload.__class__ is OfInstance:
         namespaces.write_instance(vm, vm.entity(entity.payload.owner), of_instance_key(vm, entity, hkey), item)
         return
-    found = entered(vm, value, key, hkey, item)
+    found = enter_item(vm, value, key, hkey, item)
     if found[1] is not item:
         finalizers.let_go(vm, found[1])
     found[1] = item
 
 
-def entered(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> list[Any]:
+def enter_item(vm: Machine, value: Object, key: Value, hkey: Any, item: Value) -> list[Any]:
     """Return the entry of a key, which is put in with the item where it is not there."""
     entity = vm.entity(value)
     if not entity.fresh and by_code(hkey):
         raise Break("unsupported key", type=key.pytype.__name__)  # putting it in for real would run its code again
     pair = [key, item]
-    found = to_enter(vm, value, key, hkey).setdefault(hkey, pair)
+    found = items_to_enter(vm, value, key, hkey).setdefault(hkey, pair)
     if found is pair:
         entity.version += 1
     return found
 
 
-def to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
+def items_to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
     """Return the items, for one to be put in."""
     entity = vm.entity(value)
     if entity.items.__class__ is not Partly:
         told = entity.real is MISSING or entity.touched or all(map(sourceable, dict.keys(entity.real)))
         if told or issubclass(entity.pytype, collections.OrderedDict):
-            return to_write(vm, value)
+            return items_to_write(vm, value)
         writing_items(vm, entity)
         entity.items = Partly(items_of(vm, value))
     vm.effects.items(entity)
@@ -285,18 +285,18 @@ def remove(vm: Machine, value: Object, key: Value) -> Value | None:
         return held
     if entity.real is not MISSING and not entity.touched and found_under(vm, value, key, hkey) is None:
         return None
-    found = to_write(vm, value).pop(hkey, None)
+    found = items_to_write(vm, value).pop(hkey, None)
     if found is None:
         return None
     entity.version += 1
-    return seen(vm, entity, found, key, hkey)
+    return looked_at(vm, entity, found, key, hkey)
 
 
 def each_item(vm: Machine, self: Object) -> list[HashedItem]:
     """Return all items as they are now, each looked at."""
     entity = vm.entity(self)
     return [
-        HashedItem(hkey, known_key(found), seen(vm, entity, found, known_key(found), hkey))
+        HashedItem(hkey, known_key(found), looked_at(vm, entity, found, known_key(found), hkey))
         for hkey, found in each_entry(vm, self)
     ]
 
@@ -345,7 +345,7 @@ def each_by_key(
         key = known_key(found)
         if entity.payload.__class__ is OfInstance:
             return part(key, found_under(vm, value, key, hkey) or NONE)
-        return part(key, seen(vm, entity, found, key, hkey))
+        return part(key, looked_at(vm, entity, found, key, hkey))
 
     return step
 

@@ -34,7 +34,7 @@ def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
             return hkey, vm.heap.by_id.get(id(key)) or vm.heap.adopt(key, Source("pinned", None, Pinned(key)))
     elif sourceable(key):
         if identity.may_be_id(key):
-            identity.seen_address(vm)
+            identity.note_address_key(vm)
         return key, Known(key)
     return Ref(id(key)), None
 

@@ -11,18 +11,18 @@ from torchdynamo.capture.types.counter_keys import holds_running_key
 from torchdynamo.capture.types.items import (
     Partly,
     each_entry,
-    entered,
+    enter_item,
     found_under,
     holds_plain,
     items_of,
+    items_to_write,
     keys_of,
+    looked_at,
     lookup,
     push_items,
     remove,
-    seen,
     store,
     store_under,
-    to_write,
     was_there,
     whole,
 )
@@ -100,7 +100,7 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
             return boolean(False)
         if not sourceable(as_key(key, hkey)):
             if key.pytype is tuple and identity.holds_id(vm, key):
-                identity.told_apart(vm)
+                identity.retry_with_ids_guarded(vm)
             raise Break("unsupported key", type=key.pytype.__name__)
         present = was_there(entity.real, hkey)
         vm.guard(entity.source, "HAS_KEY" if present else "NO_KEY", hkey)
@@ -137,7 +137,7 @@ def setdefault(vm: Machine, self: Object, key: Value, default: Value = NONE) -> 
         if held is None:
             store_under(vm, self, key, hkey, default)
         return default if held is None else held
-    return seen(vm, entity, entered(vm, self, key, hkey, default), key, hkey)
+    return looked_at(vm, entity, enter_item(vm, self, key, hkey, default), key, hkey)
 
 
 @models(dict, "pop")
@@ -161,8 +161,8 @@ def popitem(vm: Machine, self: Object, last: Value = TRUE) -> Value:
         raise vm.error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
     hkey, found = entries[-1 if vm.truth(last) else 0]
     key = known_key(found)
-    item = seen(vm, entity, found, key, hkey)
-    del to_write(vm, self)[hkey]
+    item = looked_at(vm, entity, found, key, hkey)
+    del items_to_write(vm, self)[hkey]
     entity.version += 1
     return vm.make_tuple([key, item])
 
@@ -181,7 +181,7 @@ def clear(vm: Machine, self: Object) -> Value:
             remove(vm, self, key)
     elif clears_plain_items(vm, entity):
         pass
-    elif to_write(vm, self):
+    elif items_to_write(vm, self):
         finalizers.let_go(vm, *(item for _, item in entity.items.values()))
         entity.items.clear()
         entity.version += 1
@@ -215,8 +215,8 @@ def equal(vm: Machine, self: Object, other: Value) -> Value:
         match = right.get(hkey)
         if match is None:
             return FALSE
-        item = seen(vm, vm.entity(self), found, key, hkey)
-        if not same_or_equal(vm, seen(vm, vm.entity(other), match, key, hkey), item):
+        item = looked_at(vm, vm.entity(self), found, key, hkey)
+        if not same_or_equal(vm, looked_at(vm, vm.entity(other), match, key, hkey), item):
             return FALSE
     return TRUE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.types.items import each_item, items_of, push_items, store_under, to_write
+from torchdynamo.capture.types.items import each_item, items_of, items_to_write, push_items, store_under
 from torchdynamo.capture.types.keys import key_error
 from torchdynamo.capture.types.mapping import check_keys, equal
 from torchdynamo.capture.vm.call import apply
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @models(collections.OrderedDict, "move_to_end")
 def move_to_end(vm: Machine, self: Object, key: Value, last: Value = TRUE) -> Value:
     entity, hkey = vm.entity(self), vm.hkey(key)
-    found = to_write(vm, self).pop(hkey, None)
+    found = items_to_write(vm, self).pop(hkey, None)
     if found is None:
         raise key_error(vm, key)
     entity.version += 1

@@ -43,8 +43,8 @@ def node_of(vm: Machine, self: Object) -> torch.fx.Node:
     entity = vm.entity(self)
     if entity.items is None:
         assert entity.source is not None
-        stand_in = torch.Generator(entity.real.device)
-        entity.items = vm.builder.object_input(input_name(entity.source), stand_in, entity.source)
+        example = torch.Generator(entity.real.device)
+        entity.items = vm.builder.object_input(input_name(entity.source), example, entity.source)
         vm.input_objects[entity.items] = entity.real
         vm.objects_in.append(Entered(entity.items, entity.source))
     node: torch.fx.Node = entity.items
@@ -61,39 +61,39 @@ def operation(vm: Machine, op: str, target: Any, args: tuple[Any, ...], example:
 def new(vm: Machine, cls: Known, device: Value = NONE) -> Value:
     given = () if device is NONE else (vm.known(device, "device"),)
     try:
-        stand_in = cls.obj(*given)
+        example = cls.obj(*given)
     except (RuntimeError, TypeError) as error:
         raise vm.error(type(error), *error.args) from None
-    return vm.new(cls.obj, items=operation(vm, "call_function", cls.obj, given, stand_in))
+    return vm.new(cls.obj, items=operation(vm, "call_function", cls.obj, given, example))
 
 
 @models(torch.Generator, ".device")
 def device(vm: Machine, self: Object) -> Value:
-    return Known(stand_in_of(vm, self).device)
+    return Known(example_of(vm, self).device)
 
 
 arguments.AS_NODES[torch.Generator] = node_of
 
 
-def stand_in_of(vm: Machine, self: Object) -> torch.Generator:
+def example_of(vm: Machine, self: Object) -> torch.Generator:
     made: torch.Generator = node_of(vm, self).meta["example_value"]
     return made
 
 
 @models(torch.Generator, "manual_seed")
 def manual_seed(vm: Machine, self: Object, seed: Value) -> Value:
-    operation(vm, "call_method", "manual_seed", (node_of(vm, self), number(vm, seed)), stand_in_of(vm, self))
+    operation(vm, "call_method", "manual_seed", (node_of(vm, self), number(vm, seed)), example_of(vm, self))
     return self
 
 
 @models(torch.Generator, "get_state")
 def get_state(vm: Machine, self: Object) -> Value:
-    return state(vm, "call_method", "get_state", (node_of(vm, self),), stand_in_of(vm, self).get_state())
+    return state(vm, "call_method", "get_state", (node_of(vm, self),), example_of(vm, self).get_state())
 
 
 @models(torch.Generator, "set_state")
 def set_state(vm: Machine, self: Object, new: Value) -> Value:
-    operation(vm, "call_method", "set_state", (node_of(vm, self), tensor(new)), stand_in_of(vm, self))
+    operation(vm, "call_method", "set_state", (node_of(vm, self), tensor(new)), example_of(vm, self))
     return self
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchdynamo.capture.types.set_orders import changed, united
+from torchdynamo.capture.types.set_orders import record_union, record_update
 from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, write
 from torchdynamo.capture.vm.model import models
 from torchdynamo.core.signals import Break
@@ -76,7 +76,7 @@ def combine(name: str) -> None:
             before = dict(write(vm, self, theirs))
             mine, entity = kept(vm, keep, before, theirs, self, other), vm.entity(self)
             if name == "union":
-                united(vm, self, before, given, theirs, other)
+                record_union(vm, self, before, given, theirs, other)
             elif entity.fresh:
                 order = entity.payload_if(set)
                 if given is None:
@@ -84,7 +84,7 @@ def combine(name: str) -> None:
                 elif order is not None:
                     getattr(order, update_name)(given)
             else:
-                changed(vm, self, update_name, before, mine, as_given(vm, other, theirs, given))
+                record_update(vm, self, update_name, before, mine, as_given(vm, other, theirs, given))
             entity.items = mine
         return NONE
 

@@ -25,22 +25,22 @@ EQUAL: Any = object.__eq__
 Change = tuple[str, Value | None]  # a method of set, and what it was given
 
 
-def happened(vm: Machine, self: Object, method: str, key: Any = None, item: Value | None = None) -> None:
+def record_change(vm: Machine, self: Object, method: str, key: Any = None, item: Value | None = None) -> None:
     """Record a change of one item of a set, or of all."""
     entity = vm.entity(self)
     if not entity.fresh:
-        happened_there(entity, (method, item))
+        add_to_history(entity, (method, item))
         return
     order = entity.payload_if(set)
     if order is not None:
-        each = () if item is None else (stand_in(vm, key, item),)
+        each = () if item is None else (real_item(vm, key, item),)
         if each and each[0] is MISSING:
             entity.payload = None
         else:
             getattr(order, method)(*each)
 
 
-def stand_in(vm: Machine, key: Any, item: Value) -> Any:
+def real_item(vm: Machine, key: Any, item: Value) -> Any:
     """Return what a real set has in place of an item: its key or the object that existed; MISSING if none is known."""
     if item.__class__ is Known:
         return key
@@ -50,7 +50,7 @@ def stand_in(vm: Machine, key: Any, item: Value) -> Any:
     return MISSING if entity.source is None else entity.real
 
 
-def by_stand_in(vm: Machine, items: dict[Any, Value], order: Iterable[Any]) -> list[Any]:
+def keys_in_order(vm: Machine, items: dict[Any, Value], order: Iterable[Any]) -> list[Any]:
     """Return the keys of items in the order of a real set.
 
     Objects in it are guarded: where they lie decides the order.
@@ -70,7 +70,7 @@ class SetHistory(list[Change]):
     """The payload of a set that existed: what was done to it."""
 
 
-def happened_there(entity: Entity, change: Change) -> None:
+def add_to_history(entity: Entity, change: Change) -> None:
     """Add to what was done to a set that existed."""
     history = entity.payload_if(SetHistory)
     if history is None:
@@ -78,7 +78,7 @@ def happened_there(entity: Entity, change: Change) -> None:
     history.append(change)
 
 
-def united(
+def record_union(
     vm: Machine, self: Object, mine: dict[Any, Value], given: Any, theirs: dict[Any, Value], other: Value
 ) -> None:
     """Record that all of an iterable was put in at once. `given` is a real one in its order, None if it is unknown."""
@@ -93,29 +93,29 @@ def united(
             order.update(given)
     elif given is None or type(given) is list:
         for item in (item for key, item in theirs.items() if key not in mine):
-            happened_there(entity, ("add", item))
+            add_to_history(entity, ("add", item))
     elif type(given) is dict:
-        happened_there(entity, ("update", vm.make_dict([(item, NONE) for item in theirs.values()])))
+        add_to_history(entity, ("update", vm.make_dict([(item, NONE) for item in theirs.values()])))
     elif type(given) is frozenset:
-        happened_there(entity, ("update", other))
+        add_to_history(entity, ("update", other))
     else:
-        happened_there(entity, ("update", vm.new(set, items=dict(theirs), payload=list(given))))
+        add_to_history(entity, ("update", vm.new(set, items=dict(theirs), payload=list(given))))
 
 
-def changed(
+def record_update(
     vm: Machine, self: Object, method: str, before: dict[Any, Value], after: dict[Any, Value], given: Value | None
 ) -> None:
     """Record that a method has replaced the table of a set that existed, with fewer or more items."""
     if given is not None:
-        happened_there(vm.entity(self), (method, given))
+        add_to_history(vm.entity(self), (method, given))
         return
     for item in (item for key, item in before.items() if key not in after):
-        happened_there(vm.entity(self), ("discard", item))
+        add_to_history(vm.entity(self), ("discard", item))
     for item in (item for key, item in after.items() if key not in before):
-        happened_there(vm.entity(self), ("add", item))
+        add_to_history(vm.entity(self), ("add", item))
 
 
-def given_order(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:
+def order_giving(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:
     """Return a list, or a literal's frozenset, of which a set made anew is in that order; None if none was found."""
     wanted = list(order)
     others = itertools.permutations(wanted) if len(wanted) <= FEW else ()
@@ -143,7 +143,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     order = entity.payload
     constants = len(items) > 1 and all(item.__class__ is Known for item in items.values())
     if constants and isinstance(order, (set, list)):
-        keys = given_order(emit.heap, keys, order)
+        keys = order_giving(emit.heap, keys, order)
     if keys is None:
         raise Restart(entity.born - 1)
     if type(keys) is frozenset:

@@ -13,7 +13,7 @@ from torchdynamo.capture.types.checked_iterators import CheckedIterator
 from torchdynamo.capture.types.items import items_of as dict_items_of
 from torchdynamo.capture.types.items import whole
 from torchdynamo.capture.types.keys import by_code, entry_key, key_error, sourceable
-from torchdynamo.capture.types.set_orders import by_stand_in, given_order, happened, stand_in
+from torchdynamo.capture.types.set_orders import keys_in_order, order_giving, real_item, record_change
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import BUILD_SET, CONSTANT_ITEMS, COPY, HASHED, MODELS, enters, iterates, models
 from torchdynamo.capture.vm.wrap import lift
@@ -141,7 +141,7 @@ def in_order(vm: Machine, values: Value, items: Items) -> Any:
         constant = all(item.__class__ is Known for item in items.values())
         made = values.__class__ is Object and vm.entity(values).fresh
         return order_of(vm, values) if constant or made else None
-    given = [stand_in(vm, key, item) for key, item in items.items()]
+    given = [real_item(vm, key, item) for key, item in items.items()]
     if any(each is MISSING for each in given):
         return None
     return dict.fromkeys(given) if issubclass(values.pytype, dict) else given
@@ -159,7 +159,7 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
         order: Any = list(items)
     elif vm.entity(value).fresh or all(item.__class__ is Known for item in items.values()):
         order = order_of(vm, value)
-        order = None if order is None else by_stand_in(vm, items, order)
+        order = None if order is None else keys_in_order(vm, items, order)
     else:
         order = items if order_of(vm, value) is not None else None
     if order is None:
@@ -203,7 +203,7 @@ def add(vm: Machine, self: Object, item: Value) -> Value:
     if len(items) == size:
         entity.version -= 1  # it was there
     else:
-        happened(vm, self, "add", key, item)
+        record_change(vm, self, "add", key, item)
     return NONE
 
 
@@ -220,7 +220,7 @@ def take_out(vm: Machine, self: Object, key: Any) -> bool:
     if found is None:
         entity.version -= 1
         return False
-    happened(vm, self, "discard", key, found)
+    record_change(vm, self, "discard", key, found)
     return True
 
 
@@ -233,7 +233,7 @@ def pop(vm: Machine, self: Object) -> Value:
     order = entity.payload_if(set) if entity.fresh else None
     if order is None:
         raise Break("unsupported method", name="pop", type="set")
-    (first,) = by_stand_in(vm, items_of(vm, self), [order.pop()])
+    (first,) = keys_in_order(vm, items_of(vm, self), [order.pop()])
     return write(vm, self).pop(first)
 
 
@@ -250,7 +250,7 @@ def clear(vm: Machine, self: Object) -> Value:
     if vm.entity(self).fresh:
         vm.entity(self).payload = set()
     else:
-        happened(vm, self, "clear")
+        record_change(vm, self, "clear")
     return NONE
 
 
@@ -297,7 +297,7 @@ def frozen_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
 def real_copy(vm: Machine, value: Object) -> set[Any]:
     """Return a real set of constants, in the same order."""
     items = [vm.concretely(item) for item in iterate(vm, value)]
-    found = given_order(vm.heap, items, items)
+    found = order_giving(vm.heap, items, items)
     if found is None:
         raise Break("unsupported argument", what="argument", type="set")
     return set(found)

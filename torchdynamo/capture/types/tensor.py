@@ -1,4 +1,4 @@
-"""torch.Tensor: metadata is read off the stand-in, operators go into the graph, values are out of reach."""
+"""torch.Tensor: metadata is read off the fake tensor, operators go into the graph, values are out of reach."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 BASE = torch._C.TensorBase
-# Methods that only read metadata, which the stand-in has.
+# Methods that only read metadata, which the fake tensor has.
 METADATA = [
     "size",
     "dim",
