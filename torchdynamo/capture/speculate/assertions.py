@@ -8,21 +8,17 @@ known (`graph/deopt_safety.py`). The effects of the frame on objects come after 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from torchdynamo.bytecode.flow import reachable, successors
 from torchdynamo.bytecode.instruction import Code
 from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.speculate import tensor_constants
 from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import Symbol, TensorNode, Value
 from torchdynamo.graph.deopt_safety import Assertion
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.frame import Frame
-    from torchdynamo.capture.vm.machine import Machine
 
 fails_early: PerCode[bool] = PerCode()  # functions that skip the body of an `if`, unless their caller is to raise
 RAISING = frozenset({"RAISE", "RERAISE"})

@@ -6,17 +6,15 @@ to other callers too, is neither changed nor handed out. Else the capture is run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from torchdynamo.capture.torch.symbols import unknown
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Assumption, Break, Retry
 from torchdynamo.core.value import Object, Symbol, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 SEQUENCES = (tuple, list, torch.Size, slice)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import types
 from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,13 +18,11 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.torch.symbols import COMPARISONS
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.wrap import wrap
 from torchdynamo.core.signals import Assumption, Break, Raised, Retry
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, Known, Lazy, Object, Symbol, TensorNode, Value, boolean, is_none
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 FAR = 24  # instructions
 PLAIN = (bool, int, str, type(None))

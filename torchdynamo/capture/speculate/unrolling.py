@@ -9,17 +9,14 @@ once. So beyond some size it is left to Python, turn by turn; the functions that
 from __future__ import annotations
 
 from itertools import dropwhile
-from typing import TYPE_CHECKING
 
 import torch.fx
 
+from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.frame import Frame
-    from torchdynamo.capture.vm.machine import Machine
 
 OPERATORS = 3000  # from the second turn on
 TURNS = 16

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.backends.cuda import SDPAParams
 
 from torchdynamo.capture.vm.emitted_calls import push_call
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, enters, models, rebuilds
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.heap import Entity
-    from torchdynamo.capture.vm.machine import Machine
 
 FIELDS = tuple(name for name, member in vars(SDPAParams).items() if isinstance(member, property))
 TENSORS = 4  # of which the last may be None

@@ -7,7 +7,6 @@ the graph says of itself that it does them (`graph.mutation.makes_leaves`).
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
 
 import torch
 import torch.autograd
@@ -15,13 +14,11 @@ import torch.autograd
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch.overrides import of_class
 from torchdynamo.capture.torch.tensor_subclasses import overrides, read
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, TensorNode, Value, is_none
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 BASE = torch._C.TensorBase
 

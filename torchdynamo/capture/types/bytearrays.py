@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.iterators import iterated_by
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import COPY, Emitter, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.shadows import Shadow, argument_of, run, shadows
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.heap import Entity
-    from torchdynamo.capture.vm.machine import Machine
 
 LARGEST = 1 << 16  # bytes that are still compared at each call
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture.frame import MadeFunction
 from torchdynamo.capture.vm import c_fields, lookup, namespaces
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
 from torchdynamo.capture.vm.wrap import lift, wrap
@@ -18,9 +19,6 @@ from torchdynamo.core.naming import class_name
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(types.FunctionType, "__call__")

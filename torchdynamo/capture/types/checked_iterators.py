@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 class CheckedIterator:

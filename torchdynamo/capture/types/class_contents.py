@@ -7,20 +7,18 @@ import dataclasses
 import enum
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.capture.frame import MadeFunction
 from torchdynamo.capture.types.wrappers import WRAPPERS, given
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.namespaces import DESCRIPTOR
 from torchdynamo.capture.vm.remade_classes import StandIn
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Known, Object, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 PYTHONS = ("builtins", "abc", "enum", "typing")  # whose metaclasses and `__init_subclass__` only make the class
 ATTRIBUTES = (functools.cached_property, dataclasses.Field, dataclasses.InitVar, enum.auto)  # made by attributes alone

@@ -11,21 +11,19 @@ import builtins
 import dataclasses
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.frame import Frame, MadeFunction
 from torchdynamo.capture.types.class_contents import ATTRIBUTES, PYTHONS, is_stood_for, real_of
 from torchdynamo.capture.types.supers import SuperOf
 from torchdynamo.capture.vm.heap import Missing
 from torchdynamo.capture.vm.lookup import class_lookup, derives, rest_on_metaclass
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.capture.vm.remade_classes import MadeClass, called, new_class
 from torchdynamo.capture.vm.wrap import by_identity, class_source
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 RUN_BY_ENUM = ("__new__", "__init__", "_generate_next_value_", "_missing_")
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import HOLDS, Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 KEY: Any = type(functools.cmp_to_key(len))  # type: ignore[arg-type]
 

@@ -7,16 +7,14 @@ on how many items there are, in which order, and what they are. The numbers vary
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source, keys_in_order
 from torchdynamo.core.value import Lazy, Symbol, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 def run_on(vm: Machine, entity: Entity) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING
 
 from torchdynamo.capture.types.dict_updates import init
 from torchdynamo.capture.types.items import push_items
@@ -12,11 +11,9 @@ from torchdynamo.capture.types.mapping import check_keys, rebuild_dict
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, models, rebuilds
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(collections.defaultdict, "__missing__")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.checked_iterators import Strict
 from torchdynamo.capture.types.pending_appends import Tail, tail
@@ -13,13 +13,11 @@ from torchdynamo.capture.types.sequence import DEQUE, items_of, limit, read, wri
 from torchdynamo.capture.vm.emitted_calls import push, push_call, refill
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 ONE = Known(1)
 

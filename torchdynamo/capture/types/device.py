@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 ENTER = torch.device.__enter__
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING
 
 from torchdynamo.capture.types.items import each_item, items_of, store, store_under
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.lookup import guarded_slot
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import find_slot, models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 NUMBERS = (int, float, bool, type(None))
 

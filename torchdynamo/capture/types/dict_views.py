@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.items import lookup, turns
 from torchdynamo.capture.types.mapping import contains, hashed, length
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import ViewOf
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 VIEWS: dict[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 ORDERED_VIEWS = {"keys": type(collections.OrderedDict().keys()), "values": type(collections.OrderedDict().values()),

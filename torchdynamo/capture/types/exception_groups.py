@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.types import exceptions
 from torchdynamo.capture.vm.exception_state import ExceptionState, state_of
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, TRUE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 GROUP: Any = getattr(builtins, "BaseExceptionGroup", None)  # where Python has them
 PLAIN_GROUP: Any = getattr(builtins, "ExceptionGroup", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm import attribute_writes, c_fields
@@ -13,14 +13,12 @@ from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.exception_state import state_of
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup, rest_on_bases
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, is_open, models, plain_new, rebuilds
 from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import ABSENT, FALSE, NONE, TRUE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 KEYWORDS: dict[type, tuple[str, ...]] = {  # what else these take, and keep
     ImportError: ("name", "path"),

@@ -5,15 +5,13 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.vm.iteration import IteratorState
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 GENERATOR = types.GeneratorType
 

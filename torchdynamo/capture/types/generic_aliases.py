@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import types
 import typing
-from typing import TYPE_CHECKING
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.value import Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(type(typing.List[int]), "__call__")  # noqa: UP006

@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torchdynamo.capture.torch.symbols import settled
 from torchdynamo.capture.types import scalars
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.keys import Ref
+from torchdynamo.capture.vm.machine import Machine, Ref
 from torchdynamo.capture.vm.model import HASH_KEY, Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
 from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value
 from torchdynamo.capture.vm.wrap import source_of
 from torchdynamo.core.signals import Assumption, Break, Restart, Retry
 from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
-
 
 KEEPING = frozenset({"copy", "json.encoder", "pprint", "reprlib"})  # modules that keep what they ask the id of
 

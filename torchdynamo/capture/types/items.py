@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.capture.types import counter_keys, identity
@@ -24,16 +24,13 @@ from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
-from torchdynamo.capture.vm.machine import Keyed
+from torchdynamo.capture.vm.machine import Keyed, Machine
 from torchdynamo.capture.vm.model import Emitter
 from torchdynamo.capture.vm.wrap import class_source, item_source
 from torchdynamo.core.naming import is_mortal
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
 MANY = 10_000  # keys that are still compared with at each call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.types.deque import REVERSED as REVERSED_DEQUE
@@ -15,12 +15,10 @@ from torchdynamo.capture.types.items import turns
 from torchdynamo.capture.types.sequence import items_of, read
 from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, OF_SEQUENCES, ViewOf, iterate, make_iterator
 from torchdynamo.capture.vm.lookup import guarded_slot
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, function, models
 from torchdynamo.core.signals import Raised
 from torchdynamo.core.value import Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 REVERSED_LIST: type = type(reversed([]))
 REVERSED_VIEWS = {kind: type(reversed(getattr({}, kind)())) for kind in VIEWS}

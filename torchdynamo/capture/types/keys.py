@@ -5,20 +5,17 @@ from __future__ import annotations
 import collections
 import enum
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.weakrefs import is_reference, real_key
 from torchdynamo.capture.vm.lookup import hashed_by_code
-from torchdynamo.capture.vm.machine import Keyed, Ref
+from torchdynamo.capture.vm.machine import Keyed, Machine, Ref
 from torchdynamo.capture.vm.model import MODELS
 from torchdynamo.capture.vm.wrap import CONSTANTS, told_apart
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import ABSENT, Known, Symbol, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 BY_IDENTITY = (
     *(types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum),

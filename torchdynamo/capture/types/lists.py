@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.types.pending_appends import Tail, tail
@@ -21,12 +21,10 @@ from torchdynamo.capture.types.sequence import (
 from torchdynamo.capture.vm import finalizers
 from torchdynamo.capture.vm.emitted_calls import push, replay_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS, Emitter, models, rebuilds, replays
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 LAST = Known(-1)
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo import _native
 from torchdynamo.capture.speculate import cached_calls
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import CACHED_CALL, is_open, models
 from torchdynamo.capture.vm.namespaces import write_instance
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
 from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Pinned, Source, instance_attr
 from torchdynamo.core.value import ABSENT, NONE, Object, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 CACHED = functools._lru_cache_wrapper
 PLAIN_HASH: Any = object.__hash__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.counter_keys import holds_running_key
@@ -33,13 +33,11 @@ from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.emitted_calls import refill
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, find_slot, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @model.INSTANCE_DICT.register(dict)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import gc
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_own
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import CLASS_DICT, Emitter, Model, enters, iterates, models, rebuilds
 from torchdynamo.capture.vm.wrap import class_attribute, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 PROXY = types.MappingProxyType
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.vm.emitted_calls import push_call
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds
 from torchdynamo.capture.vm.shadows import Shadow, run, shadows
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.heap import Entity
-    from torchdynamo.capture.vm.machine import Machine
 
 FILES: tuple[Any, ...] = (io.StringIO, io.BytesIO)
 

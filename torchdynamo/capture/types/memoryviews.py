@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torchdynamo.capture.types.bytearrays import bytes_of, contents
 from torchdynamo.capture.types.iterators import iterated_by
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import COPY, iterates, models
 from torchdynamo.capture.vm.shadows import Shadow, shadows
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 class MemoryOf(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.modules.module as module_file
@@ -13,14 +12,12 @@ from torchdynamo._native import type_name
 from torchdynamo.capture.types import mapping
 from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.vm import attributes
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models, passes_on
 from torchdynamo.capture.vm.wrap import class_attribute
 from torchdynamo.core.call_sites import Passed
 from torchdynamo.core.source import Pinned, Source, instance_attr
 from torchdynamo.core.value import Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import collections
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.sequence import items_of, read
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import FIELD
 from torchdynamo.core.value import Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 _Pair = collections.namedtuple("_Pair", "first second")
 GETTER: type = type(_Pair.__dict__["first"])

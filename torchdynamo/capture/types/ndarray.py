@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from torchdynamo.capture.torch import numpy_arrays, numpy_numbers
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import COPY, FLOWING_ITEMS, FLOWING_TENSOR, enters, function, iterates, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:

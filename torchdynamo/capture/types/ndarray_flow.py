@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -16,6 +16,8 @@ import torch.fx
 from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
 from torchdynamo.capture.vm.emitted_calls import push_call
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import (
     COPY,
     FLOWING_ATTRIBUTE,
@@ -29,10 +31,6 @@ from torchdynamo.core.policy import NUMPYS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, Known, Object, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np, of_numpy
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.heap import Entity
-    from torchdynamo.capture.vm.machine import Machine
 
 BASE = torch._C.TensorBase
 

@@ -6,11 +6,12 @@ A generator of our own draws while the frame is captured, and the program's is l
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.torch import numpy_arrays
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, Model, enters, function, models, rebuilds, replays
 from torchdynamo.capture.vm.shadows import Shadow, method
 from torchdynamo.capture.vm.wrap import lift
@@ -18,9 +19,6 @@ from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Value
 from torchdynamo.graph.numpy_nodes import np
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 # What draws, and changes nothing but the generator.
 DRAWS: dict[str, str] = {

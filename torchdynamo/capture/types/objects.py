@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm import attribute_writes, attributes, finalizers, lookup
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(object, "__new__")

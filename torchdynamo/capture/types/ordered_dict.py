@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.items import each_item, items_of, items_to_write, push_items, store_under
 from torchdynamo.capture.types.keys import key_error
 from torchdynamo.capture.types.mapping import check_keys, equal
 from torchdynamo.capture.vm.call import apply
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS, Emitter, models, rebuilds, replays
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, TRUE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @models(collections.OrderedDict, "move_to_end")

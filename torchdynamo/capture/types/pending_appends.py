@@ -5,15 +5,13 @@ Once something is read of it, what was appended comes after what there was at en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.vm.emitted_calls import replay_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter
 from torchdynamo.core.value import Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 class Tail(list[Value]):

@@ -6,7 +6,7 @@ A graph with such operations is run as it was captured: a compiler would seed on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.cuda
@@ -14,14 +14,12 @@ import torch.fx
 
 from torchdynamo.capture.torch import arguments
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import enters, function, models, rebuilds
 from torchdynamo.capture.vm.state import input_name
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Symbol, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 class Entered(NamedTuple):

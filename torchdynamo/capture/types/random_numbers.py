@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import _random
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, models, rebuilds, replays
 from torchdynamo.capture.vm.shadows import Shadow, shadows
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 GENERATOR: Any = _random.Random
 

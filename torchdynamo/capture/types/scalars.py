@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, is_open, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.vm.scalar_subclasses import SCALARS, Plain, plain_value
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 def maker(base: Any) -> None:

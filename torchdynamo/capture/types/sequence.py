@@ -10,12 +10,13 @@ import itertools
 import operator
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from torchdynamo.capture.types.pending_appends import Tail
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, Emitter, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
@@ -23,9 +24,6 @@ from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Lazy, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 DEQUE = collections.deque
 BASES: tuple[Any, ...] = (list, tuple, DEQUE)

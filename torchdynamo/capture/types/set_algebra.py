@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.set_orders import record_union, record_update
 from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, write
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 KEEP: dict[str, Callable[[Items, Items], Items]] = {
     "union": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.keys import by_code
 from torchdynamo.capture.vm.emitted_calls import replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
-from torchdynamo.capture.vm.keys import Ref
+from torchdynamo.capture.vm.machine import Machine, Ref
 from torchdynamo.capture.vm.model import Emitter, rebuilds, replays
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 EQUAL: Any = object.__eq__
 Change = tuple[str, Value | None]  # a method of set, and what it was given

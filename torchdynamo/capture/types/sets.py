@@ -6,7 +6,7 @@ Of their order, see `set_orders.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types import weakrefs
 from torchdynamo.capture.types.checked_iterators import CheckedIterator
@@ -15,14 +15,12 @@ from torchdynamo.capture.types.items import whole
 from torchdynamo.capture.types.keys import by_code, entry_key, key_error, sourceable
 from torchdynamo.capture.types.set_orders import keys_in_order, order_giving, real_item, record_change
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import BUILD_SET, CONSTANT_ITEMS, COPY, HASHED, MODELS, enters, iterates, models
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Symbol, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 Items = dict[Any, Value]
 

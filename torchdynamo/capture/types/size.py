@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from torchdynamo.capture.torch.symbols import is_number, is_symbol
 from torchdynamo.capture.types import sequence
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
 from torchdynamo.core.value import Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 def make(vm: Machine, items: list[Value]) -> Value:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, enters, rebuilds
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 PARTS = ("start", "stop", "step")
 

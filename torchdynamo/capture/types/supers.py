@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torchdynamo.capture.vm import descriptors, lookup
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 class SuperOf(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,15 +12,13 @@ from torchdynamo.capture.torch import number_conditions, overrides, symbols, ten
 from torchdynamo.capture.torch.tensor_subclasses import read
 from torchdynamo.capture.vm import lookup, model, namespaces
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
 from torchdynamo.core import policy
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, NONE, Known, TensorNode, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 BASE = torch._C.TensorBase
 # Methods that only read metadata, which the fake tensor has.

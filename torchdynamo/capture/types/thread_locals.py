@@ -6,18 +6,15 @@ They are read and written as any object's: `namespaces.HOLDERS` says where the d
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 from torchdynamo.capture.vm.attribute_writes import generic_setattr
 from torchdynamo.capture.vm.attributes import plain_getattr
 from torchdynamo.capture.vm.emitted_calls import push_call
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, models, rebuilds
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.heap import Entity
-    from torchdynamo.capture.vm.machine import Machine
 
 LOCAL = threading.local
 

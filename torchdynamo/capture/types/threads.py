@@ -5,19 +5,16 @@ from __future__ import annotations
 import _multiprocessing  # type: ignore[import-not-found]
 import _thread
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torchdynamo.capture.vm.effect_kinds import Change, EffectKind, EffectMark
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
-
 
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
 BETWEEN_PROCESSES: Any = _multiprocessing.SemLock

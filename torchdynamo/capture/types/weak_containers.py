@@ -7,19 +7,17 @@ depends on how many there are asks each.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types import dict_updates, sets
 from torchdynamo.capture.types.items import keys_of
 from torchdynamo.capture.types.weakrefs import WeakReference
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.heap import Entity
-    from torchdynamo.capture.vm.machine import Machine
 
 
 def count(vm: Machine, refs: list[Value]) -> Value:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
 
 from torchdynamo.capture.types.weakrefs import is_held, takes_references
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 PROXY = weakref.ProxyType
 

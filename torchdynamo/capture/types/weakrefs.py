@@ -9,7 +9,7 @@ import collections
 import types
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,15 +21,13 @@ from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.vm.lookup import instance_dict
+from torchdynamo.capture.vm.machine import IDENTITY_HASHES, Keyed, Machine, Ref
 from torchdynamo.capture.vm.model import HASH_KEY, HOLDS, IDENTICAL, Emitter, is_open, models, rebuilds
 from torchdynamo.capture.vm.namespaces import own_dict
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Lazy, Object, TensorNode, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 class WeakReference(NamedTuple):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
 
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.emitted_calls import push_call
+from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value, is_none
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.heap import Entity
-    from torchdynamo.capture.vm.machine import Machine
 
 WRAPPERS: dict[type, dict[str, str]] = {  # of functions, in C: by argument, the attribute that shows it
     property: {"fget": "fget", "fset": "fset", "fdel": "fdel", "doc": "__doc__"},

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Model, models
 from torchdynamo.capture.vm.scalar_subclasses import plainly
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 # Slots that files of types write rows of their own for, or that say nothing of what is held.
 OWN_ROWS = frozenset(
