@@ -25,7 +25,50 @@ def changed(d, x):
     return first + d[0]
 
 
-CASES = [(made, (X,)), (changed, (deque([X, X + 1, X + 2]), X))]
+class Noted:
+    """Says whom it was compared with."""
+
+    def __init__(self, number, seen):
+        self.number, self.seen = number, seen
+
+    def __eq__(self, other):
+        self.seen.append((self.number, other.number))
+        return self.number == other.number
+
+
+class Growing:
+    """Makes the deque longer when it is compared."""
+
+    def __init__(self, box, equal):
+        self.box, self.equal = box, equal
+
+    def __eq__(self, other):
+        self.box.append(None)
+        return self.equal
+
+
+def searched(x, search):
+    seen = []
+    d = deque([Noted(1, seen), Noted(2, seen), Noted(3, seen)])
+    return x, search(d, Noted(2, seen)), len(d), seen
+
+
+def searched_while_it_grows(x, search, equal):
+    d = deque()
+    d.extend([Growing(d, False), Growing(d, equal)])
+    try:
+        return x, search(d, 5), len(d)
+    except (IndexError, RuntimeError) as error:
+        return x, type(error), str(error), len(d)
+
+
+SEARCHES = (deque.remove, deque.index, deque.count, deque.__contains__)
+CASES = [
+    (made, (X,)),
+    (changed, (deque([X, X + 1, X + 2]), X)),
+    *((searched, (X, search)) for search in SEARCHES),
+    *((searched_while_it_grows, (X, search, equal)) for search in SEARCHES for equal in (True, False)),
+]
 
 
 @pytest.mark.parametrize(("fn", "args"), CASES, ids=lambda v: getattr(v, "__name__", ""))

@@ -86,7 +86,7 @@ OTHERS = frozenset(
 
 
 class UnwindPath(NamedTuple):
-    """The way of an exception out of a frame: whether it is stopped or becomes another, and the `with`s on it."""
+    """The way of an exception out of a frame: whether it is stopped or replaced, and the `with` blocks on it."""
 
     ends: bool
     managers: tuple[Region, ...] = ()

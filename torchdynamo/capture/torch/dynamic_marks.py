@@ -24,7 +24,7 @@ STATIC = "_dynamo_static_indices"
 
 
 class Bounds(NamedTuple):
-    """Between which sizes a dimension stays; None: there is no bound."""
+    """The least and the largest size of a dimension; None where there is no bound."""
 
     dim: int
     min: int | None
@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
 
 
 class Said(NamedTuple):
-    """Dimensions, by what was said of them."""
+    """The marked dimensions of a tensor, by mark."""
 
     dynamic: frozenset[int]
     firm: frozenset[int]  # of those, not only perhaps

@@ -49,7 +49,7 @@ READERS = ITEM | OPERATIONS.keys()
 
 
 class NoFormula(Exception):
-    """More than arithmetic on numbers at entry goes into it."""
+    """Raised where more than arithmetic on numbers at entry goes into a condition."""
 
 
 class Formula:

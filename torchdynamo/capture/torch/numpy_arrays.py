@@ -57,7 +57,7 @@ def is_numpys_own(obj: Any) -> bool:
 
 
 class Flowing(NamedTuple):
-    """The contents of an array, or the number, that a node of the graph gives."""
+    """A node of the graph that gives the contents of an array, or a number of NumPy's."""
 
     node: torch.fx.Node
     borrowed: bool = False  # a tensor's own memory

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NumberPayload(NamedTuple):
-    """The payload of such an object."""
+    """The payload of a number of NumPy's that is a number of the graph."""
 
     number: Value  # a Symbol, of Python's type
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Reported(Exception):
-    """A call got as far as `__torch_function__`."""
+    """Raised to report that a call got as far as `__torch_function__`."""
 
     def __init__(self, func: Any, types: Any, args: Any, kwargs: Any) -> None:
         super().__init__(func)
@@ -36,14 +36,14 @@ class Reported(Exception):
 
 
 class Reporter(TorchFunctionMode):
-    """Sees what a mode would see."""
+    """Report the call that a mode of the user's would see."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise Reported(func, types, args, kwargs)
 
 
 class Reporting(torch.Tensor):
-    """Sees what a subclass of the user's would see."""
+    """Report the call that the user's subclass of Tensor would see."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -51,16 +51,16 @@ class Reporting(torch.Tensor):
 
 
 class ReportingOther:
-    """The same for an object that is no tensor."""
+    """Report the call that a class of the user's with `__torch_function__`, which is no Tensor, would see."""
 
     __torch_function__ = Reporting.__torch_function__
 
 
 class Number(int):
-    """A number of the graph, as it is in this call: who is asked does not depend on it. An object of its own."""
+    """An integer of the graph, with its value in this call, as an object that is told from equal ones."""
 
 
-class StandIns:
+class Probes:
     """Tensors of no content in the place of arguments, of classes that are related as the arguments' are."""
 
     def __init__(self, vm: Machine) -> None:
@@ -173,7 +173,7 @@ def handled(
         return None
     if modes and vm.devices:
         raise Break("unknown context manager", type="torch.device with another mode")
-    there = StandIns(vm)
+    there = Probes(vm)
     real, named = [there.of(arg) for arg in args], {name: there.of(arg) for name, arg in kwargs.items()}
     try:
         with Reporter() if modes else contextlib.nullcontext():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Extent(NamedTuple):
-    """Between what a size stays, and whether it is to be taken for unknown: nothing may depend on what it is now."""
+    """The bounds of a size, and whether it is unbacked: nothing may depend on what it is in this call."""
 
     least: int
     most: int

@@ -16,7 +16,7 @@ from torchdynamo.core.value import Object, Value
 
 
 class CheckedIterator:
-    """One turn after the other; what is wrong is said at each turn again, as long as the iterator is not at its end."""
+    """Yield items one by one, and raise at each turn if the container has changed, as long as there are items left."""
 
     __slots__ = ("box", "entity", "error", "items", "order", "over", "size", "step", "version", "vm")
 
@@ -56,7 +56,7 @@ class CheckedIterator:
 
 
 class OrderedDictIterator(CheckedIterator):
-    """An OrderedDict's: at its end nobody looks any more, and an error is an end."""
+    """Iterate over an OrderedDict: at the end changes are not looked for any more, and an error is an end."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class OrderedDictIterator(CheckedIterator):
 
 
 class Strict(CheckedIterator):
-    """A deque's: a change is an error even at the end, and after."""
+    """Iterate over a deque: a change is an error even at the end, and after."""
 
     __slots__ = ()
 

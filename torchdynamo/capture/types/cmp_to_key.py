@@ -16,7 +16,7 @@ KEY: Any = type(functools.cmp_to_key(len))  # type: ignore[arg-type]
 
 
 class ComparedBy(NamedTuple):
-    """The payload of a key, or of what makes keys."""
+    """The payload of a key of `functools.cmp_to_key`, or of the function that makes keys."""
 
     compare: Value
     obj: Value | None = None  # None: it makes keys

@@ -165,25 +165,38 @@ def delitem(vm: Machine, self: Object, key: Value) -> Value:
     return NONE
 
 
+def find(vm: Machine, self: Object, item: Value, span: range, error: type[Exception]) -> int | None:
+    """Return the first index in a span at which an equal item is; None if there is none.
+
+    Raises `error`, in the program, if comparing has changed the deque.
+    """
+    entity = vm.entity(self)
+    version = entity.version
+    for at in span:
+        equal = same_or_equal(vm, read(vm, items_of(vm, self), at), item)
+        if entity.version != version and not (equal and error is RuntimeError):
+            raise vm.error(error, MUTATED)
+        if equal:
+            return at
+    return None
+
+
 @models(DEQUE, "remove")
 def remove(vm: Machine, self: Object, item: Value) -> Value:
-    for at, other in enumerate(iterate(vm, self)):
-        if same_or_equal(vm, item, other):
-            del resize(vm, self)[at]
-            return NONE
-    raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+    at = find(vm, self, item, range(len(items_of(vm, self))), IndexError)
+    if at is None:
+        raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+    del resize(vm, self)[at]
+    return NONE
 
 
 @models(DEQUE, "index")
 def index(vm: Machine, self: Object, item: Value, *bounds: Value) -> Value:
-    size = len(items_of(vm, self))
     given = [vm.known(bound, "bound") for bound in bounds] + [0, None][len(bounds) :]
-    for at in range(*slice(*given).indices(size)):
-        if same_or_equal(vm, read(vm, items_of(vm, self), at), item):
-            return Known(at)
-        if len(items_of(vm, self)) != size:
-            raise vm.error(RuntimeError, "deque mutated during iteration")
-    raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+    at = find(vm, self, item, range(*slice(*given).indices(len(items_of(vm, self)))), RuntimeError)
+    if at is None:
+        raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+    return Known(at)
 
 
 @models(DEQUE, "insert")

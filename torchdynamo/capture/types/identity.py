@@ -65,7 +65,7 @@ def id_(vm: Machine, obj: Value) -> Value:
 
 
 class Thread:
-    """Whoever runs the frame."""
+    """The owner of `threading.get_ident()`: the thread that runs the frame."""
 
 
 @function(threading.get_ident)

@@ -38,7 +38,7 @@ CHANGED = "dictionary changed size during iteration"
 
 
 class HashedItem(NamedTuple):
-    """An item as another dict would take it: the key is not hashed again."""
+    """An item of a dict with what its key has been hashed to, so that another dict need not hash it again."""
 
     hkey: Any
     key: Value

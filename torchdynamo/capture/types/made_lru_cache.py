@@ -16,7 +16,7 @@ CACHED = functools._lru_cache_wrapper
 
 
 class CachedFunction(NamedTuple):
-    """The payload of such a function: what it wraps, and how it keeps results."""
+    """The payload of a function with an `lru_cache`, made by the frame: what it wraps, and how it keeps results."""
 
     fn: Value
     most: int | None

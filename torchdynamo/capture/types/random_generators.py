@@ -23,7 +23,7 @@ from torchdynamo.core.value import NONE, Known, Object, Symbol, TensorNode, Valu
 
 
 class Entered(NamedTuple):
-    """A generator that the graph is given."""
+    """A generator that is an input of the graph."""
 
     node: torch.fx.Node
     source: Source

@@ -214,13 +214,13 @@ def real_of(vm: Machine, value: Value) -> Any:
 
 # -- as keys ----------------------------------------------------------------------------------------------------------
 class Weakly(NamedTuple):
-    """The hash key of a reference: it is equal to others of the same object."""
+    """The hash key of a weak reference, equal to those of other references to the same object."""
 
     referent: Ref
 
 
 class Weaker(Keyed):
-    """That of a reference to what the frame made, whose class says what it equals: asked at each comparison."""
+    """The hash key of a weak reference to what the frame made, if a class in Python says what that equals."""
 
     __slots__ = ()
     __hash__ = Keyed.__hash__
