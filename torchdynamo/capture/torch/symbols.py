@@ -124,14 +124,18 @@ def binary(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Val
     other = b if a.__class__ is Symbol else a
     if op in ("==", "!=") and other.__class__ is Known and type(other.obj) is not complex:
         return boolean(op == "!=")
-    pair = [settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)]
-    return vm.binary(op, *pair)
+    return of_constants(vm, op, a, b)
+
+
+def of_constants(vm: Machine, op: str, a: Value, b: Value) -> Value:
+    """Return `a op b` with numbers of the graph as constants, which are guarded."""
+    return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
 
 
 def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Value) -> Value:
     """Return `a op b` of two numbers, at least one of them of the graph."""
     if is_long(a) or is_long(b):  # a graph's numbers have 64 bits
-        return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
+        return of_constants(vm, op, a, b)
     if op in DIVISIONS and b.__class__ is Known and not b.obj:
         try:
             fn(1.0 if a.pytype is float else 1, b.obj)
@@ -139,7 +143,7 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
             raise vm.error(ZeroDivisionError, *error.args) from None
     truths = a.pytype is bool and b.pytype is bool
     if truths and op in COMPARISONS and not unknown(vm, a) and not unknown(vm, b):  # sympy compares no conditions
-        return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
+        return of_constants(vm, op, a, b)
     if not (truths and (op in COMPARISONS or op in ("&", "|"))):
         a, b = plain(vm, a), plain(vm, b)
     if a.pytype is float or b.pytype is float or op == "/":
@@ -149,7 +153,7 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
         if vague(vm, a) or vague(vm, b):
             return opaque(vm, fn, [a, b], bool if op in COMPARISONS else float)
         if op == "%":  # of sizes; sympy has no ranges of such remainders
-            return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
+            return of_constants(vm, op, a, b)
     if op == "**" and b.__class__ is not Known:
         if a.pytype is float and stays_real(vm, a, b) and (may_flow(vm) or not policy.of_optimizer(vm.frames)):
             return opaque(vm, fn, [a, b], float)
@@ -159,7 +163,7 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
     if op in ("<<", ">>", "&", "|", "^") and a.pytype is int:
         if unknown(vm, a) or unknown(vm, b):
             return opaque(vm, fn, [a, b], int)
-        return vm.binary(op, *(settled(vm, each) if each.__class__ is Symbol else each for each in (a, b)))
+        return of_constants(vm, op, a, b)
     return vm.emit("call_function", fn, [a, b], {})
 
 

@@ -13,6 +13,7 @@ from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import COPY, FLOWING_ITEMS, FLOWING_TENSOR, enters, function, iterates, rebuilds
+from torchdynamo.capture.vm.wrap import enter_singleton
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
@@ -26,12 +27,6 @@ def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:
     if varying is not None:
         return varying
     vm.guard(numpy_numbers.place_of(obj, source), "EQUALS_MATCH", obj.item())
-    return Known(obj, source)
-
-
-def enter_fixed(vm: Machine, obj: Any, source: Source) -> Value:
-    """Wrap a dtype or a function, guarded by identity."""
-    vm.guard(source, "ID_MATCH", obj)
     return Known(obj, source)
 
 
@@ -111,7 +106,7 @@ def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
 if np is not None:
     numpy_arrays.rows()
     enters(np.generic)(enter_scalar)
-    enters(np.dtype, np.ufunc, type(np.linalg.norm))(enter_fixed)
+    enters(np.dtype, np.ufunc, type(np.linalg.norm))(enter_singleton)
     iterates(np.ndarray)(items)
     rebuilds(np.ndarray)(rebuild)
     COPY[np.ndarray] = numpy_arrays.array_of

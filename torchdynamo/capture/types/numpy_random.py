@@ -14,7 +14,7 @@ from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, Model, enters, function, models, rebuilds, replays
 from torchdynamo.capture.vm.shadows import Shadow, method
-from torchdynamo.capture.vm.wrap import lift
+from torchdynamo.capture.vm.wrap import enter_singleton, lift
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -105,11 +105,6 @@ def named_method(cls: type, name: str, row: Model) -> None:
             function(found)(row)
 
 
-def enter_function(vm: Machine, obj: Any, source: Source) -> Value:
-    vm.guard(source, "ID_MATCH", obj)
-    return Known(obj, source)
-
-
 def bind(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
     """Make a method of a function of a class."""
     return self if obj.__class__ is Known and obj.obj is None else vm.new(types.MethodType, __self__=obj, __func__=self)
@@ -155,7 +150,7 @@ if np is not None:
     named_method(np.random.RandomState, "seed", reseed)
     function(np.random.seed)(seed_all)
     if CYTHON is not types.BuiltinFunctionType:
-        enters(CYTHON)(enter_function)
+        enters(CYTHON)(enter_singleton)
         models(CYTHON, "__get__")(bind)
     models(np.random.RandomState, "__new__")(new_state)
     models(np.random.RandomState, "__init__")(init_state)
