@@ -108,7 +108,7 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
 
 
 def is_pythons(vm: Machine, space: Globals, name: str) -> bool:
-    """Return whether a name is that of Python's own error there."""
+    """Return whether a name means Python's own exception in a frame."""
     error = vars(builtins).get(name)
     if name in space.real or vm.effects.written(space.real, name) is not None or space.builtins.get(name) is not error:
         return False

@@ -143,7 +143,7 @@ def spends_gradients(vm: Machine) -> bool:
 
 
 def fails(vm: Machine, guard: Guard, source: Source, value: Value, read: set[Source]) -> bool:
-    """Return whether a guard on an owner says of what is written there that it is missing, or another."""
+    """Return whether a guard on an object fails once a value is written to one of its names."""
     if guard.kind == "NO_KEY":
         return type(guard.arg) is type(source.arg) and bool(guard.arg == source.arg)
     if guard.kind != "CLASS_ATTR" or guard.arg[0] != source.arg:

@@ -126,7 +126,7 @@ def contents(source: Source) -> Source:
 
 
 def increment(tensor: Node, user: Node) -> int:
-    """Return how much this use of a counter adds to it."""
+    """Return how much a use of a counter adds to it: 0 or 1. Raises NoFormula for other uses."""
     if user.target in READERS:
         return 0
     amount, scale = user.args[1] if len(user.args) == 2 else None, user.kwargs.get("alpha", 1)
@@ -138,7 +138,7 @@ def increment(tensor: Node, user: Node) -> int:
 
 
 def made_as(tensor: Node) -> float:
-    """Return the one number that a new tensor is made of."""
+    """Return the one number that a node makes a tensor of. Raises NoFormula for other nodes."""
     value = tensor.args[0] if tensor.target is torch.tensor and len(tensor.args) == 1 else None
     if type(value) not in (int, float):
         raise NoFormula

@@ -93,7 +93,7 @@ def flowing_type(value: Value) -> bool:
 
 
 def flows(vm: Machine, value: Value) -> bool:
-    """Return whether there is such an array in it."""
+    """Return whether a value is an array of the graph, or a list, tuple or slice with one."""
     if value.__class__ is Object and value.pytype in (list, tuple):
         return any(flows(vm, item) for item in vm.iterate(value))
     if value.__class__ is Object and value.pytype is slice:

@@ -33,14 +33,14 @@ def held(vm: Machine, value: Value) -> Value | None:
 
 
 def among(vm: Machine, a: Value, b: Value) -> bool:
-    """Return whether one of two operands is such a number, and neither a tensor, which answers itself."""
+    """Return whether one of two operands is a varying number of NumPy's, and neither a tensor, which answers itself."""
     if a.__class__ is TensorNode or b.__class__ is TensorNode:
         return False
     return held(vm, a) is not None or held(vm, b) is not None
 
 
 def enter(vm: Machine, obj: Any, source: Source) -> Value | None:
-    """Return the value of a number that was there and varies; None if it is to be taken for a constant."""
+    """Return the value of a number of NumPy's that existed and varies; None if it is to be a constant."""
     kept = obj.item()
     place = place_of(obj, source)
     numbers = vm.builder.numbers
@@ -60,12 +60,12 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value | None:
 
 
 def place_of(obj: Any, source: Source) -> Source:
-    """Return where the plain number is: an integer, which sizes are computed from, or a float."""
+    """Return the source of the plain number in one of NumPy's: an integer, to compute sizes from, or a float."""
     return Source("method", source, "__index__" if obj.dtype.kind in "iu" else "item")
 
 
 def settled(vm: Machine, value: Object) -> Any:
-    """Return the number that it is now, which is guarded from here on."""
+    """Return a varying number of NumPy's as a constant, which is guarded."""
     number = held(vm, value)
     assert number is not None
     return value.pytype(number.obj if number.__class__ is Known else symbols.settled(vm, number).obj)
@@ -85,7 +85,7 @@ DIVISIONS: dict[str, tuple[type, ...]] = {"/": (int, float), "//": (int,), "%": 
 
 
 def binary(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b: Value) -> Value | None:
-    """Return `a op b`, one of them such a number and neither a tensor; None where constants must do.
+    """Return `a op b`, one of them a varying number of NumPy's and neither a tensor; None where constants must do.
 
     NumPy wraps integers around and divides by zero; Python does not, so there the number is a constant.
     """
@@ -119,7 +119,7 @@ def example(value: Value) -> Any:
 
 
 def now(value: Any) -> Any:
-    """Return the plain number that it is in this call; 1 where nobody knows."""
+    """Return the plain number that a value is in this call; 1 where nobody knows."""
     if value.__class__ is Known:
         return value.obj
     hint = getattr(getattr(value.fake, "node", None), "hint", None)

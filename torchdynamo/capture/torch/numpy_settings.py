@@ -38,7 +38,7 @@ def computed(vm: Machine, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> A
 
 
 def rest_on_ignoring(vm: Machine, kind: str, name: str) -> None:
-    """Guard that NumPy ignores such an error. Ends the graph where it does not."""
+    """Guard that NumPy ignores a kind of error of floating point. Ends the graph where it does not."""
     if np.geterr()[kind] != "ignore" or READER is None:
         raise Break("unknown call", name=f"numpy.{name}")
     vm.guard(Source("key", Source("call", Source("pinned", None, Pinned(READER)), ()), kind), "EQUALS_MATCH", "ignore")

@@ -28,7 +28,7 @@ def new(vm: Machine, cls: Known, *args: Value) -> Value:
 
 @models(SDPAParams, "__init__")
 def init(vm: Machine, self: Object, *args: Value) -> Value:
-    """Keep the fields, of exactly the types that are declared: for others it is C that converts or refuses them."""
+    """Keep the fields, of exactly the types that are declared. Others are left to C, which converts or refuses them."""
     numbers = [each.pytype for each in args[TENSORS:]]
     tensors = [each.__class__ is TensorNode for each in args[:TENSORS]]
     masked = tensors == [True] * TENSORS or (tensors == [True] * (TENSORS - 1) + [False] and is_none(args[TENSORS - 1]))

@@ -87,5 +87,5 @@ def real_function(vm: Machine, value: Object) -> types.FunctionType:
 
 
 def is_stood_for(real: Any) -> bool:
-    """Return whether something lies there that is not what it will be."""
+    """Return whether an attribute of a real class is not yet what it will be: an object stands in for it."""
     return isinstance(real, StandIn) or (isinstance(real, (tuple, list, set)) and any(map(is_stood_for, real)))

@@ -50,8 +50,9 @@ def each_by_position(
 
 
 def holds_running_key(vm: Machine, entity: Entity, key: Value) -> bool | None:
-    """Return whether a dict that was there at entry has a key that runs on in another dict, guarded whatever its number
-    is; None where it is another key, or the dict one of which more must be known.
+    """Return whether a dict that existed has a key that runs on in another dict, guarded whatever its number is.
+
+    None where it is another key, or a dict of which more must be known.
     """
     if not isinstance(key, Symbol) or key.source is None or key.source.how != "key_at" or entity.source is None:
         return None

@@ -85,7 +85,7 @@ def has_scalars(vm: Machine, value: Value) -> bool:
 
 
 def like(vm: Machine, value: Value) -> Any:
-    """Return data of the same types."""
+    """Return real data of the types that a value has, in the same lists, to see which dtype they make."""
     if value.__class__ is Object and value.pytype in (list, tuple):
         return [like(vm, item) for item in vm.iterate(value)]
     return numpy_numbers.example(value)

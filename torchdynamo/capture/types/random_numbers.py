@@ -36,7 +36,7 @@ def init(vm: Machine, self: Object, *args: Value) -> Value:
 
 @models(GENERATOR, "seed")
 def seed(vm: Machine, self: Object, value: Value = NONE) -> Value:
-    """Give it a generator of our own, which does what this one will."""
+    """Seed a generator: one of our own draws for it, and gives what it would."""
     given = vm.known(value, "seed")
     if given is None:
         raise Break("builtin with effects", name="random.seed")  # by the time, or by the system

@@ -68,7 +68,7 @@ class SetHistory(list[Change]):
 
 
 def add_to_history(entity: Entity, change: Change) -> None:
-    """Add to what was done to a set that existed."""
+    """Add a change to the history of a set that existed."""
     history = entity.payload_if(SetHistory)
     if history is None:
         history = entity.payload = SetHistory()
@@ -157,7 +157,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
 
 @replays(set)
 def replay(emit: Emitter, entity: Entity) -> None:
-    """Repeat each change; none, where items only came and went, or were there."""
+    """Repeat each change of a set that existed; none, if items only came and went, or were in it."""
     done = entity.payload_if(SetHistory) or ()
     there = [id(item) for item in entity.entry_items.values()]
     if entity.items.keys() == entity.entry_items.keys() and all(
