@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchdynamo.capture.types.set_orders import record_union, record_update
-from torchdynamo.capture.types.sets import Items, fresh, in_order, is_set, keys, write
+from torchdynamo.capture.types.set_orders import is_set, record_update
+from torchdynamo.capture.types.sets import Items, fresh, in_order, keys, write
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
 from torchdynamo.core.signals import Break
@@ -38,17 +38,6 @@ def kept(
     return made
 
 
-def as_given(vm: Machine, other: Value, theirs: Items, given: Any) -> Value | None:
-    """Return a set, dict or list to repeat the operation with, in the same order; None if a set has an unknown one."""
-    if type(given) is frozenset:
-        return other
-    if is_set(other):
-        return None if given is None else vm.new(set, dict(theirs), payload=list(given))
-    if issubclass(other.pytype, dict):
-        return vm.make_dict([(item, NONE) for item in theirs.values()])
-    return vm.new(list, items=list(theirs.values()))
-
-
 def combine(name: str) -> None:
     """Register a set operation: the method, the operator that takes only sets, and the in-place forms of both."""
     keep, symbol = KEEP[name], OPERATORS[name]
@@ -71,19 +60,9 @@ def combine(name: str) -> None:
             given = in_order(vm, other, theirs)
             if not vm.entity(self).fresh and any(item.__class__ is not Known for item in theirs.values()):
                 given = None
-            before = dict(write(vm, self, theirs))
-            mine, entity = kept(vm, keep, before, theirs, self, other), vm.entity(self)
-            if name == "union":
-                record_union(vm, self, before, given, theirs, other)
-            elif entity.fresh:
-                order = entity.payload_if(set)
-                if given is None:
-                    entity.payload = None
-                elif order is not None:
-                    getattr(order, update_name)(given)
-            else:
-                record_update(vm, self, update_name, before, mine, as_given(vm, other, theirs, given))
-            entity.items = mine
+            mine = kept(vm, keep, dict(write(vm, self, theirs)), theirs, self, other)
+            record_update(vm, self, update_name, mine, theirs, other, given)
+            vm.entity(self).items = mine
         return NONE
 
     def in_place(vm: Machine, self: Object, other: Value) -> Value:

@@ -75,41 +75,48 @@ def add_to_history(entity: Entity, change: Change) -> None:
     history.append(change)
 
 
-def record_union(
-    vm: Machine, self: Object, mine: dict[Any, Value], given: Any, theirs: dict[Any, Value], other: Value
-) -> None:
-    """Record that all of an iterable was put in at once. `given` is a real one in its order, None if it is unknown."""
-    entity = vm.entity(self)
+def is_set(value: Value) -> bool:
+    return issubclass(value.pytype, (set, frozenset))
+
+
+def argument_again(vm: Machine, other: Value, theirs: dict[Any, Value], given: Any) -> Value | None:
+    """Return a set, dict or list to repeat a method with, in the same order; None if a set has an unknown one."""
     if type(given) is frozenset:
+        return other
+    if is_set(other):
+        return None if given is None else vm.new(set, dict(theirs), payload=list(given))
+    if issubclass(other.pytype, dict):
+        return vm.make_dict([(item, NONE) for item in theirs.values()])
+    return vm.new(list, items=list(theirs.values()))
+
+
+def record_update(
+    vm: Machine, self: Object, method: str, after: dict[Any, Value], theirs: dict[Any, Value], other: Value, given: Any
+) -> None:
+    """Record that a method like `update` makes the items of a set to be those of `after`.
+
+    `theirs`: the items of its argument, `other`. `given`: a real one in its order, None if that is not known.
+    """
+    entity, united = vm.entity(self), method == "update"
+    if united and type(given) is frozenset:
         vm.heap.literals.append(given)
     if entity.fresh:
         order = entity.payload_if(set)
         if given is None:
             entity.payload = None
         elif order is not None:
-            order.update(given)
-    elif given is None or type(given) is list:
-        for item in (item for key, item in theirs.items() if key not in mine):
-            add_to_history(entity, ("add", item))
-    elif type(given) is dict:
-        add_to_history(entity, ("update", vm.make_dict([(item, NONE) for item in theirs.values()])))
-    elif type(given) is frozenset:
-        add_to_history(entity, ("update", other))
-    else:
-        add_to_history(entity, ("update", vm.new(set, items=dict(theirs), payload=list(given))))
-
-
-def record_update(
-    vm: Machine, self: Object, method: str, before: dict[Any, Value], after: dict[Any, Value], given: Value | None
-) -> None:
-    """Record that a method has replaced the table of a set that existed, with fewer or more items."""
-    if given is not None:
-        add_to_history(vm.entity(self), (method, given))
+            getattr(order, method)(given)
         return
+    one_by_one = united and (given is None or type(given) is list)
+    again = None if one_by_one else argument_again(vm, other, theirs, given)
+    if again is not None:
+        add_to_history(entity, (method, again))
+        return
+    before: dict[Any, Value] = entity.items
     for item in (item for key, item in before.items() if key not in after):
-        add_to_history(vm.entity(self), ("discard", item))
+        add_to_history(entity, ("discard", item))
     for item in (item for key, item in after.items() if key not in before):
-        add_to_history(vm.entity(self), ("add", item))
+        add_to_history(entity, ("add", item))
 
 
 def order_giving(heap: Heap, keys: list[Any], order: Iterable[Any]) -> Any:

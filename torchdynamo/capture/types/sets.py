@@ -13,7 +13,7 @@ from torchdynamo.capture.types.checked_iterators import CheckedIterator
 from torchdynamo.capture.types.items import items_of as dict_items_of
 from torchdynamo.capture.types.items import whole
 from torchdynamo.capture.types.keys import by_code, entry_key, key_error, sourceable
-from torchdynamo.capture.types.set_orders import keys_in_order, order_giving, real_item, record_change
+from torchdynamo.capture.types.set_orders import is_set, keys_in_order, order_giving, real_item, record_change
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import BUILD_SET, CONSTANT_ITEMS, COPY, HASHED, MODELS, enters, iterates, models
@@ -143,10 +143,6 @@ def in_order(vm: Machine, values: Value, items: Items) -> Any:
     if any(each is MISSING for each in given):
         return None
     return dict.fromkeys(given) if issubclass(values.pytype, dict) else given
-
-
-def is_set(value: Value) -> bool:
-    return issubclass(value.pytype, (set, frozenset))
 
 
 @iterates(set)
