@@ -109,7 +109,7 @@ NO_VERBS = frozenset(
     "One Only Other Per Same Since So Something That The Their There These They This Those Two Until What When "
     "Where Whether Which While Who Whose Why With Without".split()
 )
-NOT_YET = ("capture",)
+NOT_YET = re.compile(r"capture/(functions/|vm/|ops/|\w+\.py)")
 
 
 def test_docstrings_of_functions_begin_with_a_verb() -> None:
@@ -117,7 +117,7 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
         f"{name_of(each.path)}:{each.line}: {each.text.splitlines()[0]}"
         for each in docstrings()
         if each.is_function
-        and each.path.relative_to(PACKAGE).parts[0] not in NOT_YET
+        and not NOT_YET.match(name_of(each.path))
         and each.text.split()[0].rstrip(",.:;") in NO_VERBS
     ] == []
 
