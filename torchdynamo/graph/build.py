@@ -51,7 +51,7 @@ class GraphMark(NamedTuple):
 
 
 class GraphBuilder(FakeExecution):
-    """Adds operations to a graph, trying each on stand-ins first: what fails leaves no node.
+    """Adds operations to a graph, trying each on fake tensors first: what fails leaves no node.
 
     Operations run under the grad mode, autocast and so on of the process. An operation that changes such a mode
     (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.

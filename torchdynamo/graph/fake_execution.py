@@ -43,7 +43,7 @@ class FakeExecution:
 
     @cached_property
     def fake_mode(self) -> FakeTensorMode:
-        """The world the stand-ins live in."""
+        """The world the fake tensors live in."""
         quiet.install()
         return recording_mode(self.numbers.env, self.record)
 
@@ -53,7 +53,7 @@ class FakeExecution:
         return FakeCache(self.record)
 
     def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the operation would give, without adding it to the graph."""
+        """Return what the operation would give, without adding it to the graph."""
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
         question = self.memo.question(op, target, args, kwargs)
@@ -91,7 +91,7 @@ class FakeExecution:
         return result
 
     def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
-        """Run an operation on stand-ins."""
+        """Run an operation on fake tensors."""
         trying.now = True
         try:
             with self.fake_mode, manner:
@@ -101,7 +101,7 @@ class FakeExecution:
             trying.now = False
 
     def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
-        """What an operator has assumed of numbers that nobody knows is forgotten, and it is refused."""
+        """Forget what an operator has assumed of unknown numbers, and refuse the operator."""
         assumed = self.numbers.assumed_since(known)
         if assumed and not torch_compat.insists(target, args):
             known.again()
@@ -109,8 +109,9 @@ class FakeExecution:
             raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
 
     def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """The same where sizes have no value. What cannot be told for all of them is told by what they are now: first
-        only where that is not what holds in general, then whatever an operator asks."""
+        """Try an operation where sizes have no value. What cannot be told for all of them is told by what they are now:
+        first only where that is not what holds in general, then whatever an operator asks.
+        """
         try:
             result = self._try(op, target, args, kwargs, self._with_numbers())
             slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
@@ -128,14 +129,14 @@ class FakeExecution:
     def _again(
         self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
     ) -> Any:
-        """What a try has found out is forgotten, and the operator is asked by what sizes are now."""
+        """Forget what a try has found out, and ask the operator by what sizes are now."""
         known.again()
         self.record.copies.clear()
         return self._try(op, target, args, kwargs, self._with_numbers(presuming))
 
     @contextlib.contextmanager
     def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
-        """How operators are tried where sizes have no value; with `presuming`, by what they are now."""
+        """Set how operators run on fake tensors where sizes have no value; with `presuming`, by what they are now."""
         with (
             shape_env.asking_rules_in_python(),
             shape_env.presuming(
@@ -146,7 +147,7 @@ class FakeExecution:
             yield
 
     def _note_presumed(self, before: int, result: Any) -> None:
-        """A copy may be none at other sizes, where layouts were presumed: of an input, writing to either takes care."""
+        """Note a copy that may be none at other sizes, where layouts were presumed, for writes to either tensor."""
         if self.numbers.presumed() > before and self.record.copies:
             varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
             inputs = {each._cdata for each in self._memory.values() if each is not None}
@@ -158,13 +159,13 @@ class FakeExecution:
             raise Retry(Assumption.LAYOUTS)
 
     def _said(self, fact: Any) -> str:
-        """A fact about numbers, in which they are called as their nodes are."""
+        """Return a fact about numbers, in which they are called as their nodes are."""
         numbers = [node for node in self.graph.nodes if isinstance(node.meta.get("example_value"), torch.SymInt)]
         called = {str(node.meta["example_value"].node.expr): node.name for node in numbers}
         return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), shape_env.as_python(fact))
 
     def _check(self, target: Target, result: Any) -> None:
-        """A result that is a real tensor, or of a class of the user's, has no place in the graph."""
+        """Break at a result that is a real tensor, or of a class of the user: it has no place in the graph."""
         if isinstance(result, torch.Tensor):
             wrapped = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
             if type(result) is not torch_compat.fake_tensor_type() and not wrapped:
@@ -175,12 +176,12 @@ class FakeExecution:
 
 
 def is_shaped(value: Any) -> bool:
-    """Anything but a tensor of no dimensions, which is taken for the number it holds where a number is wanted."""
+    """Return whether this is no tensor without dimensions, which is taken for its number where a number is wanted."""
     return not isinstance(value, torch.Tensor) or value.dim() > 0
 
 
 def is_slicing(target: Any, args: Any) -> bool:
-    """Whether a part of a tensor is taken between numbers: how much of it, these say."""
+    """Return whether a part of a tensor is taken between numbers: how much of it, these say."""
     index = args[1:] if target in SLICING else args[1] if target is operator.getitem else None
     parts = index if isinstance(index, tuple) else (index,)
     return index is not None and not any(isinstance(each, (torch.Tensor, list)) for each in parts)
@@ -190,7 +191,7 @@ SLICING = frozenset({"narrow", "select", torch.narrow, torch.select})
 
 
 def examples(value: Any) -> Any:
-    """The same nest of arguments with each node's stand-in in its place."""
+    """Return the same nest of arguments with each node's fake tensor in its place."""
     kind = type(value)
     if kind is Node:
         return value.meta["example_value"]
@@ -206,7 +207,7 @@ def examples(value: Any) -> Any:
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in a nest of results."""
+    """Walk through the tensors in a nest of results."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):

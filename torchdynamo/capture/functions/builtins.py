@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.types import identity
-from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.lists import sorted_values
-from torchdynamo.capture.vm import lookup
-from torchdynamo.capture.vm.iteration import make_iterator
-from torchdynamo.capture.vm.model import MODELS, function, run_for_real
-from torchdynamo.capture.vm.operators import same_or_equal
-from torchdynamo.capture.vm.scalar_subclasses import plainly
+from torchdynamo.capture.vm import dict_aliases, lookup
+from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
+from torchdynamo.capture.vm.model import ends_graph, function, models
+from torchdynamo.capture.vm.namespaces import has_dict
+from torchdynamo.capture.vm.scalar_subclasses import plain_value, plainly
 from torchdynamo.capture.vm.signatures import by_place
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.signals import Break

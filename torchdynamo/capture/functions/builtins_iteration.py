@@ -10,7 +10,7 @@ from torchdynamo.capture.speculate import assertions
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.torch.symbols import is_symbol, unknown
 from torchdynamo.capture.types.generators import stop
-from torchdynamo.capture.types.sequence import sorted_values
+from torchdynamo.capture.types.lists import sorted_values
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.model import function, passes_on
 from torchdynamo.capture.vm.operators import same_or_equal

@@ -152,7 +152,7 @@ def register(emit: Any, entity: Entity) -> None:
 # -- handles ----------------------------------------------------------------------------------------------------------
 @polyfill(RemovableHandle.__init__)
 def initialize(self, hooks_dict, *, extra_dict=None):  # type: ignore[no-untyped-def]
-    """Number a handle and remember, weakly, where its hook is."""
+    """Number a handle, and hold weakly the table of its hook."""
     self.hooks_dict_ref = weakref.ref(hooks_dict)
     self.id = number_handle(self)
     tables = [extra_dict] if isinstance(extra_dict, dict) else extra_dict if isinstance(extra_dict, list) else []

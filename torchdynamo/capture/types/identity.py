@@ -15,7 +15,8 @@ from torchdynamo.capture.torch.symbols import settled
 from torchdynamo.capture.types import scalars
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.machine import Machine, Ref
+from torchdynamo.capture.vm.keys import Ref
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import HASH_KEY, Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import opposite_of
 from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value

@@ -23,8 +23,9 @@ from torchdynamo.capture.types.weakrefs import Weakly
 from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.keys import Keyed
 from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
-from torchdynamo.capture.vm.machine import Keyed, Machine
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter
 from torchdynamo.capture.vm.wrap import class_source, item_source
 from torchdynamo.core.naming import is_mortal

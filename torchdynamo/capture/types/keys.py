@@ -9,8 +9,9 @@ from typing import Any
 
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.weakrefs import is_reference, real_key
+from torchdynamo.capture.vm.keys import Keyed, Ref
 from torchdynamo.capture.vm.lookup import hashed_by_code
-from torchdynamo.capture.vm.machine import Keyed, Machine, Ref
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS
 from torchdynamo.capture.vm.wrap import CONSTANTS, told_apart
 from torchdynamo.core.signals import Break, Raised

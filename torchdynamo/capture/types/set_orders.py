@@ -13,7 +13,8 @@ from typing import Any
 from torchdynamo.capture.types.keys import by_code
 from torchdynamo.capture.vm.emitted_calls import replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
-from torchdynamo.capture.vm.machine import Machine, Ref
+from torchdynamo.capture.vm.keys import Ref
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, rebuilds, replays
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import NONE, Known, Object, Value

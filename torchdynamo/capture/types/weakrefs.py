@@ -21,7 +21,7 @@ from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.vm.lookup import instance_dict
-from torchdynamo.capture.vm.machine import IDENTITY_HASHES, Keyed, Machine, Ref
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import HASH_KEY, HOLDS, IDENTICAL, Emitter, is_open, models, rebuilds
 from torchdynamo.capture.vm.namespaces import own_dict
 from torchdynamo.capture.vm.wrap import CONSTANTS
