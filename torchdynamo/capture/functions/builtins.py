@@ -9,7 +9,7 @@ import io
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import symbols
@@ -17,6 +17,7 @@ from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.lists import sorted_values
 from torchdynamo.capture.vm import dict_aliases, lookup
 from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ends_graph, function, models
 from torchdynamo.capture.vm.namespaces import has_dict
 from torchdynamo.capture.vm.scalar_subclasses import plain_value, plainly
@@ -25,9 +26,6 @@ from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Symbol, TensorNode, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(len)

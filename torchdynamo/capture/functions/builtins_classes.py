@@ -6,7 +6,7 @@ import abc
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -14,14 +14,12 @@ from torchdynamo.capture.vm import call as calls
 from torchdynamo.capture.vm import lookup, model
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import derives
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS, function, models
 from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import TRUE, Known, Object, TensorNode, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(type)

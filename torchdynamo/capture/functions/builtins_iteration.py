@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.speculate import assertions
 from torchdynamo.capture.torch import symbols
@@ -12,14 +12,12 @@ from torchdynamo.capture.torch.symbols import is_symbol, unknown
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.lists import sorted_values
 from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, passes_on
 from torchdynamo.capture.vm.operators import same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, ONE, ZERO, Known, Symbol, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(iter)

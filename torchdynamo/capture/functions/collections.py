@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.capture.vm.remade_classes import MadeClass, called
 from torchdynamo.core.value import Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(collections.namedtuple)

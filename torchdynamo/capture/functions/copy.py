@@ -7,7 +7,6 @@ import collections
 import copyreg
 import enum
 import types
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,6 +14,7 @@ from torchdynamo.capture.types import exceptions
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import find_slot, function, is_open, models, polyfill
 from torchdynamo.capture.vm.namespaces import has_dict
 from torchdynamo.capture.vm.scalar_subclasses import SCALARS, plain_value
@@ -22,9 +22,6 @@ from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 OWN_COPY = Known("")  # a text says: it is its own copy
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import abc
 import functools
-from typing import TYPE_CHECKING
 
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
 from torchdynamo.capture.vm.lookup import rest_on_bases
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.value import Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 class _MISSING:

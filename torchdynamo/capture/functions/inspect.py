@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.types.mapping_proxy import OfMapping
@@ -12,13 +12,11 @@ from torchdynamo.capture.vm import call as calls
 from torchdynamo.capture.vm import namespaces
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, is_open, polyfill
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import TRUE, Known, Object, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 EMPTY = Known(inspect.Parameter.empty)
 KINDS = {

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.functions.builtins_iteration import model_iterator
 from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.value import NONE, ONE, ZERO, Known, Value, is_none
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 TWO = Known(2)
 

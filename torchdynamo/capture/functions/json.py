@@ -8,16 +8,14 @@ import json.decoder
 import json.encoder
 import json.scanner
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import enters, models, polyfill, run_for_real
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 make_iterencode: Any = json.encoder._make_iterencode  # type: ignore[attr-defined]
 encoders = [each for each in [getattr(json.encoder, "c_make_encoder", None)] if each is not None]  # where C has one

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.functions.warnings import REST, frame_above
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, polyfill
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, ONE, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @polyfill(logging.Logger.isEnabledFor)

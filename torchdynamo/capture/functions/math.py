@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from torchdynamo.capture.functions.builtins_iteration import fold
 from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function
 from torchdynamo.core.value import ONE, Symbol, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 INTEGERS = frozenset({"floor", "ceil", "trunc", "isqrt", "gcd", "lcm", "comb", "perm", "factorial"})
 FACTS = frozenset({"isnan", "isinf", "isfinite", "isclose"})

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import enters, function, models, polyfill
 from torchdynamo.capture.vm.operators import BINARY, INPLACE, UNARY
 from torchdynamo.capture.vm.wrap import enter_singleton, lift
 from torchdynamo.core.value import NONE, Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 def binary(symbol: str) -> Any:

@@ -8,17 +8,14 @@ import enum
 import os
 import pickle
 import sys
-from typing import TYPE_CHECKING
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm.enums import rest_on_members
 from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill_named
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(enum.EnumMeta.__call__)

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import enters, models, polyfill, run_for_real
 from torchdynamo.capture.vm.scalar_subclasses import plain_value
 from torchdynamo.capture.vm.wrap import enter_singleton, lift
 from torchdynamo.core.value import NONE, ZERO, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
-
 
 enters(re.Pattern, re.Match)(enter_singleton)  # they never change
 

@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.overrides
 
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.torch.symbols import unknown
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import FUNCTIONS, Model, function, models, run_for_real
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, ONE, Known, Object, Symbol, TensorNode, Value, boolean
 from torchdynamo.graph.numpy_nodes import np
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 def is_tensor(vm: Machine, obj: Any) -> Value:

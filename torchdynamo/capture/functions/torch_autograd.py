@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING
 
 import torch
 import torch.jit
@@ -15,14 +14,12 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.functions.torch_autograd_backward import BackwardContext, Call, give_backward
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, ends_graph, function, models, rebuilds
 from torchdynamo.core.call_sites import Passed
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 SET_GRAD = Known(torch._C._set_grad_enabled)

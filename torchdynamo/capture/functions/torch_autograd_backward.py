@@ -10,20 +10,18 @@ from __future__ import annotations
 import types
 from collections.abc import Sequence
 from itertools import count, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import Function, once_differentiable
 
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, ends_graph, models, rebuilds
 from torchdynamo.core.policy import is_code
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Guard, Roots, Source, instance_attr
 from torchdynamo.core.value import ABSENT, NONE, Known, Object, Symbol, TensorNode, Value, is_none
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 MAX_OPTIONAL = 2  # results whose gradients may be missing: each doubles the number of backwards

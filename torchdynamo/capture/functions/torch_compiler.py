@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
 
 import torch
 import torch.compiler
@@ -12,14 +11,12 @@ import torch.profiler
 import torch.utils.checkpoint
 
 from torchdynamo.capture.types.module import calls_hooks_on_errors
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ends_graph, function, models
 from torchdynamo.core import marks, policy
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import instance_attr
 from torchdynamo.core.value import FALSE, Object, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, marks.is_compiling)

@@ -8,7 +8,7 @@ the numbers of the layers are constants.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.func
@@ -17,12 +17,10 @@ from torch.autograd import forward_ad
 
 from torchdynamo.capture.functions.torch_settings import model_setter
 from torchdynamo.capture.torch.symbols import unknown
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Symbol, TensorNode, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 try:
     from torch._functorch import predispatch

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -15,12 +15,10 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm.effect_kinds import EffectKind
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NO_ITEMS, Known, Object, Symbol, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(torch.cond)

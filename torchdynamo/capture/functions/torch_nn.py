@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 import torch.fx
@@ -13,12 +12,10 @@ from torch._higher_order_ops.flex_attention import flex_attention as FLEX
 from torchdynamo.capture.functions.torch_higher_order import inline_body
 from torchdynamo.capture.torch.arguments import to_node
 from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Known, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(torch.nn.functional.one_hot)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn import Module
 from torch.optim.optimizer import Optimizer, _get_value
 
 from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.policy import FUSED_UPDATES
 from torchdynamo.core.value import NONE, TRUE, Known, Symbol, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @function(_get_value)

@@ -7,7 +7,7 @@ read gets one, which asks again before each call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.accelerator
@@ -15,15 +15,13 @@ import torch.amp
 import torch.backends.mps
 import torch.cuda
 
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import FUNCTIONS, ends_graph, function, run_for_real
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.policy import reads_torch_state
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import NONE, Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 C = torch._C
 

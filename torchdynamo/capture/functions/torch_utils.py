@@ -9,7 +9,7 @@ operator by operator.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.jit
@@ -20,13 +20,11 @@ from torch.utils.hooks import RemovableHandle
 from torchdynamo.capture.types.identity import NumberOf
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, Model, function, models, polyfill, rebuilds
 from torchdynamo.core.policy import CHECKPOINT
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 BASE = torch._C.TensorBase
 NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"

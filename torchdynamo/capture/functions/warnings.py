@@ -12,15 +12,13 @@ from __future__ import annotations
 import sys
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NO_ITEMS, NONE, ONE, Known, Object, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames
 HOOKS = ("showwarning", "_showwarnmsg_impl")  # names of `warnings` that say how one is shown

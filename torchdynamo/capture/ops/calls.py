@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import ABSENT, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("CALL", "*stack -- result", pops=lambda arg: arg[0] + 2)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.ops.variables import delete_global, load_deref, load_global, store_global
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.wrap import wrap
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("LOAD_BUILD_CLASS", "-- builder")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,11 +12,9 @@ from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.speculate import assertions, jump_threading, unrolling
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm import c_fields
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.value import NONE, Known, Symbol, TensorNode, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("JUMP", "-- jump")

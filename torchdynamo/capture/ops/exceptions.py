@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
@@ -11,11 +11,9 @@ from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.types import exception_groups, exceptions
 from torchdynamo.capture.vm import lookup
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.value import NONE, Known, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("PUSH_EXC_INFO", "exc -- previous exc")

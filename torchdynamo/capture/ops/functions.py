@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame, MadeFunction
 from torchdynamo.capture.interpreter import op
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 
 @op("MAKE_FUNCTION", "*parts -- function", pops=lambda arg: len(arg or ()) + 1)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Value, boolean
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 SEQUENCE, MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
 ITSELF = 1 << 22  # Py_TPFLAGS_MATCH_SELF: a pattern like `int(x)` matches the subject itself

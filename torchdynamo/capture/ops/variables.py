@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.instruction import Instruction
@@ -11,12 +11,10 @@ from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.vm import finalizers, namespaces
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, Known, Lazy, Value
-
-if TYPE_CHECKING:
-    from torchdynamo.capture.vm.machine import Machine
 
 IMPORT = builtins.__import__
 
