@@ -12,7 +12,7 @@ from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.show import show
 from torchdynamo.capture.vm import dict_aliases
-from torchdynamo.capture.vm.finalizers import holding, noticed
+from torchdynamo.capture.vm.finalizers import locals_of_root, noticeable
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.wrap import made_in_frame
@@ -87,11 +87,11 @@ def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
     _native.more_levels(LEVELS)
     try:
         value = vm.run(frame)
-        check_deaths(vm, frame)
+        check_finalizers(vm, frame)
         return Capture(code, vm, Return(value), None, frame.cells)
     except Stop as stop:
-        check_deaths(vm, frame)
-        return Capture(code, vm, stopped(vm, stop.frames), None, frame.cells)
+        check_finalizers(vm, frame)
+        return Capture(code, vm, stopped_exit(vm, stop.frames), None, frame.cells)
     except Break as why:
         why.restart = why.restart or where_to_stop(vm, frame, why.inner)
         raise
@@ -108,17 +108,17 @@ def root_frame(vm: Machine, code: CodeType) -> Frame:
     """Make the frame as the hook got it: its arguments are Lazy, and it has the function's cells."""
     arguments: dict[str, Value] = {name: Lazy(type(obj), local(name)) for name, obj in vm.roots.locals.items()}
     space = Globals(vm.roots.globals, Source("globals"), vm.roots.builtins)
-    dict_aliases.rest_on(vm, space.real, space.source)
+    dict_aliases.note_lookup(vm, space.real, space.source)
     closure = {name: vm.wrap_cell(cell, Source("closure", None, name)) for name, cell in vm.roots.closure.items()}
     frame = Frame(code, space, arguments, closure)
-    frame.locals = holding(vm, vm.roots.locals, arguments, rebound(frame.code))
+    frame.locals = locals_of_root(vm, vm.roots.locals, arguments, rebound(frame.code))
     frame.root = True
     return frame
 
 
-def check_deaths(vm: Machine, frame: Frame) -> None:
+def check_finalizers(vm: Machine, frame: Frame) -> None:
     """Raise Break if the frame made an object whose finalizer does something: Python has to make it."""
-    mortal = noticed(vm)
+    mortal = noticeable(vm)
     if mortal is not None:
         end = Break("unsupported type", type=f"{mortal.value.pytype.__name__} (with __del__)")
         end.where, end.restart = mortal.where, where_to_stop(vm, frame, [], vm.entity(mortal.value))
@@ -161,7 +161,7 @@ def before_loops(frame: Frame, step: int) -> int:
     return step
 
 
-def stopped(vm: Machine, frames: list[Frame]) -> BreakExit:
+def stopped_exit(vm: Machine, frames: list[Frame]) -> BreakExit:
     """Return how each frame stands when capture stops. The innermost comes first, before its next instruction."""
     if frames[-1].handling:
         raise Restart(-1)

@@ -89,7 +89,7 @@ for _name in ("locals", "globals"):
 
 @function(callable)
 def callable_(vm: Machine, obj: Value) -> Value:
-    if obj.__class__ is Known and not lookup.speaks(obj):
+    if obj.__class__ is Known and not lookup.has_python_operators(obj):
         return boolean(callable(obj.obj))
     return boolean(lookup.guarded_slot(vm, obj.pytype, "__call__")[0] != "missing")
 
@@ -99,7 +99,7 @@ def hash_(vm: Machine, obj: Value) -> Value:
     obj = plainly(vm, obj)
     if obj.__class__ is Known and hashes_by_address(obj.obj):
         raise Break("unknown call", name="hash")
-    if obj.__class__ is Known and lookup.speaks(obj):
+    if obj.__class__ is Known and lookup.has_python_operators(obj):
         said: Value | None = vm.special(obj, "__hash__")
         return said or vm.run_pure(hash, [obj], {})
     if obj.__class__ is Known or obj.__class__ is Symbol:
@@ -147,7 +147,7 @@ def delegated_method(vm: Machine, cls: type, method: str) -> str:
 
 def may_override(value: Value) -> bool:
     """Return whether the class of the value may define in Python what a conversion gives."""
-    return value.__class__ is Object or (value.__class__ is Known and lookup.speaks(value))
+    return value.__class__ is Object or (value.__class__ is Known and lookup.has_python_operators(value))
 
 
 TEXTS = frozenset({"__str__", "__repr__", "__format__"})
@@ -288,7 +288,7 @@ def names_in_module(vm: Machine, module: Known) -> Value:
     if "__dir__" in own.__dict__ or class_lookup(type(own), "__dir__") is not MODULE_DIR:
         return vm.call(vm.getattr(module, "__dir__"), [], {})
     names = tuple(own.__dict__)
-    dict_aliases.rest_on(vm, own.__dict__, Source("dict", Source("module", None, own.__name__)))
+    dict_aliases.note_lookup(vm, own.__dict__, Source("dict", Source("module", None, own.__name__)))
     vm.guard(Source("dict", Source("module", None, own.__name__)), "DICT_KEYS", names)
     return vm.new(list, [Known(name) for name in names])
 

@@ -97,7 +97,7 @@ def ask_metaclass(vm: Machine, wanted: Any, method: str, about: Value) -> bool:
     """Return what the class of `wanted` answers by its `__instancecheck__` or `__subclasscheck__`."""
     asking = Known(wanted)
     if issubclass(type(wanted), type):
-        lookup.rest_on_metaclass(vm, wanted)
+        lookup.guard_metaclass(vm, wanted)
     slot = lookup.guarded_slot(vm, type(wanted), method)
     if slot[0] == "model":
         return vm.truth(slot[1](vm, asking, about))
@@ -213,7 +213,7 @@ def subclass_by_order(vm: Machine, wanted: type, cls: Any) -> bool:
 
 def rest_on_order(vm: Machine, cls: Any) -> None:
     if isinstance(cls, type):
-        lookup.rest_on_bases(vm, cls)
+        lookup.guard_bases(vm, cls)
 
 
 def claimed_class(vm: Machine, obj: Value) -> type | None:

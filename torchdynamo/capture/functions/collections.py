@@ -7,7 +7,7 @@ import collections
 
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
-from torchdynamo.capture.vm.remade_classes import MadeClass, called
+from torchdynamo.capture.vm.remade_classes import MadeClass, pushing_call
 from torchdynamo.core.value import Known, Value
 
 
@@ -20,7 +20,7 @@ def namedtuple(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         made: type = collections.namedtuple(*map(vm.concretely, args), **given)  # type: ignore[misc]
     except (ValueError, TypeError) as error:
         raise vm.error(type(error), *error.args) from None
-    MadeClass(vm.step, called(collections.namedtuple, list(args), named)).known_to(vm, made)
+    MadeClass(vm.step, pushing_call(collections.namedtuple, list(args), named)).known_to(vm, made)
     return Known(made)
 
 

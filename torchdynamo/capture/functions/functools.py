@@ -7,7 +7,7 @@ import abc
 import functools
 
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
-from torchdynamo.capture.vm.lookup import rest_on_bases
+from torchdynamo.capture.vm.lookup import guard_bases
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.capture.vm.wrap import lift
@@ -39,6 +39,6 @@ def compose_mro(vm: Machine, cls: Value, types: Value) -> Value:
     """Return the MRO of a class, with those of `types` inserted whose subclass it counts as by registration."""
     real = vm.known(cls, "class")
     wanted = [vm.known(each, "class") for each in vm.iterate(types)]
-    rest_on_bases(vm, real)
+    guard_bases(vm, real)
     vm.guard(REGISTRATIONS, "EQUALS_MATCH", abc.get_cache_token())
     return lift(vm, functools._compose_mro(real, wanted))  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import pickle
 import sys
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.vm.enums import rest_on_members
+from torchdynamo.capture.vm.enums import guard_members
 from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill_named
@@ -24,13 +24,13 @@ def enum_call(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Valu
     if len(args) != 1 or kwargs:
         raise Break("unknown call", name=cls.obj.__name__)
     if class_lookup(cls.obj, "_missing_") is enum.Enum.__dict__["_missing_"]:
-        rest_on_members(vm, cls.obj)
+        guard_members(vm, cls.obj)
         return vm.run_pure(cls.obj, list(args), {})
     value = vm.concretely(args[0])
     own = type(class_lookup(cls.obj, "_missing_")) is classmethod and not issubclass(cls.obj, enum.Flag)
     if not own or not has_plain_hash(value) or type(vm.getattr(cls, "_missing_")) is not Object:
         raise Break("unknown call", name=cls.obj.__name__)
-    rest_on_members(vm, cls.obj)
+    guard_members(vm, cls.obj)
     if value in cls.obj._value2member_map_:
         return vm.run_pure(cls.obj, list(args), {})
     named: Value = vm.call_method(cls, "_missing_", args[0])

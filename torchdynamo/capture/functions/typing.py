@@ -10,7 +10,7 @@ from typing import Any
 
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.lookup import guarded_own, rest_on_bases
+from torchdynamo.capture.vm.lookup import guard_bases, guarded_own
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
@@ -43,7 +43,7 @@ def annotations_of(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, 
         return
     if not isinstance(real, type):
         raise Break("unknown call", name="typing.get_type_hints")
-    rest_on_bases(vm, real)
+    guard_bases(vm, real)
     for base in real.__mro__:
         notes = guarded_own(vm, base, "__annotations__")
         if type(notes) is dict:

@@ -31,7 +31,7 @@ def holds(vm: Machine, condition: str, value: Value) -> bool:
 @op("BRANCH", "x -- jump")
 def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None:
     condition, target = inst.arg
-    if x.__class__ is Symbol and makes_no_difference(vm, frame, inst, x, frame.stack):
+    if x.__class__ is Symbol and joins_at_target(vm, frame, inst, x, frame.stack):
         return frame.code.targets[target]
     if x.__class__ is TensorNode or x.__class__ is Symbol:
         truth = assertions.truth_to_go_on(vm, frame, x, condition, frame.code.targets[target])
@@ -39,14 +39,14 @@ def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None
             return frame.code.targets[target] if truth == (condition == "true") else None
     if condition == "true" and (x.__class__ is TensorNode or x.__class__ is Symbol):
         x = vm.call(Known(bool), [x], {})
-        message = assertion(frame)
+        message = assert_message(frame)
         if message is not None and symbols.unknown(vm, x) and not symbols.follows(vm, x):
             vm.call(Known(torch._assert), [x, Known(message)], {})
             return frame.code.targets[target]
     return frame.code.targets[target] if holds(vm, condition, x) else None
 
 
-def makes_no_difference(vm: Machine, frame: Frame, inst: Instruction, x: Symbol, straight: list[Value]) -> bool:
+def joins_at_target(vm: Machine, frame: Frame, inst: Instruction, x: Symbol, straight: list[Value]) -> bool:
     """Return whether both ways of a branch lead to its target; the stack is then as it is there."""
     condition, label = inst.arg
     after = jump_threading.stack_after(vm, frame, x, condition, frame.code.targets[label], straight, frame.stack)
@@ -55,7 +55,7 @@ def makes_no_difference(vm: Machine, frame: Frame, inst: Instruction, x: Symbol,
     return after is not None
 
 
-def assertion(frame: Frame) -> str | None:
+def assert_message(frame: Frame) -> str | None:
     """Return the message of the `assert` that was just tested, "" if it is no constant; None if nothing is asserted."""
     following = frame.code.instructions[frame.pc + 1 : frame.pc + 6]
     if not any(inst.op == "LOAD_CONST" and inst.arg is AssertionError for inst in following[:2]):
@@ -69,7 +69,7 @@ def assertion(frame: Frame) -> str | None:
 def branch_keep(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
     condition, target = inst.arg
     x = frame.stack[-1]
-    if x.__class__ is Symbol and makes_no_difference(vm, frame, inst, x, frame.stack[:-1]):
+    if x.__class__ is Symbol and joins_at_target(vm, frame, inst, x, frame.stack[:-1]):
         return frame.code.targets[target]
     if holds(vm, condition, x):
         return frame.code.targets[target]

@@ -103,11 +103,11 @@ def load_cell(vm: Machine, frame: Frame, inst: Instruction) -> Value:
 def load_deref(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     value = vm.cell_get(cell_of(vm, frame, inst.arg))
     if value is None:
-        raise empty(vm, frame, inst.arg)
+        raise unbound_cell(vm, frame, inst.arg)
     return value
 
 
-def empty(vm: Machine, frame: Frame, name: str) -> Raised:
+def unbound_cell(vm: Machine, frame: Frame, name: str) -> Raised:
     """Return the NameError for a cell without contents, as the function that owns it or an inner one sees it."""
     if name in frame.raw.co_cellvars:
         return unbound(vm, name)
@@ -124,7 +124,7 @@ def store_deref(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> N
 def delete_deref(vm: Machine, frame: Frame, inst: Instruction) -> None:
     cell = cell_of(vm, frame, inst.arg)
     if vm.cell_get(cell) is None:
-        raise empty(vm, frame, inst.arg)
+        raise unbound_cell(vm, frame, inst.arg)
     vm.cell_set(cell, ABSENT)
 
 

@@ -13,7 +13,7 @@ from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, models, passes_on, rebuilds
-from torchdynamo.capture.vm.operators import opposite_of
+from torchdynamo.capture.vm.operators import inverting
 from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.naming import class_name
 from torchdynamo.core.signals import Break
@@ -223,7 +223,7 @@ def same_method(vm: Machine, self: Object, other: Value) -> Value:
     return boolean(vm.identical(owner, their_owner) and vm.truth(vm.binary("==", fn, their_fn)))
 
 
-models(types.MethodType, "__ne__")(opposite_of(same_method))
+models(types.MethodType, "__ne__")(inverting(same_method))
 
 
 @models(types.MethodType, "__getattr__")

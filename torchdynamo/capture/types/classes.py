@@ -17,10 +17,10 @@ from torchdynamo.capture.frame import Frame, MadeFunction
 from torchdynamo.capture.types.class_contents import ATTRIBUTES, PYTHONS, is_stood_for, real_of
 from torchdynamo.capture.types.supers import SuperOf
 from torchdynamo.capture.vm.heap import Missing
-from torchdynamo.capture.vm.lookup import class_lookup, derives, rest_on_metaclass
+from torchdynamo.capture.vm.lookup import class_lookup, derives, guard_metaclass
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
-from torchdynamo.capture.vm.remade_classes import MadeClass, called, new_class
+from torchdynamo.capture.vm.remade_classes import MadeClass, new_class, pushing_call
 from torchdynamo.capture.vm.wrap import by_identity, class_source
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
@@ -43,7 +43,7 @@ def build_class(vm: Machine, body: Value, name: Value, *bases: Value, **kwargs: 
     if resolved != [vm.known(base, "class") for base in bases]:
         raise Break("unsupported instruction", name="class statement")
     for base in resolved:
-        rest_on_metaclass(vm, base)
+        guard_metaclass(vm, base)
     space = vm.make_dict((Known(key), value) for key, value in frame.namespace.items())
     told = {key: value for key, value in kwargs.items() if key != "metaclass"}
     made = vm.call(Known(meta), [name, vm.new(tuple, list(bases)), space], told)
@@ -110,7 +110,7 @@ def make_class(
     makers = NONE if by is None else vm.make_tuple([Known(each) for each in by])
     tables = [vm.make_dict((Known(key), value) for key, value in each.items()) for each in (kwargs, names)]
     parts = [makers, name, vm.make_tuple(list(bases)), *tables, boolean(heard)]
-    MadeClass(vm.step, called(new_class, parts, {})).known_to(vm, made)
+    MadeClass(vm.step, pushing_call(new_class, parts, {})).known_to(vm, made)
     if heard:
         told = {key: value for key, value in kwargs.items() if key != "metaclass"}
         above_it = vm.new(super, payload=SuperOf(Known(made), Known(made)))
@@ -207,7 +207,7 @@ def decorator(fn: Any) -> None:
         except (TypeError, ValueError) as error:
             raise vm.error(type(error), *error.args) from None
         forget(vm, real)
-        again = called(fn, [cls, *args], kwargs)
+        again = pushing_call(fn, [cls, *args], kwargs)
         if made is real:
             vm.made_classes[id(real)].changes.append(again)
         else:

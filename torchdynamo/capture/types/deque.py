@@ -15,7 +15,7 @@ from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds, replays
-from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
+from torchdynamo.capture.vm.operators import inverting, same_or_equal
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
 
@@ -240,7 +240,7 @@ def equal(vm: Machine, self: Object, other: Value) -> Value:
     return boolean(len(left) == len(right) and all(map(lambda a, b: same_or_equal(vm, a, b), left, right)))
 
 
-models(DEQUE, "__ne__")(opposite_of(equal))
+models(DEQUE, "__ne__")(inverting(equal))
 
 
 @models(DEQUE, "__reversed__")

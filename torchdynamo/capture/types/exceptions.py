@@ -12,7 +12,7 @@ from torchdynamo.capture.vm import attribute_writes, c_fields
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.exception_state import state_of
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.lookup import class_lookup, rest_on_bases
+from torchdynamo.capture.vm.lookup import class_lookup, guard_bases
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, is_open, models, plain_new, rebuilds
 from torchdynamo.capture.vm.wrap import lift, wrap
@@ -333,5 +333,5 @@ def matches(vm: Machine, exc: Value, classes: Value) -> bool:
     for cls in wanted if isinstance(wanted, tuple) else (wanted,):
         if not isinstance(cls, type) or not issubclass(cls, BaseException):
             raise vm.error(TypeError, "catching classes that do not inherit from BaseException is not allowed")
-    rest_on_bases(vm, exc.pytype)
+    guard_bases(vm, exc.pytype)
     return any(cls in exc.pytype.__mro__ for cls in (wanted if isinstance(wanted, tuple) else (wanted,)))

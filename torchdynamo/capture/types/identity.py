@@ -18,7 +18,7 @@ from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import Ref
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import HASH_KEY, Emitter, function, models, rebuilds
-from torchdynamo.capture.vm.operators import opposite_of
+from torchdynamo.capture.vm.operators import inverting
 from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value
 from torchdynamo.capture.vm.wrap import source_of
 from torchdynamo.core.signals import Assumption, Break, Restart, Retry
@@ -104,7 +104,7 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
     return vm.run_pure(int.__eq__, [plain_value(vm, self) or self, plain_value(vm, other) or other], {})
 
 
-models(int, "__ne__")(opposite_of(equal))
+models(int, "__ne__")(inverting(equal))
 
 
 @models(int, "__bool__")

@@ -21,7 +21,7 @@ from torchdynamo.capture.types.keys import (
 )
 from torchdynamo.capture.types.weakrefs import Weakly
 from torchdynamo.capture.vm import finalizers, namespaces
-from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
+from torchdynamo.capture.vm.dict_aliases import OfInstance, note_items_write
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import Keyed
 from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
@@ -201,7 +201,7 @@ def items_to_write(vm: Machine, value: Object) -> Items:
     if entity.real is MISSING or entity.touched:
         items = items_of(vm, value)
     else:
-        writing_items(vm, entity)
+        note_items_write(vm, entity)
         items = whole(vm, value)
     vm.effects.items(entity)
     return items
@@ -250,7 +250,7 @@ def items_to_enter(vm: Machine, value: Object, key: Value, hkey: Any) -> Items:
         told = entity.real is MISSING or entity.touched or all(map(sourceable, dict.keys(entity.real)))
         if told or issubclass(entity.pytype, collections.OrderedDict):
             return items_to_write(vm, value)
-        writing_items(vm, entity)
+        note_items_write(vm, entity)
         entity.items = Partly(items_of(vm, value))
     vm.effects.items(entity)
     if hkey not in entity.items:

@@ -29,7 +29,7 @@ from torchdynamo.capture.types.items import (
 from torchdynamo.capture.types.keys import as_key, by_code, key_error, known_key, source_of_tensor, sourceable
 from torchdynamo.capture.types.weakrefs import Weakly
 from torchdynamo.capture.vm import finalizers, model, namespaces
-from torchdynamo.capture.vm.dict_aliases import OfInstance, writing_items
+from torchdynamo.capture.vm.dict_aliases import OfInstance, note_items_write
 from torchdynamo.capture.vm.emitted_calls import refill
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_lookup
@@ -193,7 +193,7 @@ def clears_plain_items(vm: Machine, entity: Entity) -> bool:
     """
     if entity.source is None or entity.touched or entity.payload is not None or not holds_plain(entity.real):
         return False
-    writing_items(vm, entity)
+    note_items_write(vm, entity)
     vm.guard(entity.source, "PLAIN_ITEMS", None)
     vm.effects.items(entity)
     entity.items = {}

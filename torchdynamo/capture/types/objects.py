@@ -10,7 +10,7 @@ from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
-from torchdynamo.capture.vm.operators import opposite_of
+from torchdynamo.capture.vm.operators import inverting
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value, boolean
 
@@ -103,7 +103,7 @@ def same_namespace(vm: Machine, self: Object, other: Value) -> Value:
     return vm.binary("==", vm.getattr(self, "__dict__"), vm.getattr(other, "__dict__"))
 
 
-models(types.SimpleNamespace, "__ne__")(opposite_of(same_namespace))
+models(types.SimpleNamespace, "__ne__")(inverting(same_namespace))
 
 
 @rebuilds(types.SimpleNamespace)

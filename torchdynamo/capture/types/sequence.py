@@ -18,7 +18,7 @@ from torchdynamo.capture.types.pending_appends import Tail
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, Emitter, iterates, models, plain_new, rebuilds
-from torchdynamo.capture.vm.operators import opposite_of, same_or_equal
+from torchdynamo.capture.vm.operators import inverting, same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break
@@ -193,8 +193,8 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
     return TRUE
 
 
-models(list, "__ne__")(opposite_of(equal))
-models(tuple, "__ne__")(opposite_of(equal))
+models(list, "__ne__")(inverting(equal))
+models(tuple, "__ne__")(inverting(equal))
 
 
 def ordering(name: str, op: str) -> None:

@@ -90,7 +90,7 @@ def super_getattr(vm: Machine, self: Object, name: str) -> Value:
     start = start_of(obj, cls)
     assert start is not None
     mro: tuple[type, ...] = start.__mro__
-    lookup.rest_on_bases(vm, start)
+    lookup.guard_bases(vm, start)
     for base in mro[mro.index(cls) + 1 :]:
         found = lookup.guarded_own(vm, base, name)
         if found is not MISSING:

@@ -136,7 +136,7 @@ def equal(vm: Machine, self: Object, other: Value) -> Value:
     return vm.binary("==", one, another)
 
 
-models(weakref.ReferenceType, "__ne__")(operators.opposite_of(equal))
+models(weakref.ReferenceType, "__ne__")(operators.inverting(equal))
 
 
 @models(weakref.ReferenceType, "__init__")

@@ -68,8 +68,8 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
     cls = obj.pytype
     found = guarded_lookup(vm, cls, name)
     kind = type(found)
-    if found is not MISSING and is_told(kind) and kind is not types.MemberDescriptorType:
-        tell(vm, obj, name, found, [] if value is ABSENT else [value])
+    if found is not MISSING and is_data_descriptor(kind) and kind is not types.MemberDescriptorType:
+        call_setter(vm, obj, name, found, [] if value is ABSENT else [value])
         return
     if is_field(found) and not is_writable(found):
         if any(issubclass(found.__objclass__, cls) for cls in READONLY):
@@ -89,12 +89,12 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
         raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
 
 
-def is_told(kind: type) -> bool:
+def is_data_descriptor(kind: type) -> bool:
     """Return whether descriptors of this type have `__set__` or `__delete__`."""
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
-def tell(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) -> None:
+def call_setter(vm: Machine, obj: Object, name: str, found: Any, value: list[Value]) -> None:
     """Call the setter of a property, or `__set__` of a descriptor; without a value, the deleter or `__delete__`."""
     cls, kind = obj.pytype, type(found)
     where = class_attribute(vm, cls, name)

@@ -17,12 +17,12 @@ from torchdynamo.capture.vm.lookup import (
     PLAIN_METHODS,
     class_lookup,
     getter_of,
+    guard_metaclass,
     guarded_lookup,
     guarded_slot,
     instance_dict,
     is_descriptor,
     modelled_attribute,
-    rest_on_metaclass,
 )
 from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, class_attribute, class_source, lift, wrap
 from torchdynamo.core.policy import PURE_TYPES
@@ -159,7 +159,7 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if source is None or sys.modules.get(own["__name__"]) is module:
         source = Source("module", None, own["__name__"])
     vm.guard(source, "TYPE_MATCH", type(module))
-    dict_aliases.rest_on(vm, own, Source("dict", source))
+    dict_aliases.note_lookup(vm, own, Source("dict", source))
     if name == "__dict__":
         return wrap(vm, own, Source("dict", source))
     if vm.effects.wrote_names:
@@ -219,7 +219,7 @@ PLAIN_DICT = type.__dict__["__dict__"]
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:
     """Return an attribute of a class: from data descriptors of the metaclass, then the MRO, then the metaclass."""
     meta = type(cls)
-    rest_on_metaclass(vm, cls)
+    guard_metaclass(vm, cls)
     asked = guarded_lookup(vm, meta, "__getattribute__")
     if type(asked) is types.FunctionType:
         getter = class_attribute(vm, meta, "__getattribute__")

@@ -14,11 +14,11 @@ from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides
 from torchdynamo.capture.vm import dict_aliases, finalizers, interop, model, process_settings
 from torchdynamo.capture.vm.binding import bind
 from torchdynamo.capture.vm.descriptors import describe
-from torchdynamo.capture.vm.lift import made_anew
+from torchdynamo.capture.vm.lift import lift_made
 from torchdynamo.capture.vm.lookup import derives, guarded_lookup, guarded_own, guarded_slot
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
-from torchdynamo.capture.vm.scalar_subclasses import plainly, seen_by
+from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by, plainly
 from torchdynamo.capture.vm.signatures import check
 from torchdynamo.capture.vm.wrap import class_attribute, lift, refuse_unseen, wrap
 from torchdynamo.core import policy
@@ -48,8 +48,8 @@ def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) ->
 def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Call a constant. `direct`: the result of the call is that of the instruction."""
     obj = fn.obj
-    if vm.anything_said:
-        answer = interop.said_of(vm, fn, args, kwargs)
+    if vm.has_marks:
+        answer = interop.call_marked(vm, fn, args, kwargs)
         if answer is not None:
             return answer
     if vm.watching and policy.is_overridable(obj):
@@ -77,7 +77,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
             return verdict(vm, fn, args, kwargs)
         if policy.is_graph_function(obj):
             if fn.source is not None:
-                rest_on_defaults(vm, obj, fn.source)
+                guard_defaults(vm, obj, fn.source)
             name: str = obj.__name__
             if torch.Tensor.__dict__.get(name) is not obj:
                 return vm.emit("call_function", obj, args, kwargs)
@@ -171,7 +171,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
         return vm.emit("call_method", name, args, kwargs)
     pure = policy.PURE_TYPES
     if owner in pure:
-        args = [seen_by(vm, name, args[0]) or args[0], *args[1:]]
+        args = [plain_seen_by(vm, name, args[0]) or args[0], *args[1:]]
     if args[0].__class__ is Known and (type(args[0].obj) in pure or (owner in pure and isinstance(args[0].obj, owner))):
         return run_pure(vm, obj, args, kwargs)
     plain = vm.concrete(args[0]) if args[0].__class__ is Object and owner in policy.PURE_TYPES else None
@@ -197,7 +197,7 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
         if type(error) is LookupError:  # a codec or error handler that somebody may register
             raise Break("unknown call", name=called(fn)) from error
         raise vm.error(type(error), *error.args) from None
-    return made_anew(vm, result)
+    return lift_made(vm, result)
 
 
 def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -226,13 +226,13 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
         real = obj.__kwdefaults__[name]
         if source is None:
             return lift(vm, real)
-        dict_aliases.rest_on(vm, obj.__kwdefaults__, Source("attr", source, "__kwdefaults__"))
+        dict_aliases.note_lookup(vm, obj.__kwdefaults__, Source("attr", source, "__kwdefaults__"))
         return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
 
     def qualname() -> str:
         """Return the function's qualified name for a TypeError, and guard its defaults, which lead to it."""
         if source is not None:
-            fits(vm, obj, source)
+            guard_signature(vm, obj, source)
             vm.guard(Source("attr", source, "__qualname__"), "EQUALS_MATCH", obj.__qualname__)
         return str(obj.__qualname__)
 
@@ -249,7 +249,7 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
     return enter_function(vm, parts, args, kwargs)
 
 
-def fits(vm: Machine, fn: types.FunctionType, source: Source) -> None:
+def guard_signature(vm: Machine, fn: types.FunctionType, source: Source) -> None:
     """Guard how many defaults a function has, and for which keywords, since its arguments do not fit."""
     for name, kind, said in (("__defaults__", "LENGTH", len), ("__kwdefaults__", "DICT_KEYS", tuple)):
         place, defaults = Source("attr", source, name), getattr(fn, name)
@@ -259,7 +259,7 @@ def fits(vm: Machine, fn: types.FunctionType, source: Source) -> None:
             vm.guard(place, kind, said(defaults))
 
 
-def rest_on_defaults(vm: Machine, fn: types.FunctionType, source: Source) -> None:
+def guard_defaults(vm: Machine, fn: types.FunctionType, source: Source) -> None:
     """Guard the defaults of an operator written in Python: no capture looks into it, but a backend does."""
     place = Source("attr", source, "__defaults__")
     vm.guard(place, *(("EQUALS_MATCH", None) if fn.__defaults__ is None else ("ID_MATCH", fn.__defaults__)))

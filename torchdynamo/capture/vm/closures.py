@@ -114,7 +114,7 @@ def globals_of(vm: Machine, fn: types.FunctionType, source: Source | None) -> Gl
 def guarded_globals(vm: Machine, fn: Source | None, space: Globals) -> Globals:
     """Guard the namespace of a function, which is found by its code: functions of two modules may share that."""
     if id(space.real) not in vm.aliased_dicts:
-        dict_aliases.rest_on(vm, space.real, space.source)
+        dict_aliases.note_lookup(vm, space.real, space.source)
     if fn is not None and space.source is not None:
         vm.guard(Source("attr", fn, "__globals__"), "SAME_OBJECT", space.source)
     return space

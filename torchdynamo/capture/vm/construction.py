@@ -24,7 +24,7 @@ def bound_method(vm: Machine, owner: Value, fn: Value, name: str) -> Value:
 
 def make_tuple(vm: Machine, items: list[Value]) -> Value:
     """Make a tuple. One of constants is a constant; but functions keep their places, at which they are guarded."""
-    known = [item.obj for item in items if item.__class__ is Known and not wrapping.is_found(item)]
+    known = [item.obj for item in items if item.__class__ is Known and not wrapping.is_function_with_source(item)]
     if len(known) == len(items):
         made = tuple(known)
         vm.made_tuples[id(made)] = made

@@ -12,7 +12,7 @@ from torchdynamo.capture.vm.receiver_checks import refused_access
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ABSENT, Known, Object, Value
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -22,11 +22,8 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
     """Return what a data descriptor gives for an object: a property, slot, field in C, or one of the user's."""
     kind = type(found)
     if is_property(vm, found):
-        reader = getter_of(vm, cls, name, found)
-        if reader.obj is None:
-            raise refused_access(vm, found, cls, "__get__")
-        return vm.call(reader, [obj], {})
-    if kind in (types.MemberDescriptorType, types.GetSetDescriptorType):
+        return read_property(vm, obj, cls, name, found)
+    if kind in C_FIELDS:
         entity = vm.entity(obj)
         if name == "__dict__":
             return vm.instance_dict(obj)
@@ -36,7 +33,9 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
         if value is not None:
             return None if value is ABSENT else value
         if entity.real is MISSING or entity.source is None:
-            return None if kind is types.MemberDescriptorType else missing_c_attr(name, cls)
+            if kind is types.MemberDescriptorType:
+                return None
+            raise Break("unsupported attribute", name=name, type=cls.__name__)
         try:
             real = found.__get__(entity.real, cls)
         except AttributeError:
@@ -47,12 +46,7 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
         except Exception:  # what a getter in C raises, Python raises again
             raise Break("unsupported attribute", name=name, type=cls.__name__) from None
         return wrap(vm, real, Source("attr", entity.source, name))
-    getter = class_attribute(vm, kind, "__get__")
-    method = guarded_lookup(vm, kind, "__get__")
-    if type(method) is types.FunctionType:
-        descriptor = wrap(vm, found, class_attribute(vm, cls, name))
-        return vm.call(Known(method, getter), [descriptor, obj, Known(cls)], {})
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
+    return call_get(vm, obj, cls, name, found, cls)
 
 
 def is_property(vm: Machine, found: Any) -> bool:
@@ -64,8 +58,32 @@ def is_property(vm: Machine, found: Any) -> bool:
 PROPERTY_GET = property.__dict__["__get__"]
 
 
-def missing_c_attr(name: str, cls: type) -> Value:
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
+def read_property(vm: Machine, obj: Value, cls: type, name: str, found: Any) -> Value:
+    """Call the getter of a property. Raises the program's AttributeError if it has none."""
+    getter = getter_of(vm, cls, name, found)
+    if getter.obj is None:
+        raise refused_access(vm, found, cls, "__get__")
+    return vm.call(getter, [obj], {})
+
+
+def call_get(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: type) -> Value:
+    """Call the `__get__` that the user wrote for a descriptor, an attribute of `cls`. Raises Break for one in C."""
+    kind = type(found)
+    method = guarded_lookup(vm, kind, "__get__")
+    if type(method) is not types.FunctionType:
+        raise Break("unsupported attribute", name=name, type=cls.__name__)
+    descriptor = wrap(vm, found, class_attribute(vm, cls, name))
+    return vm.call(Known(method, class_attribute(vm, kind, "__get__")), [descriptor, obj, Known(owner)], {})
+
+
+def bind_to_class(vm: Machine, owner: type, name: str, found: Any, source: Source) -> Value | None:
+    """Return a static or class method as `owner` and its instances see it; None of any other attribute."""
+    kind = type(found)
+    if kind is staticmethod:
+        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
+    if kind is classmethod:
+        return vm.bound_method(Known(owner), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
+    return Known(found.__get__(None, owner)) if kind is types.ClassMethodDescriptorType else None
 
 
 def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: type | None = None) -> Value:
@@ -77,29 +95,25 @@ def describe(vm: Machine, obj: Value, cls: type, name: str, found: Any, owner: t
         return vm.bound_method(obj, Known(found, source), name)
     if kind is INSTANCE_METHOD:
         return vm.bound_method(obj, Known(found.__func__), name)
-    if kind is staticmethod:
-        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
-    if kind is classmethod:
-        return vm.bound_method(Known(owner), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
+    bound = bind_to_class(vm, owner, name, found, source)
+    if bound is not None:
+        return bound
     if kind is types.BuiltinFunctionType:
         return Known(found, source)
-    if kind is types.ClassMethodDescriptorType:
-        return Known(found.__get__(None, owner))
     if is_property(vm, found):
-        reader = getter_of(vm, cls, name, found)
-        if reader.obj is None:
-            raise refused_access(vm, found, cls, "__get__")
-        return vm.call(reader, [obj], {})
+        return read_property(vm, obj, cls, name, found)
     method = guarded_lookup(vm, kind, "__get__")
-    if method is MISSING or kind in (type,) or issubclass(kind, type):
+    if method is MISSING or issubclass(kind, type):
         return wrap(vm, found, source)
     row = model.MODELS.get((kind, "__get__"))
     if row is not None:
         return row(vm, wrap(vm, found, source), obj, Known(owner))
-    if type(method) is types.FunctionType:
-        get = class_attribute(vm, kind, "__get__")
-        return vm.call(Known(method, get), [wrap(vm, found, source), obj, Known(owner)], {})
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
+    return call_get(vm, obj, cls, name, found, owner)
+
+
+# What a class shows as it is, without a place to guard.
+C_FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+ON_CLASS = (*PLAIN_METHODS, property, *C_FIELDS, types.BuiltinFunctionType)
 
 
 def describe_on_class(vm: Machine, owner: type, cls: type, name: str, found: Any) -> Value:
@@ -108,20 +122,12 @@ def describe_on_class(vm: Machine, owner: type, cls: type, name: str, found: Any
     kind = type(found)
     if kind is types.FunctionType:
         return Known(found, source)
-    if kind is staticmethod:
-        return wrap(vm, found.__func__, Source("attr", source, "__func__"))
-    if kind is classmethod:
-        return vm.bound_method(Known(owner), wrap(vm, found.__func__, Source("attr", source, "__func__")), name)
-    if kind in (*PLAIN_METHODS, property, types.MemberDescriptorType, types.GetSetDescriptorType):
+    bound = bind_to_class(vm, owner, name, found, source)
+    if bound is not None:
+        return bound
+    if kind in ON_CLASS:
         return Known(found)
-    if kind is types.BuiltinFunctionType:
-        return Known(found)
-    if kind is types.ClassMethodDescriptorType:
-        return Known(found.__get__(None, owner))
     method = guarded_lookup(vm, kind, "__get__")
     if method is MISSING or issubclass(kind, type) or is_property(vm, found):
         return wrap(vm, found, source)
-    if type(method) is types.FunctionType:
-        get = class_attribute(vm, kind, "__get__")
-        return vm.call(Known(method, get), [wrap(vm, found, source), Known(None), Known(owner)], {})
-    raise Break("unsupported attribute", name=name, type=cls.__name__)
+    return call_get(vm, NONE, cls, name, found, owner)

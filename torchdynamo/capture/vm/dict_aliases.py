@@ -38,44 +38,44 @@ class OfInstance(NamedTuple):
     owner: Object
 
 
-def rest_on(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any = None) -> AliasedDict:
+def note_lookup(vm: Machine, real: dict[str, Any], source: Source | None, owner: Any = None) -> AliasedDict:
     """Return the record of a dictionary in which a name is about to be looked up."""
     space = vm.aliased_dicts.get(id(real))
     if space is None:
         space = vm.aliased_dicts[id(real)] = AliasedDict(real, source, owner)
         as_dict = vm.heap.by_id.get(id(real))
         if as_dict is not None and not vm.entity(as_dict).fresh:
-            meet(vm, space, vm.entity(as_dict))
+            unite(vm, space, vm.entity(as_dict))
     elif space.owner is not owner:  # an instance that was given another's
-        another_way(space, space.written)
+        note_second_way(space, space.written)
     return space
 
 
-def write(space: AliasedDict) -> None:
+def note_write(space: AliasedDict) -> None:
     """Note that a dictionary is about to be written to. Raises Break if it was reached in two ways."""
     if space.shared:
-        raise refusal()
+        raise two_ways_break()
     space.written = True
 
 
-def meet(vm: Machine, space: AliasedDict, entity: Entity) -> None:
+def unite(vm: Machine, space: AliasedDict, entity: Entity) -> None:
     """Unite a dictionary of names with the dict that the program holds: of an instance, they share their contents."""
     if space.owner.__class__ is Object and not space.shared and not entity.touched:
         entity.payload, entity.items = OfInstance(space.owner), None
         if entity.source is not space.source and entity.source is not None:
             vm.guard(entity.source, "SAME_OBJECT", space.source)
     else:
-        another_way(space, space.written or entity.touched)
+        note_second_way(space, space.written or entity.touched)
 
 
-def another_way(space: AliasedDict, written: bool) -> None:
+def note_second_way(space: AliasedDict, written: bool) -> None:
     """Note a second way to a dictionary. Raises Break if it is written to."""
     if written:
-        raise refusal()
+        raise two_ways_break()
     space.shared = True
 
 
-def refusal() -> Break:
+def two_ways_break() -> Break:
     """Return the Break for a dictionary that is written to and reached in two ways."""
     return Break("side effect not replayable", what="a dictionary that is written to and has two names")
 
@@ -87,14 +87,14 @@ def enter(vm: Machine, obj: Any, source: Source) -> Value:
     value = vm.heap.adopt(obj, source)
     space = vm.aliased_dicts.get(id(obj))
     if space is not None:
-        meet(vm, space, vm.entity(value))
+        unite(vm, space, vm.entity(value))
     return value
 
 
-def writing_items(vm: Machine, entity: Entity) -> None:
+def note_items_write(vm: Machine, entity: Entity) -> None:
     """Raise Break if a dict that existed at entry, and is about to be written to, is read as names, too."""
     if id(entity.real) in vm.aliased_dicts:
-        raise refusal()
+        raise two_ways_break()
 
 
 def of_class(cls: type) -> dict[str, Any]:

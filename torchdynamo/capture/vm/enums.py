@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEHIND = {enum.Enum.__dict__["value"]: "_value_", enum.Enum.__dict__["name"]: "_name_"}
 
 
-def rest_on_members(vm: Machine, cls: Any) -> None:
+def guard_members(vm: Machine, cls: Any) -> None:
     """Guard the members of an enumeration: by name, in their order, and by value."""
     if not isinstance(cls, enum.EnumMeta) or not cls.__members__:
         return

@@ -48,10 +48,10 @@ def let_go(vm: Machine, *values: Value) -> None:
     """Raise Break if a value that existed at entry has a finalizer: Python runs it with the last reference gone."""
     for value in values:
         if value.__class__ is Lazy or (value.__class__ is Object and not vm.entity(value).fresh):
-            may_die(vm, value.pytype)
+            refuse_finalizer(vm, value.pytype)
 
 
-def may_die(vm: Machine, cls: type) -> None:
+def refuse_finalizer(vm: Machine, cls: type) -> None:
     """Raise Break if instances of a class have a finalizer: Python decides when it runs."""
     if has_finalizer(vm, cls):
         raise Break("unsupported type", type=f"{class_name(cls)} (with __del__)")
@@ -62,9 +62,9 @@ def has_finalizer(vm: Machine, cls: type) -> bool:
     return not told_apart(cls) or type(guarded_lookup(vm, cls, "__del__")) not in BY_NOBODY
 
 
-def noticed(vm: Machine) -> Finalizable | None:
+def noticeable(vm: Machine) -> Finalizable | None:
     """Return an object of the frame's whose finalizer does something that can be noticed; None if there is none."""
-    return next((each for each in vm.mortals if not passes_unseen(vm, each.value)), None)
+    return next((each for each in vm.mortals if not is_unnoticeable(vm, each.value)), None)
 
 
 class RecordingHeap(list[Entity]):
@@ -79,7 +79,7 @@ class RecordingHeap(list[Entity]):
         return super().__getitem__(ref)
 
 
-def passes_unseen(vm: Machine, value: Object) -> bool:
+def is_unnoticeable(vm: Machine, value: Object) -> bool:
     """Run the `__del__` of an object symbolically; return whether it does nothing that can be noticed."""
     found = guarded_lookup(vm, value.pytype, "__del__")
     if type(found) is not types.FunctionType or vm.effects.wrote_outside:
@@ -103,7 +103,7 @@ def passes_unseen(vm: Machine, value: Object) -> bool:
     return not done and len(vm.builder.graph.nodes) == nodes
 
 
-class Holding(dict[str, Value]):
+class FinalizableLocals(dict[str, Value]):
     """Hold the locals of a frame that was given objects with finalizers. To drop one raises Break."""
 
     def __init__(self, values: dict[str, Value], mortal: dict[str, type]) -> None:
@@ -125,9 +125,9 @@ class Holding(dict[str, Value]):
         raise Break("unsupported type", type=f"{class_name(self.mortal[name])} (with __del__)")
 
 
-def holding(
+def locals_of_root(
     vm: Machine, real: Mapping[str, Any], values: dict[str, Value], rebound: Collection[str]
 ) -> dict[str, Value]:
     """Return the locals of the outermost frame; `rebound`: the names that its code stores or deletes."""
     mortal = {name: type(obj) for name, obj in real.items() if name in rebound and has_finalizer(vm, type(obj))}
-    return Holding(values, mortal) if mortal else values
+    return FinalizableLocals(values, mortal) if mortal else values

@@ -46,7 +46,7 @@ def first_import(vm: Machine, name: str) -> types.ModuleType:
             raise Break("import in frame", name=name) from error
         known = instance_attr(Source("module", None, "sys"), "modules")
         vm.guard(known, "NO_KEY", error.name)
-        process_settings.rest_on_finders(vm, error.name.rpartition(".")[0])
+        process_settings.guard_finders(vm, error.name.rpartition(".")[0])
         missing = vm.error(ModuleNotFoundError, *error.args)
         vm.effects.write(vm.entity(missing.value), "name", Known(error.name))
         raise missing from None
@@ -63,6 +63,6 @@ def import_parts(vm: Machine, full: str, module: types.ModuleType, names: tuple[
             except ModuleNotFoundError as error:
                 if error.name != f"{full}.{name}":
                     raise Break("import in frame", name=full) from error
-                process_settings.rest_on_finders(vm, full)
+                process_settings.guard_finders(vm, full)
             except Exception as error:  # as above
                 raise Break("import in frame", name=full) from error

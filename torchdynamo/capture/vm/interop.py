@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
 
 
-def disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a function that is disabled for torch._dynamo: torch's own with a model are inlined, others end the graph.
 
     Torch's optimizers are inlined, too: they are marked once torch.compile has been used.
@@ -65,19 +65,19 @@ def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, V
     return vm.call(inner, args, kwargs)
 
 
-def graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_graph_break(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """End the graph on the program's request; that of torch.optim around each step is for torch.compile only."""
     if policy.in_optimizer(vm.frames):
         return NONE
     raise Break("user graph break", name=fn.obj.__qualname__)
 
 
-def scheduled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_schedule(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """End the graph before a learning-rate schedule: inlined, the rate would be a constant of each epoch."""
     raise Break("learning-rate schedule", name=fn.obj.__qualname__)
 
 
-def what_was_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_original(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call the function that was given to torch.compile, in place of the compiled one."""
     return vm.call(vm.getattr(fn, "_torchdynamo_orig_callable"), args, kwargs)
 
@@ -95,12 +95,12 @@ def nothing(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
     return NONE
 
 
-def no_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_null_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Return a null context in place of one that only concerns torch._dynamo."""
     return vm.call(Known(contextlib.nullcontext), [], {})
 
 
-def what_it_wraps(free: str) -> Verdict:
+def calling_wrapped(free: str) -> Verdict:
     """Return the row of a wrapper by torch._dynamo: the function in its closure variable `free` is called instead."""
 
     def row(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -110,13 +110,13 @@ def what_it_wraps(free: str) -> Verdict:
     return row
 
 
-def in_its_context(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_decorated(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a function that a context of torch._dynamo decorates. `error_on_graph_break(True)` ends the graph."""
     code = fn.obj.__code__
     context = fn.obj.__closure__[code.co_freevars.index("self")].cell_contents if "self" in code.co_freevars else None
     if getattr(context, "error_on_graph_break", False):
         raise Break("disabled function", name="error_on_graph_break")
-    return what_it_wraps("func")(vm, fn, args, kwargs)
+    return calling_wrapped("func")(vm, fn, args, kwargs)
 
 
 def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -140,11 +140,11 @@ FOLLOWED = frozenset({(INDEXING, "__torch_function__")})
 BY_NAME: dict[tuple[str, str], Verdict] = {
     (INDEXING, "apply"): index_by_tensors,
     ("torch._dynamo.external_utils", "is_compiling"): constant_true,
-    ("torch._dynamo.decorators", "graph_break"): graph_break,
-    ("torch._dynamo.external_utils", "inner"): in_its_context,
-    ("torch._dynamo.compiled_autograd", "_disable"): no_context,
-    ("torch._dynamo.mutation_guard", "patched_init"): what_it_wraps("init"),
-    ("torch._dynamo.mutation_guard", "patched_setstate"): what_it_wraps("setstate"),
+    ("torch._dynamo.decorators", "graph_break"): call_graph_break,
+    ("torch._dynamo.external_utils", "inner"): call_decorated,
+    ("torch._dynamo.compiled_autograd", "_disable"): call_null_context,
+    ("torch._dynamo.mutation_guard", "patched_init"): calling_wrapped("init"),
+    ("torch._dynamo.mutation_guard", "patched_setstate"): calling_wrapped("setstate"),
     ("torch._dynamo.decorators", "mark_static"): nothing,
     ("torch._dynamo.decorators", "mark_dynamic"): nothing,
     ("torch._dynamo.decorators", "maybe_mark_dynamic"): nothing,
@@ -152,14 +152,14 @@ BY_NAME: dict[tuple[str, str], Verdict] = {
 }
 
 
-def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def call_marked(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Call a function as our decorators, or torch.compile's, say; None if they say nothing of it."""
     obj = fn.obj
-    reason = vm.said_to_torch.get(id(obj))
+    reason = vm.marks_of_torch.get(id(obj))
     if reason:
         raise Break(reason, name=called(obj))
     if reason is not None:
-        return followed_if_whole(vm, fn, args, kwargs)
+        return inline_or_emit(vm, fn, args, kwargs)
     if obj in marks.DISABLED:
         raise Break("disabled function", name=obj.__qualname__)
     if obj in marks.DISALLOWED:
@@ -167,30 +167,30 @@ def said_of(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
     if obj in marks.CONSTANT:
         return vm.run_pure(obj, args, kwargs)
     if obj in marks.ALLOWED:
-        return in_graph(vm, fn, args, kwargs)
+        return emit_call(vm, fn, args, kwargs)
     if getattr(obj, "__code__", None) in marks.SKIPPED:
         raise Break("skipped function", name=obj.__qualname__)
     return None
 
 
-def followed_if_whole(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def inline_or_emit(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Inline a function that was given to torch.compile's `allow_in_graph`; if that breaks, make each call a node.
 
     Libraries (einops is one) give it functions that can be inlined, and a graph of operators is worth more than a graph
     that calls Python.
     """
     if type(fn.obj) is not types.FunctionType or Assumption.MARKED in vm.builder.numbers.dropped:
-        return in_graph(vm, fn, args, kwargs)
-    del vm.said_to_torch[id(fn.obj)]
+        return emit_call(vm, fn, args, kwargs)
+    del vm.marks_of_torch[id(fn.obj)]
     try:
         return vm.call(fn, args, kwargs)
     except Break:
         raise Retry(Assumption.MARKED) from None
     finally:
-        vm.said_to_torch[id(fn.obj)] = ""
+        vm.marks_of_torch[id(fn.obj)] = ""
 
 
-def in_graph(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def emit_call(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Add a call to the graph as an operation that is not looked into."""
     if fn.source is not None:
         vm.guard(fn.source, "ID_MATCH", fn.obj)
@@ -201,17 +201,17 @@ MARKS = (marks.DISABLED, marks.DISALLOWED, marks.CONSTANT, marks.ALLOWED, marks.
 HELD = tuple(each.held for each in MARKS)
 
 
-def anything_said(to_torch: Mapping[int, str]) -> bool:
+def has_marks(to_torch: Mapping[int, str]) -> bool:
     """Return whether any callable is marked; mostly none is."""
     return any(HELD) or bool(to_torch)
 
 
-def constant_result(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_constant(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Run a function marked by `torch.compiler.assume_constant_result`."""
     return vm.run_pure(fn.obj, args, kwargs)
 
 
-def forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Raise ForbiddenFunction, as torch.compile does for a function marked by `torch._dynamo.forbid_in_graph`.
 
     Functions that set torch.compile's stance are marked, too: they end the graph, and what they call is compiled.
@@ -221,7 +221,7 @@ def forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value
     raise ForbiddenFunction(f"{called(fn.obj)} is marked by forbid_in_graph, and a compiled function calls it")
 
 
-def skipped(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_skipped(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """End the graph at a function under `torch.compiler.disable(recursive=False)`: what it calls may be compiled."""
     meant = fn.obj.__dict__.get("_torchdynamo_orig_callable", fn.obj)
     if type(meant) is types.FunctionType:
@@ -229,7 +229,7 @@ def skipped(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value])
     raise Break("skipped function", name=fn.obj.__qualname__)
 
 
-BY_ATTRIBUTE: dict[str, Verdict] = {"_dynamo_marked_constant": constant_result, "_dynamo_forbidden": forbidden}
+BY_ATTRIBUTE: dict[str, Verdict] = {"_dynamo_marked_constant": call_constant, "_dynamo_forbidden": call_forbidden}
 UNDER_A_STANCE = torch.no_grad()(lambda: None).__code__
 
 
@@ -238,21 +238,21 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
     own = fn.__dict__
     if own:
         if own.get("_torchdynamo_disable"):
-            return disabled if disables_its_calls(fn) else skipped
+            return call_disabled if disables_its_calls(fn) else call_skipped
         for mark, row in BY_ATTRIBUTE.items():
             if own.get(mark):
                 return row
         if "__marked_compile_region_fn__" in own:
-            return what_it_wraps("func")  # to be compiled once for all calls: each is followed, which gives the same
+            return calling_wrapped("func")  # to be compiled once for all calls: each is followed, which gives the same
     if own and own.get("_torchdynamo_wrapper_id") == id(fn) and "_torchdynamo_orig_callable" in own:
-        return what_was_compiled
+        return call_original
     if fn.__code__ is LAZILY_DISABLED:
-        return disabled
+        return call_disabled
     module = fn.__module__ or ""
     if module == SCHEDULES and fn.__name__ == "step":
-        return scheduled
+        return call_schedule
     if module.startswith("torch._dynamo") and (module, fn.__name__) not in FOLLOWED:
-        return BY_NAME.get((module, fn.__name__), disabled)
+        return BY_NAME.get((module, fn.__name__), call_disabled)
     return None
 
 
@@ -277,7 +277,7 @@ SETS = {
 }
 
 
-def said_to_torch() -> dict[int, str]:
+def marks_of_torch() -> dict[int, str]:
     """Return what torch.compile was told about functions, by id: the reason to break at a call, or "" for none."""
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
     said: dict[int, str] = {}
@@ -349,11 +349,11 @@ def settings_of_torch() -> dict[str, str]:
     return {
         f"torch._dynamo.config.{name}": here
         for name, here in known.items()
-        if not says_what_is_done(name, getattr(theirs, name), own)
+        if not is_as_here(name, getattr(theirs, name), own)
     }
 
 
-def says_what_is_done(name: str, value: Any, own: Mapping[str, Any]) -> bool:
+def is_as_here(name: str, value: Any, own: Mapping[str, Any]) -> bool:
     """Return whether a value of a setting of torch.compile asks for what is done here anyway."""
     return any(name in known and known[name] == value for known in (AS_HERE, own))
 

@@ -110,11 +110,11 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
     """Yield the items of a constant."""
     if value.pytype is frozenset:
         return model.CONSTANT_ITEMS[frozenset](vm, value)
-    if lookup.speaks(value):
+    if lookup.has_python_operators(value):
         found = lookup.guarded_lookup(vm, value.pytype, "__iter__")
         if type(found) is types.FunctionType and found.__module__ not in lookup.LIBRARIES:
             return steps_of(vm, vm.special(value, "__iter__"))
-        enums.rest_on_members(vm, value.obj)
+        enums.guard_members(vm, value.obj)
     try:
         real = iter(value.obj)
     except TypeError as error:

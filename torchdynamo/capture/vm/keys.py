@@ -60,7 +60,7 @@ class Keyed:
 def hkey(vm: Machine, value: Value) -> Any:
     """Return the hashable object by which a value is found as a dictionary key: equal for equal values."""
     if value.__class__ is Known:
-        if lookup.speaks(value):
+        if lookup.has_python_operators(value):
             for name in ("__hash__", "__eq__"):
                 lookup.guarded_lookup(vm, value.pytype, name)
         try:

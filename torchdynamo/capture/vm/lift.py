@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 
-def made_anew(vm: Machine, result: Any) -> Value:
+def lift_made(vm: Machine, result: Any) -> Value:
     """Return the value of an object that a function without side effects made during the capture."""
     if hasattr(type(result), "__next__"):
-        return make_iterator(vm, known_steps(vm, result), said_to_be_over(result), type(result))
+        return make_iterator(vm, known_steps(vm, result), iterated_by(result), type(result))
     if type(result) is set:
         return model.BUILD_SET[set](vm, [lift(vm, item) for item in result])
     return lift(vm, result)
 
 
-def said_to_be_over(real: Any) -> Value | None:
+def iterated_by(real: Any) -> Value | None:
     """Return what a new iterator goes over, if its `__reduce__` tells."""
     try:
         maker, made_of, *_ = real.__reduce__()

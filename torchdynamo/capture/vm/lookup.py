@@ -39,23 +39,23 @@ def class_lookup(cls: type, name: str) -> Any:
 
 def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
     """Return the raw attribute of a class along its MRO, MISSING if there is none, and guard it."""
-    if vm.effects.wrote_classes and finds_written(vm, cls, name) is not None:
+    if vm.effects.wrote_classes and index_of_written(vm, cls, name) is not None:
         raise Break("unsupported attribute", name=name, type=cls.__name__)
     key = (cls, name)
     found = vm.class_attrs.get(key, vm)
     if found is vm:
         for base in cls.__mro__ or ():
             if id(base) not in vm.with_names and is_open(base):
-                rest_on_names(vm, base, base.__dict__)
+                guard_string_keys(vm, base, base.__dict__)
         found = vm.class_attrs[key] = class_lookup(cls, name)
         if id(cls) in vm.made_classes:
-            rest_on_inherited(vm, cls, name)
+            guard_inherited(vm, cls, name)
         elif cls not in CONSTANTS and is_open(cls):
-            rest_on_attribute(vm, cls, name, found)
+            guard_attribute(vm, cls, name, found)
     return found
 
 
-def finds_written(vm: Machine, cls: type, name: str) -> int | None:
+def index_of_written(vm: Machine, cls: type, name: str) -> int | None:
     """Return the index in the MRO of the class on which the frame wrote what `cls.name` finds; None if on none."""
     for at, base in enumerate(cls.__mro__):
         if vm.effects.written(base, name) is not None:
@@ -65,7 +65,7 @@ def finds_written(vm: Machine, cls: type, name: str) -> int | None:
     return None
 
 
-def rest_on_inherited(vm: Machine, cls: type, name: str) -> None:
+def guard_inherited(vm: Machine, cls: type, name: str) -> None:
     """Guard what a class that the frame made inherits under a name from others."""
     for base in cls.__mro__:
         if id(base) not in vm.made_classes:
@@ -84,7 +84,7 @@ PARTS: dict[type, tuple[str, ...]] = {
 }
 
 
-def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
+def guard_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
     """Guard what a class has under a name. No guard holds a class's own descriptor, which would hold the class."""
     parts = PARTS.get(type(found), ())
     if parts and any(name in base.__dict__ and is_mortal(base) for base in cls.__mro__):
@@ -95,33 +95,36 @@ def rest_on_attribute(vm: Machine, cls: type, name: str, found: Any) -> None:
             equal = value is None or type(value) is str
             vm.guard(Source("attr", place, part), "EQUALS_MATCH" if equal else "ID_MATCH", value)
     elif (
-        vm.builder.numbers.varying and found is not MISSING and is_replaced(vm, cls, name) and is_placed(vm, cls, name)
+        vm.builder.numbers.varying
+        and found is not MISSING
+        and is_replaced_each_call(vm, cls, name)
+        and guard_place(vm, cls, name)
     ):
         vm.guard(class_attribute(vm, cls, name), "TYPE_MATCH", type(found))
     else:
         vm.guard(class_source(cls), "CLASS_ATTR", (name, found if found is not MISSING else ABSENT))
 
 
-def is_replaced(vm: Machine, cls: type, name: str) -> bool:
+def is_replaced_each_call(vm: Machine, cls: type, name: str) -> bool:
     """Return whether the frame is known to find another object there each time (self_invalidation.py)."""
     varying = vm.builder.numbers.varying
     return bool(varying) and class_attribute(vm, cls, name) in varying
 
 
-def is_placed(vm: Machine, cls: type, name: str) -> bool:
+def guard_place(vm: Machine, cls: type, name: str) -> bool:
     """Guard which class of the MRO has a name. Returns False if a class may be collected: a guard would keep it."""
     at = next(at for at, base in enumerate(cls.__mro__) if name in base.__dict__)
     if any(map(is_mortal, cls.__mro__[: at + 1])):
         return False
     vm.guard(class_attribute(vm, cls, name), "SAME_OBJECT", own_source(cls.__mro__[at], name))
-    rest_on_absence(vm, cls, at, name)
+    guard_absence(vm, cls, at, name)
     return True
 
 
-def rest_on_absence(vm: Machine, cls: type, count: int, name: str) -> None:
+def guard_absence(vm: Machine, cls: type, count: int, name: str) -> None:
     """Guard that the first `count` classes of the MRO have nothing under the name, and go on being the first."""
     if count:
-        rest_on_bases(vm, cls)
+        guard_bases(vm, cls)
     for base in cls.__mro__[:count]:
         if is_open(base) and id(base) not in vm.made_classes:
             if is_mortal(base):
@@ -137,7 +140,7 @@ def own_source(cls: type, name: str) -> Source:
 NAMES = frozenset({str})
 
 
-def rest_on_names(vm: Machine, owner: Any, own: Mapping[Any, Any]) -> None:
+def guard_string_keys(vm: Machine, owner: Any, own: Mapping[Any, Any]) -> None:
     """Guard that a dictionary has no keys but strings: others would be compared in Python with each name."""
     if not NAMES.issuperset(map(type, own)):
         raise Break("unsupported attribute", name="__dict__", type="dict")
@@ -166,13 +169,13 @@ def modelled_attribute(vm: Machine, cls: type, name: str) -> model.Model | None:
     return vm.rows[key]
 
 
-def rest_on_metaclass(vm: Machine, cls: type) -> None:
+def guard_metaclass(vm: Machine, cls: type) -> None:
     """Guard the class of a class whose metaclass is written in Python."""
     if is_open(type(cls)):
         vm.guard(class_source(cls), "TYPE_MATCH", type(cls))
 
 
-def speaks(value: Known) -> bool:
+def has_python_operators(value: Known) -> bool:
     """Return whether a constant's class may define operators in Python: a class with a metaclass, an enum member."""
     return isinstance(value.obj, SPEAKING) and is_open(type(value.obj))
 
@@ -180,9 +183,9 @@ def speaks(value: Known) -> bool:
 SPEAKING = (type, enum.Enum)
 
 
-def says_nothing(value: Known) -> bool:
+def is_plain_constant(value: Known) -> bool:
     """Return whether Python can be asked about a constant at once: no user code runs, and it is no function."""
-    return type(value.obj) in CONSTANTS or not (type(value.obj) is types.FunctionType or speaks(value))
+    return type(value.obj) in CONSTANTS or not (type(value.obj) is types.FunctionType or has_python_operators(value))
 
 
 def written_in_python(cls: type) -> bool:
@@ -218,11 +221,11 @@ def guarded_own(vm: Machine, cls: type, name: str) -> Any:
     if found is MISSING:
         guarded_lookup(vm, cls, name)  # what a base further on has: not one of its own
     elif is_open(cls):
-        rest_on_attribute(vm, cls, name, found)
+        guard_attribute(vm, cls, name, found)
     return found
 
 
-def rest_on_bases(vm: Machine, cls: type) -> None:
+def guard_bases(vm: Machine, cls: type) -> None:
     """Guard the bases of a class, since `__bases__` can be assigned."""
     order = Source("attr", class_source(cls), "__mro__")
     if not is_open(cls):

@@ -51,8 +51,8 @@ class Machine(CaptureState):
         super().__init__(builder, roots)
         builder.numbers.where = self.position
         builder.where, builder.calling = self.call_site, self.calling
-        self.said_to_torch = interop.said_to_torch()
-        self.anything_said = interop.anything_said(self.said_to_torch)
+        self.marks_of_torch = interop.marks_of_torch()
+        self.has_marks = interop.has_marks(self.marks_of_torch)
         self.handled_at_entry = sys.exc_info()[1]
         # What classes say, looked up once in a capture
         self.class_attrs: dict[tuple[type, str], Any] = {}

@@ -19,11 +19,11 @@ from torchdynamo.capture.vm.effect_kinds import EffectKind, Namespace
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import (
     class_lookup,
-    finds_written,
+    guard_absence,
+    guard_string_keys,
     guarded_lookup,
+    index_of_written,
     instance_dict,
-    rest_on_absence,
-    rest_on_names,
 )
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.wrap import wrap
@@ -95,8 +95,8 @@ def own_attributes(vm: Machine, entity: Entity) -> dict[str, Any] | None:
     """Return the dictionary of an object that existed at entry; guard that its keys are names."""
     own = own_dict(entity)
     if own is not None and entity.source is not None and id(entity) not in vm.with_names:
-        rest_on_names(vm, entity, own)
-        dict_aliases.rest_on(vm, own, dict_source(entity), vm.heap.by_id[id(entity.real)])
+        guard_string_keys(vm, entity, own)
+        dict_aliases.note_lookup(vm, own, dict_source(entity), vm.heap.by_id[id(entity.real)])
     return own
 
 
@@ -117,13 +117,13 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
     """Set an object's own attribute; ABSENT deletes."""
     own = own_attributes(vm, entity)
     if own is not None and entity.source is not None:
-        dict_aliases.write(vm.aliased_dicts[id(own)])
+        dict_aliases.note_write(vm.aliased_dicts[id(own)])
         if value is ABSENT:
-            rest_on_presence(vm, own, dict_source(entity), name)
+            guard_presence(vm, own, dict_source(entity), name)
     there = own is not None and name in own
     deleted = entity.attrs.get(name) is ABSENT
     if there and (deleted or name not in entity.attrs):
-        finalizers.may_die(vm, type(own[name]))  # type: ignore[index]
+        finalizers.refuse_finalizer(vm, type(own[name]))  # type: ignore[index]
     if value is ABSENT and not there:
         vm.effects.drop(entity, name)
     elif deleted:
@@ -141,7 +141,7 @@ def at_entry(vm: Machine, real: dict[str, Any], source: Source, name: str) -> Va
     return None
 
 
-def rest_on_presence(vm: Machine, real: dict[str, Any], source: Source, name: str) -> None:
+def guard_presence(vm: Machine, real: dict[str, Any], source: Source, name: str) -> None:
     """Rest on whether a name was there at entry: where it was not, nothing is left to delete when the graph has run."""
     if Source("key", source, name) not in vm.by_source:
         vm.guard(source, "HAS_KEY" if name in real else "NO_KEY", name)
@@ -149,23 +149,23 @@ def rest_on_presence(vm: Machine, real: dict[str, Any], source: Source, name: st
 
 def look(vm: Machine, real: dict[str, Any], source: Source, name: str) -> Value | None:
     """Return what was under a name at entry, in a dictionary that the program may reach in another way, too."""
-    dict_aliases.rest_on(vm, real, source)
+    dict_aliases.note_lookup(vm, real, source)
     return at_entry(vm, real, source, name)
 
 
 def write(vm: Machine, space: Namespace, name: str, value: Value) -> None:
     """Set a name; ABSENT deletes."""
     if space.real is not None:
-        dict_aliases.write(rest_on(vm, space, space.real))
+        dict_aliases.note_write(alias_record(vm, space, space.real))
         if value is ABSENT and space.source is not None:
-            rest_on_presence(vm, space.real, space.source, name)
+            guard_presence(vm, space.real, space.source, name)
     vm.effects.write_name(space, name, value)
 
 
-def rest_on(vm: Machine, space: Namespace, real: dict[str, Any]) -> dict_aliases.AliasedDict:
+def alias_record(vm: Machine, space: Namespace, real: dict[str, Any]) -> dict_aliases.AliasedDict:
     """Return the record of who goes to the dictionary of a namespace, and by which way."""
     owner = None if space.place is space.real else space.place
-    return dict_aliases.rest_on(vm, real, space.source, owner)
+    return dict_aliases.note_lookup(vm, real, space.source, owner)
 
 
 def write_attribute(vm: Machine, owner: Known, name: str, value: Value) -> None:
@@ -239,7 +239,7 @@ def read_tensor(vm: Machine, tensor: TensorNode, name: str) -> Value | None:
     space = of_tensor(vm, tensor)
     if value is not None or space.real is None or space.source is None:
         return None if value is ABSENT else value
-    rest_on(vm, space, space.real)
+    alias_record(vm, space, space.real)
     return at_entry(vm, space.real, space.source, name)
 
 
@@ -262,8 +262,8 @@ def read_function(vm: Machine, fn: Known, name: str) -> Value | None:
 
 def written_on_class(vm: Machine, cls: type, name: str) -> Value | None:
     """Return what the frame wrote under a name, if a look-up on the class finds that before what its bases have."""
-    at = finds_written(vm, cls, name)
+    at = index_of_written(vm, cls, name)
     if at is None:
         return None
-    rest_on_absence(vm, cls, at, name)
+    guard_absence(vm, cls, at, name)
     return vm.effects.written(cls.__mro__[at], name)

@@ -16,13 +16,13 @@ from torchdynamo.capture.vm import enums, model, process_settings
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import (
     LIBRARIES,
+    guard_metaclass,
     guarded_lookup,
     guarded_slot,
-    rest_on_metaclass,
-    says_nothing,
-    speaks,
+    has_python_operators,
+    is_plain_constant,
 )
-from torchdynamo.capture.vm.scalar_subclasses import seen_by
+from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by
 from torchdynamo.capture.vm.wrap import (
     CONSTANTS,
     cannot_look,
@@ -95,7 +95,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     refuse_unseen(obj, *args)
     cls = obj.pytype
     if obj.__class__ is Known and isinstance(obj.obj, type):
-        rest_on_metaclass(vm, obj.obj)
+        guard_metaclass(vm, obj.obj)
     slot = guarded_slot(vm, cls, name)
     if slot[0] == "model":
         return slot[1](vm, obj, *args)
@@ -110,18 +110,18 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     found = slot[1][1]
     if type(found) is types.FunctionType:
         if obj.__class__ is Known and found.__module__ in LIBRARIES:
-            enums.rest_on_members(vm, obj.obj)
+            enums.guard_members(vm, obj.obj)
             return vm.run_pure(found, [obj, *args], {})
         return vm.call(Known(found, class_attribute(vm, cls, name)), [obj, *args], {})
     if slot[1][0] is object and name == "__ne__":
-        return opposite(vm, special(vm, obj, "__eq__", *args))
+        return inverted(vm, special(vm, obj, "__eq__", *args))
     if slot[1][0] is object and (obj.__class__ is not Known or name == "__eq__"):
         return None
     if obj.__class__ is Known:
         if cls in PURE_TYPES and name in YIELDING and any(is_foreign(arg) for arg in args):
             return Known(NotImplemented)
         return vm.run_pure(found, [obj, *args], {})
-    known = seen_by(vm, name, obj)
+    known = plain_seen_by(vm, name, obj)
     if known is not None:
         yields = name in YIELDING and any(map(is_foreign, args))
         return Known(NotImplemented) if yields else vm.run_pure(found, [known, *args], {})
@@ -131,14 +131,14 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
     raise Break("unsupported method", name=name, type=cls.__name__)
 
 
-def opposite(vm: Machine, equal: Value | None) -> Value | None:
+def inverted(vm: Machine, equal: Value | None) -> Value | None:
     """Return the result of `object.__ne__`, given that of `__eq__`."""
     return equal if equal is None or is_not_implemented(equal) else unary(vm, "not", equal)
 
 
-def opposite_of(equal: Callable[[Machine, Any, Value], Value]) -> Callable[[Machine, Any, Value], Value | None]:
+def inverting(equal: Callable[[Machine, Any, Value], Value]) -> Callable[[Machine, Any, Value], Value | None]:
     """Return the row of `__ne__`, given that of `__eq__`."""
-    return lambda vm, self, other: opposite(vm, equal(vm, self, other))
+    return lambda vm, self, other: inverted(vm, equal(vm, self, other))
 
 
 def is_foreign(value: Value) -> bool:
@@ -150,7 +150,7 @@ def is_foreign(value: Value) -> bool:
     )
 
 
-def is_no_operand(vm: Machine, value: Value) -> bool:
+def is_unknown_to_torch(vm: Machine, value: Value) -> bool:
     """Return whether torch's operators do not know objects of this class."""
     return is_foreign(value) and not numpy_arrays.flowing_type(value) and not overrides.is_other(vm, value)
 
@@ -176,7 +176,9 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         answer = tensor_methods.of_operator(vm, names, BINARY[op[:-1] if inplace else op][2], a, b)
         if answer is not None:
             return answer
-        declined = (a.__class__ is Object and is_no_operand(vm, a)) or (b.__class__ is Object and is_no_operand(vm, b))
+        declined = (a.__class__ is Object and is_unknown_to_torch(vm, a)) or (
+            b.__class__ is Object and is_unknown_to_torch(vm, b)
+        )
         if not declined and (a.__class__ is not Object or not vm.overrides(a, op)):
             try:
                 return vm.emit("call_function", fn, [a, b], {})
@@ -184,8 +186,8 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
                 if not issubclass(raised.value.pytype, TypeError):
                     raise
                 declined = True
-    if a.__class__ is Known and b.__class__ is Known and says_nothing(a) and says_nothing(b):
-        return known_binary(vm, fn, a, b)
+    if a.__class__ is Known and b.__class__ is Known and is_plain_constant(a) and is_plain_constant(b):
+        return constant_binary(vm, fn, a, b)
     if inplace:
         result = None if declined and a.__class__ is TensorNode else special(vm, a, inplace[1], b)
         if result is not None and not is_not_implemented(result):
@@ -196,7 +198,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     comparing = op in COMPARISONS
     if b.pytype is a.pytype:
         first = first if comparing else first[:1]
-    elif a.pytype in b.pytype.__mro__ and (comparing or says_otherwise(vm, b.pytype, a.pytype, reflected)):
+    elif a.pytype in b.pytype.__mro__ and (comparing or overrides_method(vm, b.pytype, a.pytype, reflected)):
         first = first[::-1]
     for left, name, right in first:
         silent = declined and (left.__class__ is TensorNode or (left.__class__ is Known and left.pytype in PURE_TYPES))
@@ -209,7 +211,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
     names = a.pytype.__name__, b.pytype.__name__
     if comparing:
         raise vm.error(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
-    refused = refused_by_sequence(op, a.pytype, b.pytype)
+    refused = sequence_refusal(op, a.pytype, b.pytype)
     if refused is not None:
         raise vm.error(TypeError, refused)
     shown = "** or pow()" if op == "**" else f"{op}=" if inplace else op
@@ -219,7 +221,7 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
 SEQUENCES = (list, tuple, str, collections.deque)
 
 
-def refused_by_sequence(op: str, left: type, right: type) -> str | None:
+def sequence_refusal(op: str, left: type, right: type) -> str | None:
     """Return the words in which a sequence refuses to be added or multiplied; None if neither operand is one."""
     kinds = [next((base for base in SEQUENCES if issubclass(side, base)), None) for side in (left, right)]
     if op == "+" and kinds[0] is not None:
@@ -233,12 +235,12 @@ def refused_by_sequence(op: str, left: type, right: type) -> str | None:
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
-def says_otherwise(vm: Machine, cls: type, base: type, name: str) -> bool:
+def overrides_method(vm: Machine, cls: type, base: type, name: str) -> bool:
     """Return whether a class overrides the method of a base, whose operators go first otherwise."""
     return guarded_lookup(vm, cls, name) not in (guarded_lookup(vm, base, name), MISSING)
 
 
-def known_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:
+def constant_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:
     """Run an operator on two constants."""
     plain = type(a.obj) in PLAIN and type(b.obj) in PLAIN
     try:
@@ -266,7 +268,7 @@ def unary(vm: Machine, op: str, a: Value) -> Value:
         return symbols.unary(vm, op, a)
     if a.__class__ is TensorNode:
         return tensor_methods.answered(vm, a, method) or vm.emit("call_function", fn, [a], {})
-    if a.__class__ is Known and not speaks(a):
+    if a.__class__ is Known and not has_python_operators(a):
         return vm.run_pure(fn, [a], {})
     result = special(vm, a, method)
     if result is None:
@@ -320,7 +322,7 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
 
 def truth(vm: Machine, value: Value) -> bool:
     """Return `bool(value)`."""
-    if value.__class__ is Known and not speaks(value):
+    if value.__class__ is Known and not has_python_operators(value):
         return bool(value.obj)
     if value.__class__ is TensorNode:
         return truth(vm, vm.call_method(value, "__bool__"))
@@ -337,7 +339,7 @@ def truth(vm: Machine, value: Value) -> bool:
 
 def length(vm: Machine, value: Value) -> Value:
     """Return `len(value)`."""
-    if value.__class__ is Known and not speaks(value):
+    if value.__class__ is Known and not has_python_operators(value):
         return vm.run_pure(len, [value], {})
     answer = special(vm, value, "__len__")
     if answer is None:
@@ -358,11 +360,11 @@ def as_length(vm: Machine, answer: Value) -> Value:
 
 def contains(vm: Machine, box: Value, item: Value) -> bool:
     """Return `item in box`."""
-    if box.__class__ is Known and item.__class__ is Known and says_nothing(item) and not speaks(box):
+    if box.__class__ is Known and item.__class__ is Known and is_plain_constant(item) and not has_python_operators(box):
         if holds_nan(item.obj):  # found by identity
             identity_of(vm, item)
             identity_of(vm, box)
-        return bool(vm.known(known_binary(vm, operator.contains, box, item), "membership"))
+        return bool(vm.known(constant_binary(vm, operator.contains, box, item), "membership"))
     if box.__class__ is TensorNode:
         answer = tensor_methods.answered(vm, box, "__contains__", item)
         if answer is None:

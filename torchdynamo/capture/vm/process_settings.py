@@ -28,7 +28,7 @@ NUMERIC = Source("call", Source("pinned", None, Pinned(_locale.setlocale)), (loc
 WITH_SEPARATORS = re.compile(r"^[^{}]*n$|:[^{}]*n\}")  # a format spec, or a text with one, that asks for the locale's
 
 
-def digits_of_ints(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
+def guard_int_digits(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
     """Guard how many digits an int may have as a text, where one has many."""
     if any(has_many_digits(arg) for arg in args):
         vm.guard(DIGITS, "EQUALS_MATCH", sys.get_int_max_str_digits())
@@ -39,14 +39,14 @@ def has_many_digits(arg: Any) -> bool:
     return arg.bit_length() > FEW_BITS if type(arg) is int else type(arg) in (str, bytes) and len(arg) > FEW_DIGITS
 
 
-def separators(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
+def guard_separators(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
     """Guard the locale of numbers, where a number is written with its separators."""
     texts = [arg for arg in args if type(arg) is str]
     if getattr(fn, "__name__", "") in ("format", "format_map") and any(map(WITH_SEPARATORS.search, texts)):
         vm.guard(NUMERIC, "EQUALS_MATCH", _locale.setlocale(locale.LC_NUMERIC))
 
 
-SETTINGS: tuple[Callable[[Machine, Any, tuple[Any, ...]], None], ...] = (digits_of_ints, separators)
+SETTINGS: tuple[Callable[[Machine, Any, tuple[Any, ...]], None], ...] = (guard_int_digits, guard_separators)
 
 
 def run(vm: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -58,17 +58,17 @@ def run(vm: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return fn(*args, **kwargs)
 
 
-def rest_on_finders(vm: Machine, package: str) -> None:
+def guard_finders(vm: Machine, package: str) -> None:
     """Guard where modules are looked for: one that is missing is looked for again by another finder, or elsewhere."""
-    rest_on_items(vm, instance_attr(SYS, "meta_path"), sys.meta_path)
-    rest_on_items(vm, instance_attr(SYS, "path_hooks"), sys.path_hooks)
-    rest_on_items(vm, instance_attr(SYS, "path"), sys.path)
+    guard_items(vm, instance_attr(SYS, "meta_path"), sys.meta_path)
+    guard_items(vm, instance_attr(SYS, "path_hooks"), sys.path_hooks)
+    guard_items(vm, instance_attr(SYS, "path"), sys.path)
     inner = getattr(sys.modules.get(package), "__path__", None)
     if type(inner) is list:
-        rest_on_items(vm, instance_attr(Source("module", None, package), "__path__"), inner)
+        guard_items(vm, instance_attr(Source("module", None, package), "__path__"), inner)
 
 
-def rest_on_items(vm: Machine, source: Source, items: list[Any]) -> None:
+def guard_items(vm: Machine, source: Source, items: list[Any]) -> None:
     """Guard what a list holds: constants by their value, all else by identity."""
     vm.guard(source, "TYPE_MATCH", type(items))
     vm.guard(source, "LENGTH", len(items))

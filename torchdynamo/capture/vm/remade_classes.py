@@ -43,7 +43,7 @@ class StandIn:
         raise Break("unsupported instruction", name="class statement")  # as of a method's `__isabstractmethod__`
 
 
-class Unheard:
+class NoInitSubclass:
     """Stand in front of the bases while a class is made, so that their `__init_subclass__` is inlined and not run."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -62,7 +62,7 @@ def new_class(
 
     `by`: the class whose `__new__` makes it, and the metaclass; None for what a class statement does.
     """
-    above = (Unheard, *bases) if heard else bases
+    above = (NoInitSubclass, *bases) if heard else bases
     if by is None:
         made = types.new_class(name, above, given, lambda space: fill(space, names))
     else:
@@ -79,7 +79,7 @@ def fill(space: Any, names: Mapping[str, Any]) -> None:
         space[name] = obj
 
 
-def called(fn: Any, args: list[Value], kwargs: Mapping[str, Value]) -> Push:
+def pushing_call(fn: Any, args: list[Value], kwargs: Mapping[str, Value]) -> Push:
     """Return code that pushes the result of a function call."""
 
     def push(emit: Emitter) -> None:

@@ -52,11 +52,11 @@ def plain_value(vm: Machine, value: Value) -> Known | None:
         if entity.payload.__class__ is Plain:
             return entity.payload.value
         if entity.real is not MISSING and entity.source is not None and not flowing_type(value):
-            return held_by(vm, entity)
+            return plain_at_entry(vm, entity)
     return None
 
 
-def held_by(vm: Machine, entity: Entity) -> Known | None:
+def plain_at_entry(vm: Machine, entity: Entity) -> Known | None:
     """Return the plain value of an instance that existed at entry, guarded by its identity: it never changes."""
     read = next((read for base, read in PLAINLY.items() if isinstance(entity.real, base)), None)
     if read is None or entity.source is None:
@@ -79,7 +79,7 @@ def indexed(vm: Machine, value: Value) -> Value:
     return vm.special(value, "__index__")
 
 
-def seen_by(vm: Machine, method: str, value: Value) -> Known | None:
+def plain_seen_by(vm: Machine, method: str, value: Value) -> Known | None:
     """Return the plain value that a method of the type in C sees; None if formatting would ask the user's class."""
     if method in ("__format__", "__rmod__") and plainly(vm, value) is value:
         return None

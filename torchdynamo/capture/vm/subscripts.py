@@ -57,7 +57,7 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
     elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in LIBRARIES:
         source = Source("attr", class_attribute(vm, cls, "__class_getitem__"), "__func__")
         return vm.call(wrap(vm, own.__func__, source), [Known(cls), key], {})
-    enums.rest_on_members(vm, cls)
+    enums.guard_members(vm, cls)
     given = vm.concretely(key)
     try:
         return lift(vm, cls[given])

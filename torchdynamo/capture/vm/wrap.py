@@ -41,7 +41,7 @@ def wrap(vm: Machine, obj: Any, source: Source) -> Value:
     value = vm.by_source.get(source)
     if value is None:
         own = vm.made_classes and made_in_frame(vm, source)
-        value = lying_in_class(vm, obj) if own else wrap_unaliased(vm, obj, source)
+        value = lift_from_class(vm, obj) if own else wrap_unaliased(vm, obj, source)
         vm.by_source[source] = value
     return value
 
@@ -53,7 +53,7 @@ def made_in_frame(vm: Machine, source: Source) -> bool:
     return id(begins) in vm.made_classes or id(type(begins)) in vm.made_classes
 
 
-def lying_in_class(vm: Machine, obj: Any) -> Value:
+def lift_from_class(vm: Machine, obj: Any) -> Value:
     """Return the value of an object in a class that the frame made, which nobody else can change."""
     if obj.__class__ is StandIn:
         value: Value = obj.value
@@ -116,7 +116,7 @@ def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
-def is_found(value: Known) -> bool:
+def is_function_with_source(value: Known) -> bool:
     """Return whether a value is a function with a source, from which its defaults, closure and attributes are read."""
     return type(value.obj) is types.FunctionType and value.source is not None
 
