@@ -63,7 +63,7 @@ def test_a_misspelt_name_gets_a_suggestion() -> None:
 
 @pytest.mark.parametrize("name", sorted(RETIRED))
 def test_a_retired_name_says_what_to_use(name: str) -> None:
-    with pytest.raises(UnknownBackend, match=r"is no more: .*([Uu]se|call)"):
+    with pytest.raises(UnknownBackend, match=r"was removed: .*([Uu]se|call)"):
         lookup(name)
 
 

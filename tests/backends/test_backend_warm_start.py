@@ -18,8 +18,8 @@ import torch
 from warm_start import PROGRAMS
 
 from torchdynamo.backends import cache_key, disk_caches
-from torchdynamo.backends.cache_key import Decompositions, facts_of, is_told_by_names, marks, state
-from torchdynamo.capture.functions.torch_func import exit_dual_level
+from torchdynamo.backends.cache_key import Decompositions, facts_of, is_keyed_by_names, marks, state
+from torchdynamo.capture.functions.forward_ad import exit_dual_level
 from torchdynamo.errors import TorchDynamoWarning
 
 Told = dict[str, dict[str, dict[str, int]]]
@@ -95,7 +95,7 @@ def test_whose_code_a_graph_calls(fn: Any, known: bool, inside: bool) -> None:
         outer = torch.fx.Graph()
         outer.output(outer.get_attr("body"))
         gm = torch.fx.GraphModule({"body": gm}, outer)
-    assert is_told_by_names(gm) is known
+    assert is_keyed_by_names(gm) is known
 
 
 def whole() -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""From a graph to something that runs it. Each backend is one file in `builtin`, found by being there."""
+"""Compile captured graphs. Each built-in backend is one file in `builtin/`, registered when it is imported."""
 
 from torchdynamo.backends import builtin
 from torchdynamo.backends.aot import aot_autograd

@@ -1,7 +1,7 @@
-"""Backends made with AOTAutograd: one compiler for ATen graphs becomes a backend that also trains.
+"""Make backends with AOTAutograd, which turns one compiler of ATen graphs into a backend that also trains.
 
 When a graph is compiled with grad mode on and an input that needs gradients, AOTAutograd traces forward and backward
-together, splits them, and wraps the pair as one autograd function; else it makes one inference graph.
+together, splits them, and wraps the pair as one autograd function; otherwise it makes one inference graph.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch.fx
 from torch._guards import TracingContext
 
 from torchdynamo.backends.bindings import call_directly
-from torchdynamo.backends.exact_numerics import as_eager, drawing_all
+from torchdynamo.backends.exact_numerics import as_eager, keep_unused_draws
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.in_place import write_in_place
-from torchdynamo.backends.partition import drawing_once
+from torchdynamo.backends.partition import without_extra_draws
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import Backend
-from torchdynamo.backends.split_backward import in_pieces
+from torchdynamo.backends.split_backward import split_into_parts
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.hook.install import Compiled
@@ -41,15 +41,16 @@ def aot_autograd(
 ) -> Backend:
     """Return a backend whose compilers get functional graphs of ATen operators, forward and backward.
 
-    `bw_compiler` is `fw_compiler` unless given. `partition_fn` splits the joint graph: AOTAutograd's default saves
-    what the backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that say
-    them in simpler ones; a function that returns the map is called when it is first needed. A compiler that returns
-    None has its graph run as it is. With `keep_inference_input_mutations`, a graph writes to inputs itself, by `copy_`;
-    else it returns what is to be written. Declines graphs that make leaves, and fused updates.
+    `bw_compiler` defaults to `fw_compiler`. `partition_fn` splits the joint graph: AOTAutograd's default saves what the
+    backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that compute them
+    from simpler ones; a function that returns such a map is called when it is first needed. If a compiler returns None,
+    its graph runs operator by operator. With `keep_inference_input_mutations`, an inference graph writes to its inputs
+    itself, by `copy_`; otherwise it returns the new contents. The backend declines graphs that make leaves of autograd
+    and graphs with fused optimizer updates.
     """
 
     @leaves_inputs_alone
-    @in_pieces
+    @split_into_parts
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
         if is_for_eager(gm, example_inputs):
             return None
@@ -58,13 +59,13 @@ def aot_autograd(
 
         table = decompositions() if callable(decompositions) else decompositions
         rounding = contextlib.nullcontext() if table else as_eager()
-        with rounding, drawing_all(), handoff(gm, example_inputs, exact=not table) as ready:
+        with rounding, keep_unused_draws(), handoff(gm, example_inputs, exact=not table) as ready:
             compiled = aot_module_simplified(
                 ready.module,
                 ready.inputs,
                 fw_compiler=boxed(fw_compiler),
                 bw_compiler=boxed(bw_compiler or fw_compiler),
-                partition_fn=drawing_once(partition_fn or default_partition),
+                partition_fn=without_extra_draws(partition_fn or default_partition),
                 decompositions=dict(table or {}),
                 keep_inference_input_mutations=keep_inference_input_mutations,
             )
@@ -75,25 +76,25 @@ def aot_autograd(
 
 
 def boxed(compiler: Compiler) -> Callable[..., Any]:
-    """Return the same compiler, with results that take their inputs as one list, which they may empty as they go.
+    """Wrap a compiler so that its results take their inputs as one list, which they may empty to free memory early.
 
-    A backward is called by autograd, wherever the user's `backward()` is: nothing is captured in there either.
+    Frames are not captured inside of those results: autograd calls a backward wherever the user calls `backward()`.
     """
 
     def boxing(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         function = compiler(gm, example_inputs)
         if function is None:
-            function = as_it_is(gm, example_inputs)
+            function = operator_by_operator(gm, example_inputs)
         return function if getattr(function, "_boxed_call", False) else uncaptured(_Boxed(function))
 
     return boxing
 
 
-def as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Return the compiler that leaves a graph to run operator by operator. Inputs go as soon as nothing needs them."""
+def operator_by_operator(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that runs the graph operator by operator and frees each input after its last use."""
     own = graph_module(gm, copy.deepcopy(gm.graph))  # the other is the caller's, who may look at it
     for node in own.graph.find_nodes(op="call_function", target=torch.ops.aten.bernoulli.p):
-        node.target = drawn_as_it_lies
+        node.target = bernoulli_in_memory_order
     if own.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
         count_writes_once()
     write_in_place(own.graph)
@@ -108,22 +109,22 @@ def count_writes_once() -> None:
         context.fw_metadata.mutated_graph_handled_indices_seen_by_autograd = []
 
 
-def drawn_as_it_lies(like: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """Return what `bernoulli_` would have drawn in place, in the order of memory. The operator without writes draws in
-    that of dimensions.
+def bernoulli_in_memory_order(like: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Draw Bernoulli samples in the order of memory, as `bernoulli_` does; `aten.bernoulli.p` draws in the order of
+    dimensions, which gives other samples for tensors that are not contiguous.
     """
     return torch.empty_like(like).bernoulli_(*args, **kwargs).contiguous()
 
 
 def uncaptured(function: Callable[[list[Any]], Any]) -> Any:
-    """Return a function of a list of inputs, that frames are not captured in."""
+    """Wrap a function of a list of inputs so that frames that it runs are not captured."""
     quiet: Any = Compiled(function, None)
     quiet._boxed_call = True
     return quiet
 
 
 class _Boxed:
-    """A function of positional arguments, as a function of a list."""
+    """Adapts a function of positional arguments to the calling convention of one list, which is emptied."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

@@ -1,10 +1,9 @@
-"""Calls of ATen operators, by the shortest way that Python has to each.
+"""Call ATen operators by the cheapest Python callable for each.
 
-`torch.ops.aten.add.Tensor` finds its arguments by the schema, one after the other, for any operator there is: a
-microsecond more than the binding `torch.add`, which PyTorch generates for that operator alone. A binding stands for all
-overloads of a name, and chooses by the arguments. So it is tried on the fake tensors of the very call, and taken if the
-operator that the dispatcher is asked for, and all of its arguments, are the same. What has none is called without the
-Python around it.
+`torch.ops.aten.add.Tensor` parses its arguments by the schema, which costs a microsecond more than `torch.add`, the
+binding that PyTorch generates for that one operator. A binding serves all overloads of a name and chooses by its
+arguments. So each binding is tried on the fake tensors of the very call, and taken if it asks the dispatcher for the
+same operator with the same arguments. Operators without such a binding are called without the Python layer around them.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Where bindings are. FX's code calls them by these names, some of which stand for Python functions around the binding,
-# with other results than the operator has.
+# Namespaces that hold bindings. Some of their names are Python functions around a binding, which return other results
+# than the operator: they are not taken.
 PLACES: tuple[Any, ...] = (torch, torch.Tensor, torch._C._nn)
 BINDINGS = (types.BuiltinFunctionType, types.MethodDescriptorType)
 
 
 def call_directly(graph: torch.fx.Graph) -> None:
-    """Replace the operators of a graph by the shortest ways to call them."""
+    """Replace the operators of a graph by the cheapest callables for them."""
     for node in graph.nodes:
         if isinstance(node.target, OpOverload):
             node.target = binding(node) or bare(node.target)
 
 
 def binding(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """Return a binding that makes the call of this node; None if there is none."""
+    """Return a generated binding that makes exactly the call of this node; None if there is none."""
     op = node.target
     if not isinstance(op, OpOverload) or op.namespace != "aten":
         return None
@@ -53,7 +52,7 @@ def binding(node: torch.fx.Node) -> Callable[..., Any] | None:
 
 @functools.cache
 def bare(op: OpOverload) -> Callable[..., Any]:
-    """Return the dispatcher's own function for an operator, with a name for the code of graphs."""
+    """Return the dispatcher's own function for an operator, named so that FX's generated code can refer to it."""
     function: Any = functools.partial(op._op)
     function.__module__ = __name__
     function.__name__ = function.__qualname__ = f"{op._opname}_{op._overloadname}"
@@ -61,7 +60,7 @@ def bare(op: OpOverload) -> Callable[..., Any]:
 
 
 class Asked(Exception):
-    """The first call that got to the dispatcher."""
+    """Carries the first call that reached the dispatcher."""
 
     def __init__(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         super().__init__()
@@ -69,7 +68,7 @@ class Asked(Exception):
 
 
 class Ask(TorchDispatchMode):
-    """Raises the first call that gets to the dispatcher: nothing is computed."""
+    """Raises `Asked` at the first call that reaches the dispatcher, so that nothing is computed."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -78,7 +77,7 @@ class Ask(TorchDispatchMode):
 
 
 def asked(function: Callable[..., Any], args: Any, kwargs: Any) -> list[Any] | None:
-    """Return the operator that a function asks for first, with its arguments; None if it asks for none."""
+    """Return the first operator that a function dispatches, followed by its arguments; None if there is none."""
     try:
         with torch.no_grad(), torch._C._DisablePythonDispatcher(), Ask():  # which would take operators apart first
             function(*args, **kwargs)
@@ -90,12 +89,12 @@ def asked(function: Callable[..., Any], args: Any, kwargs: Any) -> list[Any] | N
 
 
 def is_same(one: list[Any] | None, other: list[Any]) -> bool:
-    """Return whether these are one call: tensors by identity, all else by type and value."""
+    """Return whether two dispatched calls are equal: tensors by identity, other arguments by type and value."""
     return one is not None and list(map(key, flat(one))) == list(map(key, flat(other)))
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """Walk through lists in lists, with their lengths."""
+    """Yield the leaves of nested lists, each list preceded by its length."""
     if isinstance(value, (list, tuple)):
         yield len(value)
         for each in value:
@@ -105,5 +104,5 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def key(value: Any) -> tuple[type, Any]:
-    """Return what stands for a value where calls are compared."""
+    """Return a key by which arguments of two calls are compared: identity for tensors, else type and `repr`."""
     return type(value), id(value) if isinstance(value, torch.Tensor) else repr(value)

@@ -1,10 +1,10 @@
-"""What the keys of Inductor's caches on disk must hold, besides what torch puts into them.
+"""Complete the keys of Inductor's disk caches with the facts that torch leaves out.
 
-Two caches answer: AOTAutograd's, by the graph as captured, and Inductor's own, by the graphs that AOTAutograd made of
-it. Both keys hold all settings of Inductor, and one of these is meant for facts from outside: names of functions that
-may be cached, each with a text that stands for what it does (`unsafe_marked_cacheable_functions`). It gets a digest of
-the sources of this package, which run inside of `compile_fx`, and the facts about process and inputs that torch leaves
-out. Graphs that call other people's code are not kept: no key says what that code does.
+Two caches are consulted: AOTAutograd's, keyed by the captured graph, and Inductor's own, keyed by the graphs that
+AOTAutograd made of it. Both keys include all Inductor settings, and one setting is meant for outside facts: names of
+functions that may be cached, each with a text that identifies what it does (`unsafe_marked_cacheable_functions`). We
+put a digest of this package's sources there, because they run inside of `compile_fx`, and facts about the process and
+the inputs. Graphs that call third-party code are not cached: no key identifies what that code does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ KNOWN_NAMESPACES = frozenset(
 
 @functools.cache
 def digest_of_sources() -> str:
-    """Hash the Python sources of this package, once in a process: 1.5 MB in some 15 ms."""
+    """Return a hash of this package's Python sources, computed once per process (1.5 MB in about 15 ms). 1.5 MB in some
+    15 ms.
+    """
     root = Path(__file__).parent.parent
     found = hashlib.blake2b(digest_size=16)
     for path in sorted(root.rglob("*.py")):
@@ -45,24 +47,24 @@ def digest_of_sources() -> str:
 
 
 class Decompositions(dict[Any, Callable[..., Any]]):
-    """A table of decompositions that is pickled as a digest: the operators that are its keys cannot be pickled.
+    """A table of decompositions that pickles as a digest, because its keys, operators, cannot be pickled.
 
-    What is in the table depends on Inductor's settings, which are in the keys, and on our sources.
+    Its contents depend on Inductor's settings, which are in the cache keys, and on our sources.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return remade, (digest_of_sources(),)
+        return empty_table, (digest_of_sources(),)
 
 
-def remade(digest: str) -> Decompositions:
-    """Stand for the table in a compile that is loaded: empty, since nothing is traced any more."""
+def empty_table(digest: str) -> Decompositions:
+    """Return an empty table in place of a pickled one: a compile loaded from the cache traces nothing any more."""
     return Decompositions()
 
 
 def marks(gm: torch.fx.GraphModule, facts: Sequence[Any], known: Mapping[str, str]) -> dict[str, str]:
-    """Return a value for Inductor's setting `unsafe_marked_cacheable_functions`, in which `known` stays.
+    """Return a value for Inductor's setting `unsafe_marked_cacheable_functions` that extends `known`.
 
-    `gm` is the graph as it is handed over, `facts` are what else the keys must hold: each prints what it is.
+    gm: the graph that is handed to AOTAutograd. facts: further objects whose `str` becomes part of the cache keys.
     """
     digest = digest_of_sources()
     ours = {f"{fn.__module__}.{fn.__name__}": digest for fn in functions(gm) if is_ours(fn)}
@@ -70,15 +72,15 @@ def marks(gm: torch.fx.GraphModule, facts: Sequence[Any], known: Mapping[str, st
 
 
 def state() -> str:
-    """Describe the modes and flags of process and thread that operators ask while they are traced."""
+    """Return a text of the process and thread state (modes, flags) that operators read while they are traced."""
     packed, modes = _native.global_state()
     return f"{_native.global_state_fields(packed)} {modes}"
 
 
 def facts_of(inputs: Sequence[Any]) -> list[tuple[bool, bool, int] | None]:
-    """Describe each tensor beyond its metadata: is it a leaf, is it a view, and which is the first with its memory.
+    """Return for each input tensor (is a leaf, is a view, index of the first input with its memory); None for others.
 
-    AOTAutograd makes another graph of inputs that share memory, and writes to leaves and to views in another way.
+    AOTAutograd makes another graph for inputs that share memory, and writes to leaves and to views differently.
     """
     first: dict[int, int] = {}
     return [
@@ -90,32 +92,33 @@ def facts_of(inputs: Sequence[Any]) -> list[tuple[bool, bool, int] | None]:
 
 
 def memory_of(tensor: torch.Tensor) -> int:
-    """Identify the memory of a tensor; one that has no storage is identified by itself."""
+    """Return an id of a tensor's storage; the tensor's own id if it has no storage."""
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
 
 
-def is_told_by_names(gm: torch.fx.GraphModule) -> bool:
-    """Return whether the graph and the bodies in it call torch's functions and ours only."""
+def is_keyed_by_names(gm: torch.fx.GraphModule) -> bool:
+    """Return whether the graph and its nested graphs call only functions of torch and of this package."""
     return all(is_ours(fn) or owner(fn).partition(".")[0] in KNOWN_OWNERS for fn in functions(gm))
 
 
 def functions(gm: torch.fx.GraphModule) -> Iterator[Any]:
-    """Yield what the nodes of a graph call, and those of the bodies in it. (Methods are those of tensors.)"""
+    """Yield the functions that nodes of a graph and of its nested graphs call. Methods are left out: they are methods
+    of tensors.
+    """
     for module in gm.modules():
         if isinstance(module, torch.fx.GraphModule):
             yield from (node.target for node in module.graph.nodes if node.op == "call_function")
 
 
 def is_ours(fn: Any) -> bool:
-    """Return whether this is a Python function of this package, found there by its name."""
+    """Return whether this is a Python function of this package that can be found by its qualified name."""
     return isinstance(fn, FunctionType) and fn.__module__.startswith(f"{PACKAGE}.") and "<" not in fn.__qualname__
 
 
 def owner(fn: Any) -> str:
-    """Name what a function comes from: the module that has it, or has its type; of other people's operators, the
-    namespace.
+    """Return the name of the module that defines a function or its type; for third-party operators, their namespace.
 
-    A function in C may name no module: then the object or the type does that it is a method of.
+    A C function may name no module; then the object or type that it is a method of does.
     """
     if isinstance(fn, OPERATORS):
         namespace = str(getattr(fn, "namespace", "") or getattr(fn, "_qualified_op_name", "").partition("::")[0])

@@ -1,7 +1,7 @@
-"""Checks in Inductor's kernels for the CPU that raise whatever thread finds that an index is out of bounds.
+"""Let checks of indices in Inductor's CPU kernels raise from any OpenMP thread.
 
-An exception that leaves a loop which OpenMP shares out among threads ends the process. So such loops keep the
-exception, and the kernel raises it when all threads are done.
+An exception that leaves a loop shared among OpenMP threads ends the process. So such loops store the exception, and the
+kernel rethrows it when all threads are done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CATCH = f'}} catch (...) {{ _Pragma("omp critical") {KEPT} = std::current_except
 
 
 def raising_at_the_end(codegen_group: Callable[..., str]) -> Callable[..., str]:
-    """Wrap Inductor's method that writes a kernel."""
+    """Wrap Inductor's `codegen_group`, which writes a kernel, so that the kernel stores and rethrows."""
 
     def write(group: Any, *args: Any, **kwargs: Any) -> str:
         return keep_exceptions(codegen_group(group, *args, **kwargs))
@@ -26,7 +26,7 @@ def raising_at_the_end(codegen_group: Callable[..., str]) -> Callable[..., str]:
 
 
 def keep_exceptions(source: str) -> str:
-    """Return the source of a kernel whose loops keep exceptions, where several threads may meet one."""
+    """Return the C++ source of a kernel whose parallel loops store exceptions and rethrow them at its end."""
     if "TORCH_CHECK(" not in source or "#pragma omp parallel" not in source:
         return source
     lines: list[str] = []

@@ -1,9 +1,9 @@
-"""Has Inductor's code for the CPU do as eager's kernels do.
+"""Make Inductor's CPU kernels compute what eager's kernels compute.
 
-`expm1` of doubles and `atanh` are said by `exp` and `log`, which loses small numbers and the sign of zero: they are
-computed with the functions for vectors that eager calls. And errors in loops of several threads end the process.
-Values of unknown size are put by eager's kernel (`index_put.py`), and an older Inductor's `asinh` of vectors is
-infinite where a square would be.
+Inductor writes `expm1` of doubles and `atanh` by `exp` and `log`, which loses small numbers and the sign of zero: here
+they call the vector functions that eager calls. Errors in parallel loops are raised (`cpp_checks.py`), values of
+unknown size are stored by eager's kernel (`index_put.py`), and `asinh` of vectors does not overflow, as it does in
+older versions of Inductor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRAPPED: dict[str, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def as_in_eager() -> Iterator[None]:
-    """Have kernels, while this is open or a function runs that is wrapped in it, written as eager's."""
+    """Patch Inductor's CPU code generation to match eager, inside of the `with` block or the decorated function."""
     changes: dict[str, Any] = {f"{VECTORS}.{name}": staticmethod(method(name)) for name in VECTORIZED}
     for target, wrap in WRAPPED.items():
         changes[target] = wrap(patches.held(*patches.place(target)))
@@ -39,7 +39,7 @@ def as_in_eager() -> Iterator[None]:
 
 
 def asinh(x: Any) -> str:
-    """Write `asinh` of a vector: for numbers so large that 1 does not count beside their square, `log(2 * x)`."""
+    """Return C++ code for `asinh` of a vector; beyond 1e9, where x * x may overflow, it computes `log(2 * x)`."""
     vector = f"decltype({x})"
     large = f"({x}.abs().log() + {vector}({math.log(2)!r})).copysign({x})"
     return f"{vector}::blendv({x}.asinh(), {large}, {x}.abs() > {vector}(1e9))"
@@ -47,7 +47,7 @@ def asinh(x: Any) -> str:
 
 @functools.cache
 def method(name: str) -> Callable[[Any], str]:
-    """Return what writes a call of a vector's method."""
+    """Return a function that writes a call of this method of a C++ vector."""
 
     def write(x: Any) -> str:
         return f"{x}.{name}()"

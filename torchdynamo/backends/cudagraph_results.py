@@ -1,13 +1,14 @@
-"""Results of CUDA graphs, taken out of the memory that the next replay writes to.
+"""Copy results of CUDA graphs out of the memory that the next replay writes to.
 
-Inductor records its kernels by torch's CUDA graph trees, which share one pool of memory. They begin anew only where
-nothing of the pool is alive (else they record, or warm up, once more), or where told that what is alive may be
-overwritten. In eager a result keeps its value as long as somebody has it, as `y = f(x)` has `y` during the next call.
-So results of inference, of a forward and of a backward are copied out of the pool at once: then they die there, and the
-next call replays. What a forward saves for its backward stays in the pool, and lives until that has run: autograd holds
-aliases of it, as a recording hands out the same tensors each time, and does not see who in C++ has them.
+Inductor records its kernels by torch's CUDA graph trees, which share one memory pool. The trees start over only if
+nothing in the pool is alive, or if the user allows live results to be overwritten; otherwise they record or warm up
+again. In eager a result keeps its value as long as somebody holds it, as `y = f(x)` holds `y` during the next call. So
+results of inference, of a forward and of a backward are copied out of the pool at once; nothing in the pool stays
+alive, and the next call replays. Tensors that a forward saves for its backward stay in the pool until the backward has
+run. Autograd gets aliases of them, because a recording hands out the same tensor objects each time and cannot see
+references held in C++.
 
-Some calls run the same kernels without a recording, as nothing may be overwritten that is alive: see `runs_plain`.
+Some calls run the same kernels without a recording, because live memory must not be overwritten: see `runs_plain`.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ import torch.fx
 
 Run = Callable[[list[Any]], Sequence[Any]]
 
-MOST_WAITING = 4  # forwards of one graph in the pool, before the backward of the first
-_no_recording = threading.RLock()  # a setting is changed, in some versions of torch for all threads
+MOST_WAITING = 4  # forwards of one graph in the pool before the backward of the first; beyond, run without recording
+_no_recording = threading.RLock()  # some versions of torch change the setting for all threads
 
 
 class Pool:
-    """What the CUDA graph trees of this thread have handed out on one device, since they last began anew."""
+    """The memory that this thread's CUDA graph trees have handed out on one device since they last started over."""
 
     def __init__(self, device: int) -> None:
         self.device = device
         self.known: weakref.WeakKeyDictionary[Any, frozenset[int]] = weakref.WeakKeyDictionary()
 
     def manager(self) -> Any:
-        """Return torch's manager of the trees; None before it is needed."""
+        """Return torch's manager of this device's trees; None before the first recording."""
         from torch._inductor.cudagraph_trees import get_manager
 
         return get_manager(self.device, create_if_none_exists=False)
 
     def addresses(self) -> frozenset[int]:
-        """Return where in memory the results lie that have been handed out, alive or not."""
+        """Return the addresses of all results handed out, alive or dead."""
         node = getattr(self.manager(), "current_node", None)
         if node is None:
             return frozenset()
@@ -51,29 +52,30 @@ class Pool:
         return self.known[node]
 
     def is_alive(self) -> bool:
-        """Return whether any of them is alive."""
+        """Return whether any result in the pool is alive."""
         node = getattr(self.manager(), "current_node", None)
         return node is not None and not node.all_outputs_are_dead()
 
-    def is_given_up(self) -> bool:
-        """Return whether the trees would overwrite what is alive: a new step began, for torch.compile or its user."""
+    def may_overwrite_live_results(self) -> bool:
+        """Return whether a replay would overwrite live results, because the user or torch.compile began a new step."""
         manager = self.manager()
         return manager is not None and manager.in_new_torch_compile_invocation() and self.is_alive()
 
 
 class Graphs:
-    """What was compiled of one captured graph: for inference, or a forward and its backward."""
+    """State shared by the compiled functions of one captured graph: one for inference, or a forward and a backward."""
 
     def __init__(self) -> None:
-        self.waiting = 0  # how many forwards ran in the pool before the backward of the first
-        self.in_pool = False  # was the latest forward one of these?
-        self.saves = False  # do these save anything in the pool?
+        self.waiting = 0  # forwards that ran in the pool and whose backward has not run
+        self.in_pool = False  # the latest forward ran in the pool
+        self.saves = False  # forwards save tensors in the pool
 
 
 class KeepsResults:
-    """Compiled kernels as a function of a list of inputs, whose results are the caller's for good.
+    """Runs compiled kernels on a list of inputs and returns results that no later call overwrites.
 
-    `run` replays where it can, `plain` does not. The first `visible` results leave the graph; the others are saved.
+    `run` replays a recording where it can; `plain` runs the kernels without one. The first `visible` results leave the
+    graph; the others are saved for the backward.
     """
 
     def __init__(self, graphs: Graphs, pool: Pool, run: Run, plain: Run, visible: int | None, kind: str) -> None:
@@ -88,68 +90,68 @@ class KeepsResults:
         results = self.run(inputs)
         addresses = self.pool.addresses()
         if self.forward:
-            self.note(results, addresses)
+            self.record_forward(results, addresses)
         elif self.backward:
             self.graphs.waiting = max(0, self.graphs.waiting - 1)
         count = len(results) if self.visible is None else self.visible
         return [*copied_out(results[:count], addresses), *aliases(results[count:], addresses)]
 
-    def note(self, results: Sequence[Any], addresses: frozenset[int]) -> None:
-        """Remember where a forward has left what its backward reads."""
+    def record_forward(self, results: Sequence[Any], addresses: frozenset[int]) -> None:
+        """Record whether a forward left results in the pool that its backward reads."""
         graphs = self.graphs
-        saved = lies_in(addresses, results[self.visible :])
+        saved = any_at(addresses, results[self.visible :])
         graphs.saves |= saved
-        graphs.in_pool = saved or lies_in(addresses, results)
+        graphs.in_pool = saved or any_at(addresses, results)
         graphs.waiting += graphs.in_pool
 
     def runs_plain(self, inputs: Sequence[Any]) -> bool:
-        """Return whether this call must not replay, record or warm up."""
-        if torch.cuda.is_current_stream_capturing() or self.pool.is_given_up():
+        """Return whether this call must run the kernels without replaying, recording or warming up."""
+        if torch.cuda.is_current_stream_capturing() or self.pool.may_overwrite_live_results():
             return True
         if self.backward:
             return self.is_kept() or not self.comes_from_the_pool(inputs)
-        return self.forward and (self.is_hooked() or self.waits_too_long())
+        return self.forward and (self.is_hooked() or self.has_too_many_pending())
 
     def is_kept(self) -> bool:
-        """Return whether what the backward reads is to outlive it (`retain_graph=True`): a replay uses it up."""
+        """Return whether saved tensors must outlive this backward (`retain_graph=True`), which a replay overwrites."""
         return torch._C._autograd._get_current_graph_task_keep_graph()
 
     def comes_from_the_pool(self, inputs: Sequence[Any]) -> bool:
-        """Return whether the forward of this backward ran in the pool: what it saved is read where it lies."""
+        """Return whether the forward of this backward ran in the pool, so that saved tensors are there."""
         if not self.graphs.saves:
             return self.graphs.in_pool
-        return lies_in(self.pool.addresses(), inputs)
+        return any_at(self.pool.addresses(), inputs)
 
     def is_hooked(self) -> bool:
-        """Return whether somebody is handed what is saved, and may keep it."""
+        """Return whether saved-tensor hooks are active, which may keep saved tensors alive."""
         return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
-    def waits_too_long(self) -> bool:
-        """Return whether forwards follow each other without a backward: each would be recorded after the one before."""
+    def has_too_many_pending(self) -> bool:
+        """Return whether too many forwards ran without a backward; each further one would need a new recording."""
         if self.graphs.waiting >= MOST_WAITING and not self.pool.is_alive():
             self.graphs.waiting = 0
         return self.graphs.waiting >= MOST_WAITING
 
 
-def lies_in(addresses: frozenset[int], values: Sequence[Any]) -> bool:
-    """Return whether any of these tensors has its memory at one of the addresses."""
+def any_at(addresses: frozenset[int], values: Sequence[Any]) -> bool:
+    """Return whether any of these tensors has its storage at one of the addresses."""
     return any(isinstance(each, torch.Tensor) and address_of(each) in addresses for each in values)
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Return where the memory of a tensor begins."""
+    """Return the address of a tensor's storage."""
     return tensor.untyped_storage().data_ptr()
 
 
 def aliases(values: Sequence[Any], addresses: frozenset[int]) -> list[Any]:
-    """Return the values, those at one of the addresses as other tensors of the same memory."""
-    return [each.detach() if lies_in(addresses, (each,)) else each for each in values]
+    """Return the values; tensors whose storage is at one of the addresses are replaced by aliases."""
+    return [each.detach() if any_at(addresses, (each,)) else each for each in values]
 
 
 def copied_out(results: Sequence[Any], addresses: frozenset[int]) -> list[Any]:
-    """Return the results, in memory of their own where theirs is at one of the addresses.
+    """Return the results; those whose storage is at one of the addresses are copied to memory of their own.
 
-    Those that share memory share it afterwards; strides and offsets stay.
+    Results that share a storage share their copy; strides and offsets stay.
     """
     found = list(results)
     groups: dict[int, list[int]] = {}
@@ -170,7 +172,7 @@ def copied_out(results: Sequence[Any], addresses: frozenset[int]) -> list[Any]:
 
 
 def like(tensor: torch.Tensor, sharing: int) -> torch.Tensor | None:
-    """Return a tensor of the same layout; None for one of several in this memory, or one that does not fill it."""
+    """Return an empty tensor of the same layout; None if the tensor shares its storage or does not fill it."""
     if sharing > 1 or tensor.untyped_storage().nbytes() != tensor.numel() * tensor.itemsize:
         return None
     fresh = torch.empty_like(tensor)
@@ -178,13 +180,13 @@ def like(tensor: torch.Tensor, sharing: int) -> torch.Tensor | None:
 
 
 def moved(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
-    """Return the same part of other memory."""
+    """Return a tensor with this one's dtype, sizes, strides and offset in another storage."""
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return made.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def keeping_results(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Inductor's compiler of forward and backward: where it uses CUDA graphs, results are copied out of them."""
+    """Wrap Inductor's compiler of forward and backward so that results of CUDA graphs are copied out."""
     graphs = Graphs()
 
     @functools.wraps(compiler)
@@ -207,13 +209,13 @@ def keeping_results(compiler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_visible() -> int:
-    """Return how many results of the forward that is being compiled leave it; what it saves comes after these."""
+    """Return how many results of the forward that is being compiled leave the graph; saved tensors follow them."""
     meta: Any = torch._guards.TracingContext.get().fw_metadata
     return int(len(meta.tokens) + meta.num_forward)
 
 
 def without_recording(compiled: Any) -> Run:
-    """Return a function that runs what was compiled kernel by kernel."""
+    """Return a function that runs compiled kernels one by one, without a CUDA graph."""
     from torch._inductor import config
     from torch._inductor.utils import align_inputs_from_check_idxs
 
@@ -223,6 +225,6 @@ def without_recording(compiled: Any) -> Run:
         with _no_recording, patch({"triton.cudagraph_capture_sizes": ()}):
             return run(inputs)
 
-    # Recordings copy inputs to where they lie aligned. These do not.
+    # Recordings copy inputs to aligned memory; kernels that run without one need this done for them.
     found: Run = align_inputs_from_check_idxs(kernels, compiled.inputs_to_check, compiled.mutated_input_idxs)
     return found

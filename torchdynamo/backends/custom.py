@@ -1,9 +1,9 @@
-"""Backends of the user's, for graphs whose sizes or numbers vary: no value of one call may be taken for all.
+"""Call users' backends on graphs whose sizes or numbers are symbols, so that no value is baked in unnoticed.
 
-Such a backend is called with symbols, on a stage (`stage.py`). What it returns serves all values, unless it computed
-with the tensors of the call, as `torch.jit.trace` does, or traces when it is first called, as `aot_function` does: that
-serves the values it was made at, and each other one gets a graph of its own, with constants. So do backends that raise
-where they meet a symbol.
+The backend is called with symbols, inside of a `BackendStage` (`stage.py`). Its result serves all values, unless the
+backend computed with the tensors of the call, as `torch.jit.trace` does, or its result traces when it is first called,
+as `aot_function` does. Such a result serves only the values it was made at; other values get graphs of their own, with
+constants. So do backends that raise when they meet a symbol.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Run = Callable[..., Any]
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Run | None]
 
 
-def knows_symbols(backend: Backend) -> bool:
-    """Return whether a backend sets the stage itself: those of this package."""
+def handles_symbols(backend: Backend) -> bool:
+    """Return whether a backend handles symbols itself, as those of this package do."""
     return has_mark(backend, "leaves_inputs_alone") or has_mark(backend, "fixed_sizes")
 
 
 def with_symbols(gm: torch.fx.GraphModule, examples: Sequence[Any], backend: Backend, compile_one: Compile) -> Any:
-    """Return what the backend makes of a graph, in a form that is right for all values.
+    """Compile a graph by a backend; return a callable that is right for all values of its symbols.
 
-    compile_one: compiles a graph of constants. Raises what the backend raises where constants do not help.
+    compile_one: compiles a graph of constants. Raises the backend's exception where constants would not help.
     """
-    if not has_numbers(gm) or knows_symbols(backend):
+    if not has_numbers(gm) or handles_symbols(backend):
         return backend(gm, examples)
     stage, by_value = BackendStage(gm, examples), ByValue(gm, backend, compile_one)
     try:
@@ -53,17 +53,18 @@ def with_symbols(gm: torch.fx.GraphModule, examples: Sequence[Any], backend: Bac
     if stage.computed:
         by_value.serve(examples, made)
         return by_value
-    return made if stage.traced else Untried(made, by_value)
+    return made if stage.traced else FirstCallTrial(made, by_value)
 
 
 def is_own_code(made: Any, gm: torch.fx.GraphModule) -> bool:
-    """Return whether this runs the graph as it is."""
+    """Return whether a backend's result just runs the captured graph."""
     return made is gm or getattr(made, "__code__", None) is gm.forward.__code__
 
 
 class ByValue:
-    """Runs a graph whose sizes and floats vary by graphs of constants, made as values come up; then operator by
-    operator, as it does where numbers are read from tensors."""
+    """Runs a graph with symbols by one graph of constants for each set of values; beyond the limit, and for numbers
+    read from tensors, operator by operator.
+    """
 
     def __init__(self, gm: torch.fx.GraphModule, backend: Backend, compile_one: Compile) -> None:
         self.gm, self.backend, self.compile_one = gm, backend, compile_one
@@ -72,11 +73,11 @@ class ByValue:
         self.full = False
 
     def values(self, args: Sequence[Any]) -> list[Any]:
-        """Return the numbers of a call."""
+        """Return the values of the graph's symbols in this call."""
         return [place.read(args) for place in self.places.values()]
 
     def serve(self, args: Sequence[Any], run: Run) -> None:
-        """Have a function run calls with these numbers, if they are all that varies."""
+        """Use `run` for calls with these values, unless the graph also reads numbers from tensors."""
         if not reads_values(self.gm):
             self.made[repr(self.values(args))] = run
 
@@ -85,7 +86,7 @@ class ByValue:
         return (self.made.get(repr(values)) or self.make(values, args))(*args)
 
     def make(self, values: list[Any], args: Sequence[Any]) -> Run:
-        """Return what the backend makes of the graph with these numbers in it."""
+        """Compile the graph with these values as constants and return the result."""
         if len(self.made) >= config.cache_size_limit:
             self.tell()
             return self.gm.forward
@@ -99,7 +100,7 @@ class ByValue:
         return made
 
     def tell(self) -> None:
-        """Warn, once, that there will be no more graphs."""
+        """Warn, once, that the limit of graphs is reached."""
         if self.full:
             return
         self.full = True
@@ -111,10 +112,10 @@ class ByValue:
         warnings.warn(text, FallbackWarning, stacklevel=4)
 
 
-class Untried:
-    """What a backend has returned without a look at the graph: its first call shows whether it runs or traces.
+class FirstCallTrial:
+    """A backend's result that has not run yet: its first call shows whether it runs the graph or traces first.
 
-    Where that call fails other than as the program would, each value gets a graph of its own, too.
+    If that call fails in another way than the program would, each set of values gets a graph of its own.
     """
 
     def __init__(self, run: Run, by_value: ByValue) -> None:
@@ -126,7 +127,7 @@ class Untried:
         return self.run(*args) if self.tried else self.first(args)
 
     def first(self, args: Sequence[Any]) -> Any:
-        """Return the result of the first call. Raises what the graph raises, and RuntimeError where tracing fails."""
+        """Make the first call and return its result. Raises the graph's exception; RuntimeError if tracing fails."""
         trial = Trial()
         try:
             result = trial.call(self.run, args)

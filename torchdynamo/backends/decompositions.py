@@ -1,17 +1,18 @@
-"""Says operators by others where Inductor's do not give what eager's do at the edges of numbers.
+"""Decompose operators where Inductor's own decompositions differ from eager at the edges of numbers.
 
-A row for each operator. A function that gives NotImplemented leaves a case to Inductor.
+There is one row per operator. A function that returns NotImplemented leaves the case to Inductor.
 
-- Floor division and remainder of floats with infinities and zeros: Inductor says `5 % inf` is nan, `inf // 1` is inf.
-- On a CPU, `expm1` is `exp(x) - 1`, which is 0 for small numbers. ELU, where that hardly counts, stays quick.
-- `x ** -0.5` is a root in eager.
-- `index_select`, `index_add` and `index_copy` take no negative index, and Inductor's count it from the end. On a CPU
-  such an index becomes one that is too large, which kernels look for: they raise, and eager says what is wrong.
-  `index_fill` counts from the end, and Inductor says it by `index_copy`.
-- `index_put` takes values that fit what is written over, of 1 where that is of more. Inductor's loop asks no guard for
-  it where sizes vary, and would read past their end.
+- Floor division and remainder of floats with infinities and zeros: in Inductor `5 % inf` is nan, `inf // 1` is inf.
+- On a CPU, Inductor computes `expm1` as `exp(x) - 1`, which is 0 for small numbers. ELU keeps that quicker form, where
+  the difference hardly counts.
+- Eager computes `x ** -0.5` as a root.
+- `index_select`, `index_add` and `index_copy` refuse negative indices in eager; Inductor counts them from the end. On a
+  CPU a negative index is replaced by one that is too large, which kernels check: they raise, and the graph runs again
+  in eager, which raises the right error. `index_fill` does count from the end; Inductor decomposes it to `index_copy`.
+- `index_put` broadcasts values over the elements it writes. With dynamic shapes Inductor's loop makes no guard for
+  that, and would read past the end of the values.
 - `frac` of -0.0 is 0.0 in eager; an older Inductor keeps the sign.
-- Zeros that forward-mode derivatives begin with have no memory, and Inductor would reuse its place.
+- The zero tensors that forward-mode derivatives begin with have no memory, and Inductor would reuse their address.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MASKS = (torch.bool, torch.uint8)
 
 
 def floats(a: Number, b: Number) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return both as tensors of floats of the dtype they are promoted to; None if that is no float."""
+    """Return both operands as tensors of the floating-point dtype they promote to; None if that is not a float."""
     dtype = torch.result_type(a, b)
     if not dtype.is_floating_point:
         return None
@@ -43,10 +44,11 @@ def floats(a: Number, b: Number) -> tuple[torch.Tensor, torch.Tensor] | None:
     return one, other
 
 
-def on_the_other_side(rest: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return where the rest of a division is no zero and has another sign than what was divided by.
+def signs_differ(rest: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return a mask of the nonzero remainders whose sign differs from the divisor's.
 
-    In Python's words `(rest < 0) != (b < 0)`; of truth values of constants, Inductor knows only `logical_` operators.
+    In Python this is `rest != 0 and (rest < 0) != (b < 0)`; on truth values of constants Inductor supports only the
+    `logical_` operators.
     """
     return torch.logical_or(torch.logical_and(b < 0, rest > 0), torch.logical_and(b >= 0, rest < 0))
 
@@ -58,7 +60,7 @@ def remainder(a: Number, b: Number) -> Any:
         return NotImplemented
     a, b = pair
     rest = torch.fmod(a, b)
-    return torch.where(on_the_other_side(rest, b), rest + b, rest)
+    return torch.where(signs_differ(rest, b), rest + b, rest)
 
 
 def floor_divide(a: Number, b: Number) -> Any:
@@ -67,23 +69,23 @@ def floor_divide(a: Number, b: Number) -> Any:
 
 
 def divide(a: Number, b: Number, *, rounding_mode: str | None = None) -> Any:
-    """Compute a division of floats that rounds down, by the remainder, as Python does."""
+    """Compute a division of floats that rounds down by way of the remainder, as Python does."""
     pair = floats(a, b) if rounding_mode == "floor" else None
     if pair is None:
         return NotImplemented
     a, b = pair
     rest, quotient = torch.fmod(a, b), a / b
     exact = (a - rest) / b
-    exact = torch.where(on_the_other_side(rest, b), exact - 1, exact)
+    exact = torch.where(signs_differ(rest, b), exact - 1, exact)
     down = exact.floor()
     down = torch.where(exact - down > 0.5, down + 1, down)
-    down = torch.where(exact == 0, quotient * 0.0, down)  # of its sign
-    down = torch.where(rest != rest, quotient + (a - a), down)  # too large for kernels of `fmod`; of infinities, nan
+    down = torch.where(exact == 0, quotient * 0.0, down)  # a zero with the quotient's sign
+    down = torch.where(rest != rest, quotient + (a - a), down)  # where `fmod` overflows; nan for infinities
     return torch.where(b == 0, quotient, down)
 
 
 def index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Number) -> Any:
-    """Fill these of a dimension with a number."""
+    """Fill the indexed slices of a dimension with a number."""
     if not x.dim() or index.dim() != 1:
         return NotImplemented
     filling = (
@@ -93,7 +95,7 @@ def index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Number) ->
 
 
 def expm1(x: torch.Tensor) -> Any:
-    """Compute `exp(x) - 1`, by a series where the difference would lose what is left of a number."""
+    """Compute `exp(x) - 1`, by a series for small `x`, where the subtraction would cancel."""
     if x.device.type != "cpu" or not x.is_floating_point() or x.dtype == torch.float64:
         return NotImplemented
     series = 1 / 720 * x + 1 / 120
@@ -103,37 +105,37 @@ def expm1(x: torch.Tensor) -> Any:
 
 
 def elu(x: torch.Tensor, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Any:
-    """Compute ELU as Inductor does, which is quick and exact enough: not with our `expm1`."""
+    """Compute ELU by `exp(x) - 1`, which is quick and exact enough, rather than by our `expm1`."""
     if x.device.type != "cpu" or not x.is_floating_point():
         return NotImplemented
     return torch.where(x >= 0, x * scale, (torch.exp(x * input_scale) - 1) * (alpha * scale))
 
 
 def frac(x: torch.Tensor) -> torch.Tensor:
-    """Compute what `trunc` leaves of a number."""
+    """Compute the fractional part, `x - trunc(x)`."""
     return x - x.trunc()
 
 
 def power(x: torch.Tensor, exponent: Number) -> Any:
-    """Compute `x ** exponent` where eager computes a root: `-inf ** -0.5` is nan."""
+    """Compute `x ** -0.5` as `rsqrt`, as eager does: `(-inf) ** -0.5` is nan."""
     return torch.rsqrt(x) if exponent == -0.5 and x.is_floating_point() else NotImplemented
 
 
 def not_negative(x: torch.Tensor, index: torch.Tensor, dim: int) -> list[torch.Tensor | None] | None:
-    """Return indices of a tensor in which a negative index is too large; None where kernels do not look for that."""
+    """Return indices in which negative ones are out of bounds; None where kernels do not check bounds."""
     if x.device.type != "cpu" or not x.dim() or index.dim() != 1:
         return None
     return [*[None] * (dim % x.dim()), torch.where(index < 0, x.shape[dim], index)]
 
 
 def index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
-    """Take these of a dimension."""
+    """Select the indexed slices of a dimension; negative indices raise."""
     indices = not_negative(x, index, dim)
     return NotImplemented if indices is None else aten.index(x, indices)
 
 
 def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: Number = 1) -> Any:
-    """Add to these of a dimension."""
+    """Add to the indexed slices of a dimension; negative indices raise."""
     indices = not_negative(x, index, dim)
     if indices is None:
         return NotImplemented
@@ -141,7 +143,7 @@ def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tens
 
 
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    """Write over these of a dimension."""
+    """Overwrite the indexed slices of a dimension; negative indices raise."""
     indices = not_negative(x, index, dim)
     return NotImplemented if indices is None else aten.index_put(x, indices, source)
 
@@ -149,21 +151,21 @@ def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
 def index_put(
     x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
 ) -> Any:
-    """Write values of the size of what is written over."""
+    """Write values, broadcast explicitly to the size of the elements that they overwrite."""
     shapes: Any = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     if any(each is not None and each.dtype in MASKS for each in indices) or shapes.free_unbacked_symbols(values.shape):
-        return NotImplemented  # who knows what is written over? Eager's kernel is called
+        return NotImplemented  # the number of elements written is unknown: eager's kernel is called
     size = aten.index(x, indices).shape
     if values.shape == size:
         return NotImplemented
     for dim in range(-values.dim(), 0):
-        if values.shape[dim] == 1:  # a guard, after which it is 1 and no longer a formula
+        if values.shape[dim] == 1:  # makes a guard, after which the size is the constant 1
             values = values.select(dim, 0).unsqueeze(dim)
     return aten.index_put(x, indices, values.expand(size), accumulate)
 
 
 def zeros(size: Sequence[Any], **kwargs: Any) -> torch.Tensor:
-    """Make zeros that have memory."""
+    """Return a tensor of zeros that has memory of its own."""
     return torch.zeros(size, **kwargs)
 
 
@@ -190,13 +192,13 @@ if torch_compat.INDUCTOR_HAS_OLD_EDGES:
     AT_EDGES[aten.frac.default] = frac
 
 
-def over(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """Return a table with these rows over its own, which have what these leave."""
+def with_our_rows(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """Return a table of decompositions with our rows on top; ours fall back on its own."""
     return {**table, **{op: first(own, table.get(op)) for op, own in AT_EDGES.items()}}
 
 
 def first(own: Callable[..., Any], other: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return a function that is one, or the other where that one gives NotImplemented."""
+    """Return a function that calls `own`, and `other` where that returns NotImplemented."""
     if other is None:
         return own
 

@@ -1,7 +1,7 @@
-"""Inductor's caches on disk, in which a second process finds what the first has compiled.
+"""Let compiles use Inductor's disk caches, in which a process finds what earlier ones have compiled.
 
-They are asked where the keys tell all that matters (`cache_key.py`), and where nobody else can have put something into
-them: they are pickles and libraries, and loading one runs what is in it.
+The caches are used if their keys identify everything that matters (`cache_key.py`) and if nobody else can have written
+to them: they hold pickles and libraries, and loading one runs the code in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchdynamo.backends.cache_key import facts_of, is_told_by_names, marks, state
+from torchdynamo.backends.cache_key import facts_of, is_keyed_by_names, marks, state
 from torchdynamo.backends.handoff import Handoff
 from torchdynamo.errors import TorchDynamoWarning
 from torchdynamo.hook.user_warnings import warn_user
@@ -24,10 +24,10 @@ MARKS = "unsafe_marked_cacheable_functions"
 
 @contextlib.contextmanager
 def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) -> Iterator[None]:
-    """Compile, while this is open, with the caches, or without them where they cannot be relied on.
+    """Enable Inductor's caches inside of the block, or disable them where they cannot be relied on.
 
-    Writes into `patches`, the settings of Inductor for this compile, what the keys must hold. What AOTAutograd's cache
-    gives is not handed to `inner_compile`, which looks after the results of CUDA graphs: with these it is not asked.
+    patches: Inductor's settings for this compile; facts that the keys must include are added to it. With CUDA graphs,
+    AOTAutograd's cache stays off: its hits bypass `inner_compile`, where results are copied out of the memory pool.
     """
     from torch import _inductor
     from torch._functorch import config
@@ -35,7 +35,7 @@ def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) 
     settings: Any = _inductor.config
     known = patches.get(MARKS, settings.unsafe_marked_cacheable_functions)
     patches[MARKS] = marks(ready.module, [state(), facts_of(inputs), ready.known_sizes], known)
-    kept = is_told_by_names(ready.module) and is_trusted()
+    kept = is_keyed_by_names(ready.module) and is_trusted()
     if not kept:
         patches.update(fx_graph_cache=False, fx_graph_remote_cache=False)
     with settings.patch(patches):
@@ -49,7 +49,7 @@ def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) 
 
 
 def is_trusted() -> bool:
-    """Return whether the folder of the caches is the user's choice, or nobody else's to write to."""
+    """Return whether the cache folder was chosen by the user, or only this user can write to it."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
@@ -59,9 +59,9 @@ def is_trusted() -> bool:
 
 @functools.cache
 def is_private(folder: str) -> bool:
-    """Return whether a folder in a place where others may write is this user's alone; make it, if it is not there.
+    """Return whether only this user can write to a folder; create it if it is missing.
 
-    Warns of one that is not.
+    Warns if others can.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, mode=0o700)

@@ -1,17 +1,17 @@
-"""Backwards that AOTAutograd's does not know: gradients of gradients, and gradients of some of the results.
+"""Compute backwards that AOTAutograd does not support: gradients of gradients, and gradients of some results only.
 
-Where only some results of a graph have gradients, AOTAutograd takes zeros for the others, and inputs that eager would
-not reach would get zeros, too: they get none, as in eager (an optimizer would decay them).
+Where only some results of a graph get gradients, AOTAutograd fills in zeros for the others, so inputs that eager would
+not reach would get zero gradients. They get None here, as in eager (an optimizer would decay them otherwise).
 
-Its backward cannot be differentiated, and does not even know the inputs it came from, so that a second derivative
-could be taken for zero. When a backward is asked to keep its own history (`create_graph=True`), the graph as it was
-captured runs again on the inputs, under eager autograd. Where that cannot be, differentiating once more is an error.
-A backward that is to be kept (`retain_graph=True`) and whose kernels write to the memory of what it saved gets copies.
+AOTAutograd's backward cannot be differentiated and does not keep the inputs it came from, so a second derivative could
+come out as zero. When a backward is to keep its own history (`create_graph=True`), the captured graph runs again on the
+inputs, under eager autograd; where that is impossible, differentiating once more raises. A backward that is kept
+(`retain_graph=True`) and whose kernels overwrite saved tensors works on copies.
 
-A backward is compiled when it is first asked for. One that fails, then or as it runs, is eager's in its place, from the
-graph as it was captured, if the inputs live and are as they were; and so is the graph from then on.
+A backward is compiled when it is first called. If its compilation or run fails, gradients are computed in eager from
+the captured graph, provided that the inputs are alive and unchanged; the graph runs eagerly from then on.
 
-Inputs are remembered weakly: a model that is only differentiated once keeps nothing alive for this.
+Inputs are held weakly, so that a model that is differentiated once keeps nothing alive for this.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
 from torchdynamo.hook.install import Compiled
 from torchdynamo.hook.user_warnings import warn_user
 
-_PREPARED = "_torchdynamo_twice"  # on a class of such nodes
-# What autograd says of saved tensors that are gone, or were written to.
+_PREPARED = "_torchdynamo_twice"  # attribute of autograd node classes that are patched
+# Beginnings of autograd's errors about saved tensors that were freed or modified.
 REFUSALS = ("Trying to backward through the graph a second time", "has been modified by an inplace operation")
 
 
 class DoubleBackward:
-    """A compiled graph whose backward may be asked for its own history, or for a part."""
+    """Runs a compiled graph, and prepares its autograd node for second and partial backwards."""
 
     def __init__(self, compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> None:
         self.compiled = compiled
-        self.eager: Callable[..., Any] = Compiled(gm.forward, None)  # where autograd calls, nothing is captured
+        self.eager: Callable[..., Any] = Compiled(gm.forward, None)  # frames are not captured in there
         self.modes = Modes.now()
         effects = effects_of(gm)
         self.repeatable = not (effects.mutated or effects.random)
         self.count = len(gm.graph.find_nodes(op="placeholder"))
         reached = History(gm).reached
         self.reached = reached if len(set(reached.values())) > 1 else {}
-        self.first: int | None = None  # the place of the first result, if parts of the backward can be told
+        self.first: int | None = None  # position of the first result's gradient, if partial backwards are possible
         self.autocast = torch._C._is_any_autocast_enabled()
-        self.short: Callable[..., Any] | None = None  # calls the kernels, where a call is as most are
+        self.short: Callable[..., Any] | None = None  # calls the kernels directly, in the usual case
         self.proven = False  # the backward has run once
-        self.failed = False  # or it has failed: the graph runs eagerly
+        self.failed = False  # the backward has failed: the graph runs eagerly
 
     def __call__(self, *args: Any) -> Any:
         if self.short is not None and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
@@ -74,7 +74,7 @@ class DoubleBackward:
         return outputs
 
     def prepare(self, node: Any, args: Sequence[Any]) -> None:
-        """Prepare a compiled graph, once: its nodes ask us first."""
+        """Patch the class of the graph's autograd nodes, once, so that their backward is asked here first."""
         cls = compiled_nodes.compiled_class(node)
         if _PREPARED in cls.__dict__:
             return
@@ -102,7 +102,7 @@ class DoubleBackward:
                 inputs = live_inputs(ctx) if self.repeatable else None
                 if inputs is not None and compiled_nodes.returns_as_captured(cls, len(given)):
                     return self.differentiable(inputs, given)
-            backward = keeping(cls, own) if compiled_nodes.writes_to_what_is_saved(cls) else own
+            backward = protect_saved_tensors(cls, own) if compiled_nodes.writes_to_what_is_saved(cls) else own
             if self.first is None or all(given[self.first + at] is not None for at in self.reached):
                 return backward(ctx, *grads)
             there = [at for at in self.reached if given[self.first + at] is not None]
@@ -115,8 +115,8 @@ class DoubleBackward:
             return tuple(grad if at in wanted or at in hooked else None for at, grad in enumerate(found))
 
         def connected(ctx: Any, run: Any, args: list[Any]) -> Any:
-            """Connect a gradient to an input, so that further derivatives lead to AOTAutograd's error, not to
-            nothing.
+            """Connect further derivatives to the inputs, so that they raise AOTAutograd's error and are not just
+            missing.
             """
             known = [ref() for ref, version in getattr(ctx, INPUTS, ()) if version is not None]
             return double(ctx, run, [*args, *(each for each in known if each is not None and each.requires_grad)])
@@ -132,7 +132,9 @@ class DoubleBackward:
             self.short = made.apply_short
 
     def in_eager(self, ctx: Any, given: Sequence[Any], error: Exception) -> tuple[Any, ...] | None:
-        """Return what the backward gives that failed; None if it cannot be told, or the error is the program's own."""
+        """Compute in eager the gradients of a backward that failed; None if impossible or if the error is the
+        program's.
+        """
         inputs = live_inputs(ctx) if self.repeatable and is_of_compilers(error) else None
         if inputs is None or not compiled_nodes.returns_as_captured(compiled_nodes.compiled_class(ctx), len(given)):
             return None
@@ -144,12 +146,12 @@ class DoubleBackward:
         return self.differentiable(inputs, given, keep=torch.is_grad_enabled())
 
     def differentiable(self, inputs: Sequence[Any], grads: Sequence[Any], keep: bool = True) -> tuple[Any, ...]:
-        """Return the gradients of the inputs by running the captured graph once more; `keep`: with their history."""
+        """Compute the inputs' gradients by running the captured graph again in eager; `keep`: with a history."""
         outside = Modes.now()
         self.modes.restore()
         try:
             with torch.enable_grad():
-                # Aliases: one input may have been computed from another.
+                # Aliases, because one input may have been computed from another.
                 own = [each.view_as(each) if wants_gradient(each) else each for each in inputs]
                 outputs = pytree.tree_leaves(self.eager(*own))
                 pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if differentiable(out, grad)]
@@ -177,13 +179,13 @@ def wants_gradient(value: Any) -> bool:
 
 
 def is_of_compilers(error: Exception) -> bool:
-    """Return whether eager's backward would not have raised this: it is neither autograd's refusal nor a way out."""
+    """Return whether an error comes from the compiled backward: eager's would not have raised it."""
     refused = any(text in str(error) for text in REFUSALS)
     return not isinstance(error, STOP_RECOMPUTING) and not (isinstance(error, RuntimeError) and refused)
 
 
 def live_inputs(ctx: Any) -> list[Any] | None:
-    """Return the inputs of the call, numbers among them, if they all live and are as they were."""
+    """Return the inputs of the forward, numbers included; None if a tensor has died or was modified since."""
     known = getattr(ctx, INPUTS, None)
     if known is None:
         return None
@@ -197,7 +199,7 @@ def live_inputs(ctx: Any) -> list[Any] | None:
 
 
 class CopiedContext:
-    """The context of a compiled backward, with copies of all that is saved: its kernels may use these up."""
+    """Wraps the context of a compiled backward and gives out copies of saved tensors, which kernels may overwrite."""
 
     def __init__(self, ctx: Any) -> None:
         self.ctx = ctx
@@ -208,14 +210,12 @@ class CopiedContext:
 
 
 def copies(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Return copies in memory of their own. Expanded tensors, which nobody may write to, stay."""
+    """Return clones of the tensors; expanded ones, which no kernel writes to, are returned as they are."""
     return [each.clone() if is_dense(each) else each for each in tensors]
 
 
-def keeping(cls: Any, backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same compiled backward, leaving what it has saved as it is: AOTAutograd need not mind that
-    it is kept.
-    """
+def protect_saved_tensors(cls: Any, backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a compiled backward so that saved tensors stay unchanged and a second backward is possible."""
 
     def run(ctx: Any, *grads: Any) -> Any:
         with compiled_nodes.nothing_given_away(cls):

@@ -1,4 +1,4 @@
-"""AOTAutograd as exact as it can be: no numbers made tensors of, no random numbers from elsewhere."""
+"""Keep AOTAutograd's graphs exact: floats do not become tensors, random numbers come from eager's generators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _as_eager = contextvars.ContextVar("as eager", default=False)
 
 @contextlib.contextmanager
 def as_eager() -> Iterator[None]:
-    """Have graphs that AOTAutograd makes while this is open round and drop as eager does.
+    """Make the graphs that AOTAutograd traces inside of the block round and draw random numbers as eager does.
 
-    Floats stay floats: arithmetic with tensors of one element rounds otherwise on some processors. What is dropped,
-    and dropped again when a checkpoint is computed once more, is drawn from the generators that eager draws from.
+    Floats stay floats: arithmetic with tensors of one element rounds differently on some processors. Dropout draws from
+    eager's generators, also when a checkpoint is recomputed.
     """
-    patches.replace_for_good("torch._functorch._aot_autograd.graph_compile.tensorify_python_scalars", unless_as_eager)
+    patches.replace_for_good(
+        "torch._functorch._aot_autograd.graph_compile.tensorify_python_scalars", skippable_float_pass
+    )
     before = _as_eager.set(True)
     try:
         with patches.replaced({"torch._functorch.config.graphsafe_rng_functionalization": False}):
@@ -28,13 +30,15 @@ def as_eager() -> Iterator[None]:
         _as_eager.reset(before)
 
 
-def drawing_all() -> contextlib.AbstractContextManager[None]:
-    """Have graphs that AOTAutograd makes while this is open draw what the program draws, used or not."""
+def keep_unused_draws() -> contextlib.AbstractContextManager[None]:
+    """Make graphs that AOTAutograd traces inside of the block draw all of the program's random numbers, even those that
+    nothing uses.
+    """
     return patches.replaced({"torch._inductor.config.fallback_random": True})
 
 
-def unless_as_eager(make_tensors: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a pass of AOTAutograd's that is left out of the graphs that round as eager does."""
+def skippable_float_pass(make_tensors: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap AOTAutograd's pass that makes tensors of floats, so that it is skipped inside of `as_eager`."""
 
     def leave_floats(*args: Any, **kwargs: Any) -> Any:
         return None if _as_eager.get() else make_tensors(*args, **kwargs)

@@ -1,8 +1,8 @@
-"""Giving a graph to AOTAutograd or Inductor.
+"""Hand a graph to AOTAutograd or Inductor.
 
-Both take a plain FX graph and real inputs. To be told that sizes are fixed, and which inputs keep their memory from
-call to call (or CUDA graphs would copy every parameter every time), they look for a tracing context and for a few marks
-on the graph. Both also change the graph they are given, so they get a copy.
+Both take a plain FX graph and real inputs. They learn that sizes are fixed, and which inputs keep their memory from
+call to call (CUDA graphs would otherwise copy every parameter every time), from a tracing context and a few marks on
+the graph. Both also modify the graph they are given, so they get a copy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torchdynamo.graph.sizes import fakes_for, sizes_of
 
 
 class Handoff:
-    """A copy of a graph that returns a flat tuple, and the way back to what the captured graph returns."""
+    """Holds a copy of a graph that returns a flat tuple, and rebuilds the captured graph's results from it."""
 
     def __init__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any], exact: bool) -> None:
         graph = copy.deepcopy(gm.graph)
@@ -40,10 +40,10 @@ class Handoff:
         own_bodies(self.module, exact=exact)
         self.captured = gm
         self.inputs = list(inputs)
-        self.known_sizes = ""  # what is known of sizes that vary
+        self.known_sizes = ""  # text of the facts known about symbolic sizes
 
     def as_captured(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the compiled callable, returning what the graph that was handed over returns."""
+        """Wrap the compiled callable so that it returns what the captured graph returns."""
         spec = self.spec
         if torch.is_grad_enabled() and any(
             isinstance(each, torch.Tensor) and each.requires_grad for each in self.inputs
@@ -56,18 +56,18 @@ class Handoff:
 
 @contextlib.contextmanager
 def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = False) -> Iterator[Handoff]:
-    """Prepare a graph, and set the stage for the compiler called within.
+    """Prepare a graph and set up the tracing context for the compiler that is called inside of the block.
 
-    `exact`: nothing is to be taken apart, so that all rounds as in eager.
+    exact: operators are not decomposed, so that everything rounds as in eager.
     """
     ready = Handoff(gm, inputs, exact)
     if torch_compat.has_fakes(inputs):
-        yield ready  # another front end is at work, and has set a stage of its own
+        yield ready  # another front end is at work and has set up its own context
         return
     sources = _sources(ready.module, inputs)
     _mark(ready.module, sources, inputs)
     sizes, ambient = sizes_of(gm), TracingContext.try_get()
-    if sizes is None and isinstance(ambient, NotingContext):  # a graph made of one whose sizes vary
+    if sizes is None and isinstance(ambient, NotingContext):  # derived by a user's backend
         ready.inputs = [ambient.fake_of(each) for each in inputs]
         ready.known_sizes = ambient.fake_mode.shape_env.hand_over()
         yield ready
@@ -90,18 +90,17 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
 
 
 def compiling_backward_at_once(now: bool) -> contextlib.AbstractContextManager[None]:
-    """Make a backward that cannot be compiled an error of the compile, while this is open, not of the program's later
-    on.
+    """Make errors in compiling a backward surface at once, rather than at the first `backward()`.
 
-    Of a graph whose sizes vary it is compiled with the forward anyway; of others when it is first asked for.
+    With symbolic sizes the backward is compiled along with the forward anyway; otherwise when it is first called.
     """
     return patches.replaced({"torch._functorch.config.force_non_lazy_backward_lowering": now})
 
 
 def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> TracingContext:
-    """Return a tracing context for inputs whose sizes are fixed.
+    """Return a tracing context for inputs of fixed sizes.
 
-    With a mode of its own: in the one that capture used, an input that the graph writes to has been written to already.
+    It has a fake mode of its own: in the capture's mode, inputs that the graph writes to have been written to already.
     """
     context = TracingContext(fake_mode.make(shape_env.make_shape_env(scalars=True, shapes=True)))
     for tensor, source in zip(inputs, sources, strict=True):
@@ -111,7 +110,7 @@ def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> Tr
 
 
 def _sources(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[InputSource]:
-    """Return where each input comes from; for a graph made elsewhere, by name only."""
+    """Return the source of each input; for a graph that was not captured here, its name only."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     if len(placeholders) != len(inputs):
         raise ValueError(f"the graph takes {len(placeholders)} inputs, and got {len(inputs)} examples")
@@ -123,10 +122,10 @@ def _sources(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[InputSourc
 
 
 def _mark(gm: torch.fx.GraphModule, sources: list[InputSource], inputs: Sequence[Any]) -> None:
-    """Say which inputs are static, where that can be said.
+    """Mark the graph's static inputs where possible.
 
-    Not for a graph that owns parameters (they would need sources of their own, and are static anyway), nor for one that
-    gets a tensor twice (AOTAutograd fails to merge inputs that have sources; without them it manages).
+    Graphs that own parameters are left out (their parameters would need sources, and are static anyway), and graphs
+    that get one tensor twice (AOTAutograd fails to merge inputs that have sources, but manages without).
     """
     tensors = [id(value) for value in inputs if isinstance(value, torch.Tensor)]
     if len(set(tensors)) != len(tensors) or any(True for _ in gm.parameters()) or any(True for _ in gm.buffers()):
@@ -137,7 +136,7 @@ def _mark(gm: torch.fx.GraphModule, sources: list[InputSource], inputs: Sequence
 
 
 def _flatten_output(graph: torch.fx.Graph) -> pytree.TreeSpec | None:
-    """Make the graph return a tuple of values; None if it did so already."""
+    """Make the graph return a flat tuple; return its old structure, or None if it was flat already."""
     (output,) = graph.find_nodes(op="output")
     value = output.args[0]
     if isinstance(value, tuple) and not any(isinstance(item, (tuple, list, dict)) for item in value):
@@ -148,7 +147,7 @@ def _flatten_output(graph: torch.fx.Graph) -> pytree.TreeSpec | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return plain containers for FX's own classes, which would otherwise come out at run time."""
+    """Replace FX's own container classes by plain lists, dicts and tuples, because the graph would return them."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

@@ -1,12 +1,12 @@
-"""Writes in place again what functionalization has made writes elsewhere, and copies at the end.
+"""Turn operators that functionalization made out-of-place back into in-place ones.
 
-AOTAutograd's graphs write to inputs by their last nodes alone: `x.mul_(2).add_(1)` has become a product, a sum, and
-`copy_` of the sum to `x`. An optimizer's step is such writes and little else. Where nobody reads the memory of an
-operand any more, an operator that has a form in place takes that form, and a copy of memory to itself goes. The values
-are the same, computed by the same kernels: only tensors of the same sizes, strides and dtype take each other's place.
+AOTAutograd's graphs write to inputs by their last nodes only: `x.mul_(2).add_(1)` becomes a product, a sum, and a
+`copy_` of the sum to `x`. An optimizer's step is little else. Where nobody reads an operand's memory any more, an
+operator with an in-place form takes that form, and copies of memory to itself are erased. The values are equal and come
+from the same kernels: only tensors of the same sizes, strides and dtype take each other's place.
 
-An error must find inputs as they were, so that the graph can run again. So inputs are only written to where nothing
-comes after that can fail: elementwise operators, numbers, and views.
+If the graph fails, inputs must be unchanged, so that it can run again in eager. So inputs are written to only after the
+last node that can fail; elementwise operators, numbers and views cannot.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from torch.autograd.graph import increment_version
 
 aten = torch.ops.aten
 MAKERS = frozenset({aten.empty_like.default, aten.zeros_like.default, aten.full_like.default})
-# Further ones that look at sizes, not at what is in a tensor.
-SOUND = frozenset(
+# Further operators whose errors depend on sizes only, never on contents.
+FAIL_BY_SIZE_ONLY = frozenset(
     "addmm arange avg_pool1d avg_pool2d _adaptive_avg_pool2d baddbmm bmm cat clone constant_pad_nd convolution empty "
     "full _log_softmax max_pool2d_with_indices mean mm _native_batch_norm_legit_functional native_batch_norm "
     "native_group_norm native_layer_norm ones rand randn scalar_tensor _softmax sum zeros".split()
@@ -33,7 +33,7 @@ NUMBERS = frozenset({aten._local_scalar_dense.default, operator.getitem, math.sq
 
 
 def write_in_place(graph: torch.fx.Graph) -> None:
-    """Have operators of a graph write to memory that is not read any more."""
+    """Make operators of a graph write to memory that is not read any more."""
     writes = Writes(graph)
     for node in list(graph.nodes):
         op = node.target
@@ -52,7 +52,7 @@ def write_in_place(graph: torch.fx.Graph) -> None:
 
 @functools.cache
 def in_place_form(op: OpOverload) -> OpOverload | None:
-    """Return the operator that takes the same arguments, and writes what this one returns to the first of them."""
+    """Return the overload that takes the same arguments and writes its result to the first; None if missing."""
     packet = getattr(aten, f"{op._opname}_", None)
     form = getattr(packet, op._overloadname, None)
     if form is None or op._schema.is_mutable or is_view(op):
@@ -67,7 +67,7 @@ def in_place_form(op: OpOverload) -> OpOverload | None:
 
 
 def is_view(op: OpOverload) -> bool:
-    """Return whether results may share memory with arguments."""
+    """Return whether results of an operator may share memory with its arguments."""
     return any(each.alias_info is not None for each in op._schema.returns)
 
 
@@ -77,27 +77,32 @@ def is_foreach(op: Any) -> bool:
 
 
 def is_elementwise(op: Any) -> bool:
-    """Return whether this computes each element by itself, in memory of its own."""
+    """Return whether an operator is pointwise and returns fresh memory."""
     return isinstance(op, OpOverload) and torch.Tag.pointwise in op.tags and not is_view(op)
 
 
-def is_sound(op: OpOverload) -> bool:
-    """Return whether this is one of the operators that no contents make fail."""
-    return op.namespace == "aten" and op._opname in SOUND
+def fails_by_size_only(op: OpOverload) -> bool:
+    """Return whether no contents of tensors can make an operator fail."""
+    return op.namespace == "aten" and op._opname in FAIL_BY_SIZE_ONLY
 
 
 def cannot_fail(node: torch.fx.Node) -> bool:
-    """Return whether a node raises nothing, whatever is in its tensors."""
+    """Return whether a node cannot raise, whatever its tensors contain."""
     op = node.target
     if node.op in ("placeholder", "output") or op in NUMBERS or getattr(op, "__module__", None) == "_operator":
         return True
     return isinstance(op, OpOverload) and (
-        op is aten.copy_.default or op in MAKERS or is_elementwise(op) or is_foreach(op) or is_view(op) or is_sound(op)
+        op is aten.copy_.default
+        or op in MAKERS
+        or is_elementwise(op)
+        or is_foreach(op)
+        or is_view(op)
+        or fails_by_size_only(op)
     )
 
 
 class Writes:
-    """What shares memory in a graph, and how long it is read."""
+    """Tracks which nodes of a graph share memory, and until when that memory is read."""
 
     def __init__(self, graph: torch.fx.Graph) -> None:
         self.graph = graph
@@ -109,15 +114,15 @@ class Writes:
             for node in nodes
             if node.target is aten.copy_.default and node.args[0].op == "placeholder" and not node.users
         }
-        self.homes: dict[torch.fx.Node, set[torch.fx.Node]] = {}  # whose memory a node may be in
-        self.living: dict[torch.fx.Node, list[torch.fx.Node]] = {}  # what may be in the memory of a node
-        self.whole: dict[torch.fx.Node, torch.fx.Node] = {}  # whose memory it is, no more and no less
-        self.writes_of_lists: dict[torch.fx.Node, list[torch.fx.Node]] = {}  # nodes, with the inputs they write over
+        self.homes: dict[torch.fx.Node, set[torch.fx.Node]] = {}  # node -> nodes whose memory it may be in
+        self.living: dict[torch.fx.Node, list[torch.fx.Node]] = {}  # node -> nodes that may be in its memory
+        self.whole: dict[torch.fx.Node, torch.fx.Node] = {}  # node -> the node whose memory it fills exactly
+        self.writes_of_lists: dict[torch.fx.Node, list[torch.fx.Node]] = {}  # foreach node -> inputs it overwrites
         for node in nodes:
             self.settle(node)
 
     def settle(self, node: torch.fx.Node) -> None:
-        """Note whose memory a node's result is in."""
+        """Record the nodes whose memory a node's result may be in."""
         homes = {node} if has_own_memory(node) else {home for each in node.all_input_nodes for home in self.homes[each]}
         self.homes[node] = homes
         for home in homes:
@@ -126,9 +131,13 @@ class Writes:
             self.whole[node] = node
 
     def may_write(self, node: torch.fx.Node, over: torch.fx.Node, result: torch.fx.Node) -> bool:
-        """Return whether a node may write one of its results over one of its operands."""
+        """Return whether a node may write `result` over the memory of its operand `over`."""
         home = self.whole.get(over)
-        if home is None or not lie_alike(over, result) or (home in self.copies and self.order[node] <= self.safe):
+        if (
+            home is None
+            or not have_equal_layout(over, result)
+            or (home in self.copies and self.order[node] <= self.safe)
+        ):
             return False
         if sum(home in self.homes[each] for each in operands(node)) != 1:
             return False
@@ -141,7 +150,9 @@ class Writes:
         )
 
     def write(self, node: torch.fx.Node, form: OpOverload) -> None:
-        """Have a node write over its first operand: it, and all that is a view of it, is in that memory now."""
+        """Make a node write over its first operand; its result and views of that are in the operand's memory from now
+        on.
+        """
         home = self.whole[node] = self.whole[node.args[0]]  # type: ignore[index]
         node.target = form
         for each in self.living.pop(node):
@@ -149,7 +160,7 @@ class Writes:
             self.living[home].append(each)
 
     def write_each(self, node: torch.fx.Node, form: OpOverload) -> None:
-        """Have a node write over each tensor of its first operand, a list, if it may write over them all."""
+        """Make a foreach node write over each tensor of its first operand, a list, if that is allowed for all."""
         over: Any = node.args[0]
         results = {user.args[1]: user for user in node.users}
         if any(user.target is not operator.getitem for user in node.users) or len(results) != len(node.users):
@@ -165,7 +176,7 @@ class Writes:
             self.graph.erase_node(results[at])
 
     def drop_copies(self) -> None:
-        """Erase copies of memory to itself, which would have been counted as writes."""
+        """Erase copies of memory to itself, which would be counted as writes."""
         for home, copy in self.copies.items():
             if self.whole.get(copy.args[1]) is home:
                 self.graph.erase_node(copy)
@@ -176,34 +187,35 @@ class Writes:
 
 
 def count_writes_under_modes(written: list[torch.Tensor]) -> None:
-    """Count a write by an operator on lists, which does not while a dispatch mode is on.
+    """Increment the version counters of tensors that a foreach operator wrote to under a dispatch mode, where the
+    operator does not do so itself.
 
-    AOTAutograd has one on when a graph is first called, to check custom operators.
+    AOTAutograd activates such a mode in a graph's first call, to check custom operators.
     """
     if torch._C._len_torch_dispatch_stack():
         increment_version(written)
 
 
 def operands(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """Return what a node is given, as often as it is given."""
+    """Return the nodes among a node's arguments, repeated as often as they occur."""
     found: list[torch.fx.Node] = []
     torch.fx.node.map_arg((node.args, node.kwargs), found.append)
     return found
 
 
 def has_own_memory(node: torch.fx.Node) -> bool:
-    """Return whether no result of a node is in the memory of what it is given, as far as its operator says."""
+    """Return whether a node's results share no memory with its arguments, according to its schema."""
     op = node.target
     return node.op == "placeholder" or (isinstance(op, OpOverload) and op.namespace == "aten" and not is_view(op))
 
 
 def is_fresh(node: torch.fx.Node) -> bool:
-    """Return whether a result is in memory that was made for it alone."""
+    """Return whether a node's result is in memory that was allocated for it alone."""
     return node.target in MAKERS or is_elementwise(node.target)
 
 
-def lie_alike(one: torch.fx.Node, other: torch.fx.Node) -> bool:
-    """Return whether two tensors have the same fixed sizes and strides, and the same dtype."""
+def have_equal_layout(one: torch.fx.Node, other: torch.fx.Node) -> bool:
+    """Return whether two nodes' tensors have equal fixed sizes, strides, dtype and device."""
     a, b = one.meta.get("val"), other.meta.get("val")
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.layout is not torch.strided:
         return False

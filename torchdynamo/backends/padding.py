@@ -1,9 +1,9 @@
-"""Sizes padded up to a few, where the user asks for that and where it is seen to change nothing.
+"""Pad dynamic sizes up to a few buckets, where the user asks for it and results are seen not to change.
 
-`options={"buckets": {"x": {0: (64, 128)}}}`: dimension 0 of the argument x is 64 or 128 to the backend. What lies
-beyond the real size must not show in what is computed. It is zero, so in a mask it says "not there". That is tried on
-the first inputs that are padded, with zeros, with nan and without, and with opposite integers, which may be the mask;
-if results differ, that graph is not padded.
+`options={"buckets": {"x": {0: (64, 128)}}}` makes dimension 0 of the argument `x` 64 or 128 for the backend. The
+padding is zero, which means "not there" in a mask, and must not influence results. That is checked on the first padded
+inputs: with zeros, with nan, without padding, and with inverted integers, which may be masks. If results differ, the
+graph is not padded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Fill = Callable[[torch.Tensor, int, int], torch.Tensor]
 
 
 def buckets_in(options: Mapping[str, Any] | None) -> tuple[Buckets, Mapping[str, Any] | None]:
-    """Return the buckets, and the options that are the backend's own business."""
+    """Split options into the buckets and the backend's own options. Raises TypeError for malformed buckets."""
     if not options or "buckets" not in options:
         return {}, options
     given = options["buckets"]
@@ -42,29 +42,29 @@ def buckets_in(options: Mapping[str, Any] | None) -> tuple[Buckets, Mapping[str,
 
 
 def zeros(tensor: torch.Tensor, dim: int, count: int) -> torch.Tensor:
-    """Pad one dimension by so many elements, with zeros."""
+    """Return `count` zero slices to append to dimension `dim` of a tensor."""
     shape = list(tensor.shape)
     shape[dim] = count
     return tensor.new_zeros(shape)
 
 
 def nans(tensor: torch.Tensor, dim: int, count: int) -> torch.Tensor:
-    """Pad one dimension by so many elements, with NaN where the dtype has it."""
+    """Return `count` slices to append to dimension `dim`: nan in floating-point tensors, else zero."""
     more = zeros(tensor, dim, count)
     return more.fill_(float("nan")) if more.is_floating_point() else more
 
 
 def opposite(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what is least like these integers, or truth values."""
+    """Return the inverted integers or truth values of a tensor."""
     return ~tensor
 
 
 class PaddingPlan(NamedTuple):
-    """What is padded at some sizes, and what is cut off the results again."""
+    """Describes which inputs are padded at given sizes, and how results are cut back."""
 
-    padded: tuple[int, ...]  # sizes
-    wider: tuple[tuple[int, int, int], ...]  # (input, dimension, how many are to be there)
-    results: tuple[Any, ...]  # one after the other: (size, stride) of a tensor, or what it is
+    padded: tuple[int, ...]  # sizes after padding, in the order of the graph's symbols
+    wider: tuple[tuple[int, int, int], ...]  # (input, dimension, size after padding)
+    results: tuple[Any, ...]  # for each result (size, stride) of a tensor, or a constant
 
     def inputs(self, args: Sequence[Any], fill: Fill = zeros) -> list[Any]:
         given = list(args)
@@ -80,7 +80,7 @@ class PaddingPlan(NamedTuple):
 
 
 def cut(leaf: Any, what: Any) -> Any:
-    """Return a result cut to the size and strides that it has without padding."""
+    """Return a result without its padding; `what` is its real (size, stride), or its value if it is no tensor."""
     if not isinstance(leaf, torch.Tensor):
         return what
     size, stride = what
@@ -95,7 +95,7 @@ UNKNOWN = object()
 
 
 def expected(leaf: Any, values: Values) -> Any:
-    """Return what there is to know of a result at some sizes."""
+    """Return a result's (size, stride) or value at these sizes; UNKNOWN if it depends on anything else."""
     if not isinstance(leaf, torch.fx.Node):
         return leaf
     example = leaf.meta.get("example_value")
@@ -107,7 +107,7 @@ def expected(leaf: Any, values: Values) -> Any:
 
 
 def same(a: Any, b: Any, exactly: bool) -> bool:
-    """Return whether two results are: to the bit, or but for rounding."""
+    """Return whether two results are equal, to the bit if `exactly`, else within rounding."""
     if not isinstance(a, torch.Tensor):
         return bool(a == b)
     near = 0.0 if exactly else None
@@ -119,23 +119,23 @@ def same(a: Any, b: Any, exactly: bool) -> bool:
 
 
 def all_same(some: Sequence[Any] | None, others: Sequence[Any] | None, exactly: bool) -> bool:
-    """Return the same of all results, where there are any."""
+    """Return whether both runs succeeded and all of their results are equal (see `same`)."""
     return some is not None and others is not None and all(map(functools.partial(same, exactly=exactly), some, others))
 
 
 def shares_memory(results: Sequence[Any], args: Sequence[Any]) -> bool:
-    """Return whether some results are views of inputs."""
+    """Return whether any result shares memory with an input."""
     memory = {each.untyped_storage()._cdata for each in args if isinstance(each, torch.Tensor)}
     return any(isinstance(each, torch.Tensor) and each.untyped_storage()._cdata in memory for each in results)
 
 
 def rounded_up(size: int, buckets: Sequence[int]) -> int:
-    """Return the smallest bucket that holds a size; the size itself, if none does."""
+    """Return the smallest bucket that holds a size; the size itself if there is none."""
     return next((bucket for bucket in buckets if bucket >= size), size)
 
 
 class Padding:
-    """Decides, for one graph, what is padded."""
+    """Decides for one graph which inputs are padded, and remembers which paddings were seen to be harmless."""
 
     def __init__(self, gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, NumberPlace], buckets: Any) -> None:
         self.gm = gm
@@ -143,14 +143,14 @@ class Padding:
         self.places = places
         self.buckets: dict[Any, tuple[int, ...]] = buckets  # by symbol
         self.layouts = [sizes.layouts.get(node.name) for node in gm.graph.find_nodes(op="placeholder")]
-        self.tried: dict[Any, bool] = {}  # by padded sizes, and what is padded: whether it changes nothing
+        self.tried: dict[Any, bool] = {}  # (padded sizes, padded dimensions) -> results did not change
         self.plans: dict[tuple[int, ...], PaddingPlan | None] = {}
 
     @staticmethod
     def of(
         gm: torch.fx.GraphModule, sizes: Sizes, places: Mapping[Any, NumberPlace], buckets: Buckets
     ) -> Padding | None:
-        """Return how inputs are padded, or None where nothing may be."""
+        """Return the padding of a graph; None where no bucket applies, or the graph has side effects."""
         found: dict[Any, tuple[int, ...]] = {}
         for symbol, (source, _) in sizes.numbers.entries.items():
             given = buckets.get(str(source.base), {}).get(source.arg, ()) if source.how == "size" else ()
@@ -163,7 +163,7 @@ class Padding:
         return Padding(gm, sizes, places, found)
 
     def plan(self, key: tuple[int, ...], args: Sequence[Any]) -> PaddingPlan | None:
-        """Return what to do with inputs of these sizes; None: run them as they are."""
+        """Return how inputs of these sizes are padded; None to run them as they are."""
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
             return None
         if key not in self.plans:
@@ -184,7 +184,7 @@ class Padding:
             for symbol, expr in replaced.items()
         }
         if not all(bool(put_in(guard.expr, padded)) for guard in self.sizes.numbers.env.guards):
-            return None  # at the padded size the program would have done something else
+            return None  # the program would have taken another branch at the padded size
         wider = [
             (position, dim, value_of(now, padded))
             for position, layout in enumerate(self.layouts)
@@ -198,13 +198,11 @@ class Padding:
         return PaddingPlan(tuple(padded.values()), tuple(wider), tuple(results))
 
     def changes_nothing(self, plan: PaddingPlan, args: Sequence[Any]) -> bool:
-        """Return whether the results are the same with padding, whatever it is, as without. Tried once a
-        padded size.
-        """
+        """Return whether padding leaves the results unchanged, whatever it contains; tried once per padded size."""
         question = plan.padded, plan.wider
         known = self.tried.get(question)
         if known is None and any(args[position].size(dim) < 2 for position, dim, _ in plan.wider):
-            return False  # too small to tell
+            return False  # a size of 1 broadcasts, and would prove nothing
         if known is None:
             with torch.no_grad():
                 known = self.tried[question] = self.tried_out(plan, args)
@@ -224,7 +222,7 @@ class Padding:
             return False
         for position in {position for position, _, _ in plan.wider if not args[position].is_floating_point()}:
             other = [opposite(each) if i == position else each for i, each in enumerate(args)]
-            plainly = self.results(self.gm, other)  # None of indices, which have no opposite
+            plainly = self.results(self.gm, other)  # None for indices: inverted, they are out of bounds
             if plainly and not all_same(plainly, self.results(wide, plan.inputs(other), plan), exactly=False):
                 return False
         return True
@@ -232,7 +230,7 @@ class Padding:
     def results(
         self, gm: torch.fx.GraphModule, args: Sequence[Any], plan: PaddingPlan | None = None
     ) -> list[Any] | None:
-        """Return what a graph gives, one after the other; None if an operator does not take these inputs."""
+        """Return the flat results of a graph; None if an operator rejects these inputs."""
         try:
             result = gm.forward(*args)
         except (RuntimeError, IndexError, ValueError, TypeError):
@@ -240,5 +238,5 @@ class Padding:
         return pytree.tree_leaves(result if plan is None else plan.cut(result))
 
     def source(self, position: int) -> Any:
-        """Return what an input is called."""
+        """Return the path of an input's source, as in `self.weight`."""
         return self.gm.graph.find_nodes(op="placeholder")[position].meta["source"].path

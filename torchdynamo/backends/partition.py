@@ -1,11 +1,11 @@
-"""Split forward from backward, where torch's own partitions would change what a program sees.
+"""Split forward from backward where torch's own partitioners would change results or random numbers.
 
-With `torch._inductor.config.fallback_random` FX takes random numbers for a side effect, so that every draw of the
-forward stays in the backward too, used or not, and the generator goes on by twice as much as in eager.
+With `torch._inductor.config.fallback_random`, FX counts drawing random numbers as a side effect, so every draw of the
+forward would stay in the backward as well, and the generator would advance twice as far as in eager.
 
-The minimum is found by computing again, in the backward, what is cheap, down to the inputs. Torch's own takes an input
-that the forward writes to for one like any other, and computes from what is in it by then. So what such an input held
-at first is a value of its own here, that is saved if the backward needs it.
+The min-cut partitioner recomputes cheap values in the backward, down to the inputs. Torch's own ignores that the
+forward may have written to an input, and recomputes from the new contents. Here the first contents of such an input are
+a value of their own, saved if the backward needs them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from torch.utils.checkpoint import CheckpointPolicy
 from torchdynamo.backends.cache_key import digest_of_sources
 
 aten = torch.ops.aten
-Partition: TypeAlias = Callable[..., Any]  # of a joint graph and its inputs, into forward and backward
+Partition: TypeAlias = Callable[..., Any]  # (joint graph, inputs) -> (forward, backward)
 
 
-def drawing_once(partition: Partition) -> Partition:
-    """Return a partition whose backward draws only the random numbers that it uses."""
+def without_extra_draws(partition: Partition) -> Partition:
+    """Wrap a partitioner so that its backward draws only the random numbers that it uses."""
 
     @functools.wraps(partition)
     def split(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
@@ -38,33 +38,33 @@ def drawing_once(partition: Partition) -> Partition:
 
 
 def min_cut(joint: torch.fx.GraphModule, inputs: Any, **kwargs: Any) -> Any:
-    """Split forward from backward so that the least memory crosses over, recomputing what is cheap."""
+    """Split forward from backward so that the fewest bytes are saved, recomputing what is cheap."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    keep_what_is_written_over(joint)
+    save_overwritten_inputs(joint)
     return min_cut_rematerialization_partition(joint, inputs, **kwargs)
 
 
 @functools.cache
 def for_inductor() -> Any:
-    """Return the same, as a setting of Inductor's: `custom_partitioner_fn`."""
+    """Return the min-cut partitioner as a value for Inductor's setting `custom_partitioner_fn`."""
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class MinCut(CustomPartitionerFn):
         def __call__(self, gm: torch.fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> Any:
-            return drawing_once(min_cut)(gm, joint_inputs, **kwargs)
+            return without_extra_draws(min_cut)(gm, joint_inputs, **kwargs)
 
         def uuid(self) -> Any:
             return digest_of_sources()
 
-        def __reduce__(self) -> Any:  # keys of Inductor's caches have all settings in them
+        def __reduce__(self) -> Any:  # keys of Inductor's caches include all settings, pickled
             return for_inductor, ()
 
     return MinCut()
 
 
-def keep_what_is_written_over(joint: torch.fx.GraphModule) -> None:
-    """Give the first contents of inputs that the forward writes to a node, which is not to be computed again."""
+def save_overwritten_inputs(joint: torch.fx.GraphModule) -> None:
+    """Clone, at the graph's beginning, the inputs that the forward writes to, and never recompute the clones."""
     graph = joint.graph
     inputs = graph.find_nodes(op="placeholder")
     written = [node for node in written_inputs(joint, inputs) if any(map(reads, node.users))]
@@ -79,9 +79,7 @@ def keep_what_is_written_over(joint: torch.fx.GraphModule) -> None:
 
 
 def written_inputs(joint: torch.fx.GraphModule, inputs: list[torch.fx.Node]) -> list[torch.fx.Node]:
-    """Return the placeholders that are written to, by the last nodes of the graph or afterwards with one of its
-    results.
-    """
+    """Return the inputs that are written to: by the graph's last nodes, or by its caller, from a result."""
     within = {node.args[0] for node in joint.graph.find_nodes(op="call_function", target=aten.copy_.default)}
     (output,) = joint.graph.find_nodes(op="output")
     after = {getattr(result, "mutated_input", None) for result in output.meta.get("desc", ())} - {None}
@@ -89,5 +87,5 @@ def written_inputs(joint: torch.fx.GraphModule, inputs: list[torch.fx.Node]) -> 
 
 
 def reads(user: torch.fx.Node) -> bool:
-    """Return whether a node computes something of the input: it does not write to it, nor return it."""
+    """Return whether a node computes something from an input, rather than writing to it or returning it."""
     return user.op != "output" and user.target is not aten.copy_.default

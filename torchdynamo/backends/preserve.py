@@ -1,7 +1,7 @@
-"""Putting things back: a backend, or a graph that fails half way, must leave no trace in the user's program.
+"""Undo what a backend or a failing graph did to inputs, random numbers and modes.
 
-A backend gets the real tensors of the call, and may run the graph on them to see what happens (`torch.jit.trace`
-does): inputs that the graph writes to, the random numbers and the grad mode are then as if it had not.
+A backend gets the real tensors of the call and may run the graph on them, as `torch.jit.trace` does. Afterwards inputs
+that the graph writes to, random number generators and grad mode are as they were.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def leaves_inputs_alone(backend: F) -> F:
-    """Mark a backend that never runs the graph on the example inputs: they need no copies while it works."""
+    """Mark a backend that never runs the graph on the example inputs, so that no copies are made of them."""
     backend.leaves_inputs_alone = True  # type: ignore[attr-defined]
     return backend
 
 
 class RandomState:
-    """The default random number generators of the devices in use."""
+    """The state of the default random number generators of the CPU and of initialized CUDA devices."""
 
     def __init__(self) -> None:
         self.cpu = torch.get_rng_state()
         self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
     def restore(self) -> None:
-        """Set them back."""
+        """Set the generators back to this state."""
         torch.set_rng_state(self.cpu)
         if self.cuda:
             torch.cuda.set_rng_state_all(self.cuda)
 
 
 class Contents:
-    """What tensors hold, for putting it back. Their version counters go back too: nobody saw the change."""
+    """Copies of tensors' contents, to restore them and their version counters."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.tensors = tensors
@@ -52,7 +52,7 @@ class Contents:
         self.copies = [tensor.detach().clone() for tensor in tensors]
 
     def restore(self) -> None:
-        """Write the contents back, to the tensors that may have changed."""
+        """Write the contents back and reset the version counters, because nobody has seen the change."""
         inference = any(tensor.is_inference() for tensor in self.tensors)
         with torch.inference_mode() if inference else torch.no_grad():
             for tensor, copied in zip(self.tensors, self.copies, strict=True):
@@ -66,42 +66,41 @@ class Contents:
 
 
 def versions(tensors: Sequence[torch.Tensor]) -> list[int | None]:
-    """Return how often each tensor was written to; None for those that do not count."""
+    """Return the version counter of each tensor; None for inference tensors, which have none."""
     return [None if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 def mutated_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
-    """Return which of the graph's inputs it may write to."""
+    """Return the positions of the graph's inputs that it may write to."""
     mutated = effects_of(gm).mutated
     return tuple(i for i, node in enumerate(gm.graph.find_nodes(op="placeholder")) if node.name in mutated)
 
 
 def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors among these arguments."""
+    """Return the tensors among the arguments at these positions."""
     return [args[i] for i in positions if isinstance(args[i], torch.Tensor)]
 
 
 def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
-    """Return whether a graph does what no trace of its operators says, or says better: it is to run as it is."""
-    past_autograd = writes_past_autograd(gm, example_inputs) or writes_to_strangers(gm, example_inputs)
+    """Return whether a graph must run in eager, because a trace of its operators would not do what it does."""
+    past_autograd = writes_past_autograd(gm, example_inputs) or writes_to_unrelated_aliases(gm, example_inputs)
     sparse = torch.is_grad_enabled() and has_sparse_gradients(gm)
     return past_autograd or makes_leaves(gm) or updates_in_one_kernel(gm) or steps_vary(gm) or sparse
 
 
 def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
-    """Return whether results of operators, or views, are written to through `.data`, unnoticed by autograd.
+    """Return whether a graph writes through `.data`, unnoticed by autograd, to inputs with a history.
 
-    What AOTAutograd makes of a graph copies the new contents into such inputs, and autograd would notice.
+    AOTAutograd's graphs would copy the new contents into such inputs, which autograd does notice.
     """
     written = tensors_at(mutated_positions(gm), example_inputs)
     return any(not each.is_leaf or each._is_view() for each in written) and reads_data(gm)
 
 
-def writes_to_strangers(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
-    """Return whether an input that is written to shares memory with another that is no view of it, as far as autograd
-    knows.
+def writes_to_unrelated_aliases(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Return whether a graph writes to an input that shares memory with another, unrelated to autograd.
 
-    Inductor returns views like that. AOTAutograd, which makes one input of the two, does not take them with gradients.
+    Inductor returns such views. AOTAutograd, which merges the two into one input, rejects them if they need gradients.
     """
     tensors = [each for each in example_inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
     if not torch.is_grad_enabled() or not any(each.requires_grad for each in tensors):
@@ -119,13 +118,15 @@ def writes_to_strangers(gm: torch.fx.GraphModule, example_inputs: Sequence[Any])
 
 
 def origin(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what a tensor is a view of, to autograd."""
+    """Return the base that autograd knows of a view; a tensor that is no view itself."""
     return tensor if tensor._base is None else tensor._base
 
 
 @contextlib.contextmanager
-def undisturbed(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Callable[..., Any]) -> Iterator[None]:
-    """Undo whatever a backend does to the process or the inputs."""
+def state_restored(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Callable[..., Any]
+) -> Iterator[None]:
+    """Undo, at the end of the block, what a backend did to the process and to the inputs."""
     modes, random = Modes.now(), RandomState()
     runs_it = not has_mark(backend, "leaves_inputs_alone")
     contents = Contents(tensors_at(mutated_positions(gm), example_inputs)) if runs_it else None

@@ -1,4 +1,4 @@
-"""Backends by name: what there is, what there was, and what is none."""
+"""Register backends, look them up by name, and explain why something is none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ def register_backend(fn: B, *, name: str | None = None) -> B: ...
 @overload
 def register_backend(fn: None = None, *, name: str | None = None) -> Callable[[B], B]: ...
 def register_backend(fn: B | None = None, *, name: str | None = None) -> B | Callable[[B], B]:
-    """Give a backend a name, by default its own. Also a decorator, with or without the name."""
+    """Register a backend under a name, by default its own; return it. Also a decorator, with or without a name.
+
+    Raises TypeError for something that cannot be called as `fn(gm, example_inputs)` or has no name, ValueError for a
+    name that is taken.
+    """
     if fn is None:
         return lambda function: register_backend(function, name=name)
     label = name or getattr(fn, "__name__", None)
@@ -45,19 +49,22 @@ def register_backend(fn: B | None = None, *, name: str | None = None) -> B | Cal
 
 
 def list_backends() -> list[str]:
-    """Return the names that `optimize` and `compile` take."""
+    """Return the names that `optimize` and `compile` accept, sorted."""
     return sorted(BACKENDS.keys() - RETIRED.keys())
 
 
 def lookup(backend: str | Backend) -> Backend:
-    """Return the backend of that name, or the function itself if it can be one."""
+    """Return the backend of that name, or the function itself.
+
+    Raises UnknownBackend for a name that is not registered, TypeError for something that cannot be a backend.
+    """
     if not isinstance(backend, str):
         complaint = why_not_a_backend(backend)
         if complaint:
             raise TypeError(complaint)
         return backend
     if backend in RETIRED:
-        raise UnknownBackend(f"backend {backend!r} is no more: {RETIRED[backend]}")
+        raise UnknownBackend(f"backend {backend!r} was removed: {RETIRED[backend]}")
     if backend in BACKENDS:
         return BACKENDS[backend]
     near = difflib.get_close_matches(backend, list_backends(), n=1)
@@ -66,20 +73,20 @@ def lookup(backend: str | Backend) -> Backend:
 
 
 def fixed_sizes(backend: B) -> B:
-    """Mark a backend that takes no symbols: each size of its inputs is compiled by itself."""
+    """Mark a backend that takes no symbols: it gets one graph for each set of input sizes."""
     backend.fixed_sizes = True  # type: ignore[attr-defined]
     return backend
 
 
 def has_mark(backend: Backend, name: str) -> bool:
-    """Return whether a backend has a mark (`fixed_sizes`, `leaves_inputs_alone`), settings given or not."""
+    """Return whether a backend, or the function behind a `functools.partial`, has this mark (`fixed_sizes`, ...)."""
     while isinstance(backend, functools.partial):
         backend = backend.func
     return bool(getattr(backend, name, False))
 
 
 def backend_name(backend: Backend) -> str:
-    """Return what to call a backend in messages."""
+    """Return the name of a backend for messages."""
     for name, function in BACKENDS.items():
         if function is backend:
             return name
@@ -89,7 +96,7 @@ def backend_name(backend: Backend) -> str:
 
 
 def why_not_a_backend(candidate: Any) -> str | None:
-    """Return a sentence if this cannot be called as `candidate(gm, example_inputs)`; None as far as can be told."""
+    """Return a sentence that says why this is no backend; None if it may be one."""
     name = getattr(candidate, "__name__", type(candidate).__name__)
     if not callable(candidate):
         return f"a backend is a name or a function (gm, example_inputs) -> callable, not {candidate!r}"
@@ -100,7 +107,7 @@ def why_not_a_backend(candidate: Any) -> str | None:
     try:
         signature = inspect.signature(candidate)
     except (TypeError, ValueError):
-        return None  # some functions written in C do not say
+        return None  # some C functions have no signature
     try:
         signature.bind(None, None)
     except TypeError:
@@ -116,7 +123,7 @@ def _misplaced(what: str, name: str) -> str:
 
 
 def discover(package: ModuleType) -> Sequence[str]:
-    """Import every module of the package; each registers its own."""
+    """Import every module of a package, each of which registers its own backend; return their names."""
     names = [module.name for module in pkgutil.iter_modules(package.__path__, package.__name__ + ".")]
     for name in names:
         importlib.import_module(name)

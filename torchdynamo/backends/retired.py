@@ -1,4 +1,4 @@
-"""Names that once were backends, and what does their job now."""
+"""Names of former backends, with what to use instead."""
 
 from __future__ import annotations
 

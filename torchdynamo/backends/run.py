@@ -1,4 +1,4 @@
-"""Calling a backend, and what happens when it fails: the user gets eager's answer, and hears of it once."""
+"""Call backends; when one fails, fall back on eager and warn once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torchdynamo.backends.preserve import (
     Contents,
     RandomState,
     mutated_positions,
+    state_restored,
     tensors_at,
-    undisturbed,
     versions,
 )
 from torchdynamo.backends.registry import Backend, backend_name
@@ -37,10 +37,10 @@ NOWHERE = Program()
 def compile_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], backend: Backend, name: str, *, fullgraph: bool = False
 ) -> Run:
-    """Return what the backend makes of the graph, or the graph itself if the backend declines (None) or fails (a
-    warning).
+    """Compile a graph by a backend; return the graph's own forward if the backend declines or fails.
 
-    Make the `on_error` handler before this: a backend may rewrite the graph it is given.
+    A failure is a warning, or a BackendError under `fullgraph` or without `config.suppress_errors`. Make the `on_error`
+    handler first, because a backend may modify the graph. Raises VerificationError under `config.verify_correctness`.
     """
     as_captured: Run = gm.forward
     guarded = _needs_care(gm)
@@ -50,7 +50,7 @@ def compile_graph(
         return compile_graph(fixed, examples, backend, f"{name} at fixed sizes", fullgraph=fullgraph)
 
     try:
-        with undisturbed(gm, example_inputs, backend):
+        with state_restored(gm, example_inputs, backend):
             compiled = with_symbols(gm, example_inputs, backend, compile_one)
         if compiled is None:
             return as_captured
@@ -66,7 +66,7 @@ def compile_graph(
         _warn(f"{text}; the graph runs eagerly", cause)
         return as_captured
     if config.verify_correctness:
-        with undisturbed(gm, example_inputs, backend):
+        with state_restored(gm, example_inputs, backend):
             verify(as_captured, made, example_inputs, label, name)
     if not guarded or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
@@ -79,9 +79,9 @@ def _needs_care(gm: torch.fx.GraphModule) -> bool:
 
 
 class GraphFailure(Exception):
-    """A compiled graph that writes to inputs or draws random numbers raised `original`.
+    """Reports that a compiled graph which writes to inputs or draws random numbers raised `original`.
 
-    `spoiled`: inputs have changed, so it cannot be run again.
+    spoiled: inputs have changed, so the graph cannot run again.
     """
 
     def __init__(self, original: Exception, spoiled: bool) -> None:
@@ -91,9 +91,9 @@ class GraphFailure(Exception):
 
 
 class Careful:
-    """Runs a compiled graph that a second run would not repeat: one that writes to its inputs, or is random.
+    """Runs a compiled graph that must not simply run twice: it writes to its inputs, or draws random numbers.
 
-    The first call is the one that fails if any does; it can be undone. Later ones only note whether inputs changed.
+    Most failures occur in the first call, which is undone. Later calls only record whether inputs have changed.
     """
 
     __slots__ = ("code", "fn", "positions", "proven")
@@ -121,7 +121,7 @@ class Careful:
         try:
             result = self.fn(*args)
         except Exception as raised:
-            if not raised_inside(raised, self.code):  # else it is the user's own error, and so is what it left behind
+            if not raised_inside(raised, self.code):  # an error of the program leaves its side effects behind
                 contents.restore()
                 random.restore()
             raise GraphFailure(raised, spoiled=False) from raised
@@ -139,12 +139,14 @@ def on_error(
     program: Program = NOWHERE,
     written: bool = False,
 ) -> Handler:
-    """Return what to do when the compiled graph raises: run it eagerly, if that is still possible.
+    """Return the handler that is called when the compiled graph raises: it runs the graph in eager if it still can.
 
-    If eager raises too, that is the user's own error: it is given back, to be raised at their line of the `program`.
-    Where the frame can run as it was `written`, or somebody is there to be told, by `raised`, None is given, and the
-    frame will raise it. `mutates` names the inputs the graph writes to. `leaving`: what an error calls on its way out
-    of the frame, which has begun inside of `with` blocks.
+    If eager raises as well, the error is the program's own and is returned, to be raised at its line of the `program`.
+    Where the frame can run as it was `written`, or a callback `raised` is given, the handler returns None, and the
+    frame runs and raises by itself.
+
+    mutates: names of the inputs that the graph writes to. leaving: (callable, arguments) to call as the error leaves
+    the frame, one for each `with` block that the frame is in.
     """
     eager: Run = gm.forward
     code: CodeType = eager.__code__
@@ -153,7 +155,7 @@ def on_error(
 
     def handler(error: BaseException, args: tuple[Any, ...] | None) -> Any:
         nonlocal warned
-        if args is None:  # the frame was to raise it, and has not
+        if args is None:  # the frame ran as written and did not raise
             return program.shown(error, code)
         if switches:
             modes.restore()
@@ -165,7 +167,7 @@ def on_error(
             return program.shown(error, code)
         if is_ordinary(error) and not raised_inside(error, code):
             if spoiled:
-                return program.shown(half_done(error), code)
+                return program.shown(failed_after_writes(error), code)
             result, failed = _attempt(eager, args)
             if failed is None:
                 if not warned:
@@ -179,13 +181,13 @@ def on_error(
         if is_ordinary(error) and (written or raised is not None):
             if raised is not None:
                 raised(error)
-            given_up.__traceback__ = None  # it leads to all that the graph has computed
+            given_up.__traceback__ = None  # it would keep all that the graph has computed alive
             return None
         for call, given in leaving:
             call(*given)
         return program.shown(error, code)
 
-    def half_done(cause: Exception) -> BackendError:
+    def failed_after_writes(cause: Exception) -> BackendError:
         text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
         error = BackendError(f"{text} ({type(cause).__name__}: {cause})", backend_name, name)
         error.__cause__ = cause
@@ -195,12 +197,12 @@ def on_error(
 
 
 def is_ordinary(error: BaseException) -> TypeGuard[Exception]:
-    """Return whether it is an error at all, and not a way to end something."""
+    """Return whether this is an error, rather than an exception that ends a thread, process or recomputation."""
     return isinstance(error, Exception) and not isinstance(error, STOP_RECOMPUTING)
 
 
 def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    """Return the result, or what was raised: for raising it again outside the handler, with no context of ours."""
+    """Return (result, None) or (None, exception): raised outside of the `except` block, it gets no context of ours."""
     try:
         return run(*args), None
     except Exception as error:

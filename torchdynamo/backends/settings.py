@@ -1,4 +1,4 @@
-"""Modes and options of backends, checked where they are written: at `compile()`, not when the first graph is there."""
+"""Check modes and options of backends at `compile()`, rather than when the first graph is compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ B = TypeVar("B", bound=Callable[..., Any])
 
 
 def checked_by(check: Check) -> Callable[[B], B]:
-    """Mark a backend that knows its settings: `check(mode, options)` raises UnknownSetting for others."""
+    """Return a decorator that gives a backend its check: `check(mode, options)` raises UnknownSetting."""
 
     def mark(backend: B) -> B:
         backend.check_settings = check  # type: ignore[attr-defined]
@@ -26,7 +26,7 @@ def checked_by(check: Check) -> Callable[[B], B]:
 
 
 def check_settings(backend: Backend, mode: str | None, options: Mapping[str, Any] | None) -> None:
-    """Raise UnknownSetting if the backend has no such settings."""
+    """Check a backend's mode and options. Raises UnknownSetting for those that it does not have."""
     mode, options = mode if mode != "default" else None, options or None
     given: dict[str, Any] = {"mode": mode, "options": options}
     wanted = {name: value for name, value in given.items() if value is not None}
@@ -44,17 +44,17 @@ def check_settings(backend: Backend, mode: str | None, options: Mapping[str, Any
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Suggest what may have been meant, as the end of a sentence."""
+    """Return "; did you mean ...?" for the most similar known name; "" if there is none."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _takes(backend: Backend, wanted: Mapping[str, Any]) -> bool:
-    """Return whether it can be called with these keyword arguments, as far as can be told."""
+    """Return whether a backend accepts these keyword arguments, as far as its signature tells."""
     try:
         signature = inspect.signature(backend)
     except (TypeError, ValueError):
-        return True  # some functions written in C do not say
+        return True  # some C functions have no signature
     try:
         signature.bind(None, None, **wanted)
     except TypeError:

@@ -1,10 +1,10 @@
-"""Graphs that AOTAutograd would make one of where they are several: they are compiled in pieces.
+"""Split graphs whose parts need separate backwards, and compile the parts one by one.
 
-All results of what it compiles have one backward, which frees all that was saved when it has run. A program that trains
-two networks in turns, each with a loss of its own, goes one way back after the other. So where the ways have nothing in
-common the graph is cut between them. Recurrent layers that train have kernels of their own, and not all of these are in
-the operators it knows: they run as they are, as do those that drop and what draws from a generator of the program's,
-and what comes before and after is compiled.
+Everything that AOTAutograd compiles together has one backward, which frees all saved tensors once it has run. A program
+that trains two networks in turns, each with its own loss, runs one backward after the other. So the graph is cut
+between strands that have nothing in common. Recurrent layers in training, dropout, and draws from the program's own
+generators run in eager, because AOTAutograd does not know all of their kernels; the parts before and after are
+compiled.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Run = Callable[..., Any]
 B = TypeVar("B", bound=Callable[..., Any])
 
 
-def in_pieces(backend: B) -> B:
-    """Return the same backend, that gets graphs in pieces which it can compile each by itself."""
+def split_into_parts(backend: B) -> B:
+    """Wrap a backend so that it gets the parts of a graph, each of which can have a backward of its own."""
 
     @functools.wraps(backend)
     def whole_or_pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Run | None:
@@ -45,10 +45,10 @@ def in_pieces(backend: B) -> B:
 
 
 def places(gm: torch.fx.GraphModule) -> list[str]:
-    """Return the nodes after which to cut; none if it need not, or cannot be cut."""
+    """Return the names of the nodes after which to cut; empty if no cut is needed or possible."""
     ways = whole_layers(gm.graph, strands(gm))
     after: list[torch.fx.Node] = []
-    previous, current = None, None  # what all of a piece is on: a way back, or a recurrent layer
+    previous, current = None, None  # the last node; the label of its part: a strand, or a recurrent layer
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
@@ -69,7 +69,7 @@ def places(gm: torch.fx.GraphModule) -> list[str]:
 
 
 def whole_layers(graph: torch.fx.Graph, ways: dict[torch.fx.Node, int]) -> dict[torch.fx.Node, int]:
-    """Return the same, where all between the opening of a layer of torch.func and its closing is on one way."""
+    """Return the strands of nodes, with all nodes between entering and leaving a torch.func transform on one."""
     inside: list[torch.fx.Node] = []
     depth = 0
     for node in graph.nodes if ways else ():
@@ -86,13 +86,13 @@ def whole_layers(graph: torch.fx.Graph, ways: dict[torch.fx.Node, int]) -> dict[
 
 
 class Result(NamedTuple):
-    """A result of the whole graph, by its name."""
+    """Stands for a result of the whole graph, by the name of its node."""
 
     name: str
 
 
 class SplitGraph:
-    """One piece after the other. Each is compiled when a call first gets to it, and its inputs are there."""
+    """Runs the parts of a graph in order. Each is compiled in the first call, when its inputs have been computed."""
 
     def __init__(self, gm: torch.fx.GraphModule, stages: list[GraphStage], backend: Callable[..., Run | None]) -> None:
         self.stages, self.backend = stages, backend
@@ -116,7 +116,7 @@ class SplitGraph:
         return pytree.tree_map(lambda each: known[each.name], self.results, is_leaf=is_result)
 
     def run(self, at: int, given: list[Any]) -> Any:
-        """Return one piece, compiled if it is not."""
+        """Run one part, compiled first if it has not been."""
         fn, module = self.compiled[at], self.stages[at].module
         if fn is None:
             layers = any(runs_as_it_is(node) for node in module.graph.nodes)

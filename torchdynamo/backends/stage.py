@@ -1,10 +1,9 @@
-"""The stage on which a backend of the user's works, where sizes or numbers of its graph vary.
+"""Set up the environment in which a user's backend is called on a graph with symbols.
 
-A backend may trace its graph once more, with whatever it likes. It gets the real tensors of the call, numbers as
-symbols, and a tracing context whose fake tensors are those of the example inputs: what traces through these keeps
-symbols. What takes a value out (`int(n)`) leaves a fact in the environment of the symbols, which is guarded. What
-computes with the tensors themselves would see sizes and contents as plain values, unnoticed by the environment: it is
-watched for, and what comes of it serves these values only.
+A backend may trace its graph again by any means. It gets the call's real tensors, numbers as symbols, and a tracing
+context whose fake tensors belong to the example inputs; a trace through these keeps symbols. Code that asks for a value
+(`int(n)`) leaves a guard in the shape environment. Code that computes with the real tensors would see sizes and
+contents as plain values, unnoticed by the environment; it is detected, and its result serves these values only.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from torchdynamo.graph.concretize import is_boxed
 from torchdynamo.graph.numbers import SYMBOLIC
 from torchdynamo.graph.sizes import fakes_for, sizes_of
 
-# What asks a tensor for its sizes, in Python.
+# Python functions that read a tensor's sizes.
 READERS: frozenset[Any] = frozenset(
     {torch.Tensor.size, torch.Tensor.stride, torch.Tensor.numel, torch.Tensor.nelement, torch.Tensor.__len__}
     | {torch.Tensor.shape.__get__, torch.numel}  # type: ignore[attr-defined]
@@ -32,7 +31,7 @@ READERS: frozenset[Any] = frozenset(
 
 
 class Watch(TorchDispatchMode):
-    """Notes whether operators run on some tensors' memory, and whether any runs for a tracer."""
+    """Notes whether operators run on the memory of given tensors, and whether any operator is traced."""
 
     supports_higher_order_operators = True
 
@@ -59,14 +58,14 @@ class Watch(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
     def is_watched(self, value: Any) -> bool:
-        """Return whether this is one of the tensors, or a view of one."""
+        """Return whether a value is one of the given tensors, or a view of one."""
         if not isinstance(value, torch.Tensor) or torch_compat.has_fakes([value]) or value.layout is not torch.strided:
             return False
         return value.untyped_storage()._cdata in self.memory
 
 
 class SizesAsSymbols(TorchFunctionMode):
-    """Answers for tensors that are asked for their sizes what their fake tensors answer."""
+    """Answers questions for the sizes of given tensors with the symbols of their fake tensors."""
 
     def __init__(self, fakes: Mapping[int, torch.Tensor]) -> None:
         super().__init__()
@@ -81,7 +80,7 @@ class SizesAsSymbols(TorchFunctionMode):
 
 
 class NotingContext(TracingContext):
-    """A tracing context that notes whether a tracer has looked for the mode in which to make fake tensors."""
+    """A tracing context that notes whether somebody has asked for its fake mode, as tracers do."""
 
     def __init__(self, mode: Any) -> None:
         self.asked = False
@@ -97,15 +96,16 @@ class NotingContext(TracingContext):
         self.mode = mode
 
     def fake_of(self, value: Any) -> Any:
-        """Return the fake tensor of an example input; one of fixed sizes for another tensor, and what is none."""
+        """Return the fake tensor of an example input, of fixed sizes if it is no input; other values are returned as
+        is.
+        """
         return torch_compat.static_fake(self.fake_mode, value) if isinstance(value, torch.Tensor) else value
 
 
 class BackendStage:
-    """One graph, set up for a backend.
+    """Calls a backend on one graph and observes what it does.
 
-    computed: the backend has computed with tensors whose sizes or contents vary.
-    traced: it has traced with symbols.
+    computed: the backend computed with tensors whose sizes or contents vary. traced: it traced with symbols.
     """
 
     def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any]) -> None:
@@ -116,8 +116,8 @@ class BackendStage:
             env, layouts = shape_env.for_a_backend(sizes.numbers.env), sizes.layouts
         self.mode = fake_mode.make(env)
         self.inputs: list[Any] = []
-        self.fakes: dict[int, torch.Tensor] = {}  # of tensors whose sizes vary, by the id of the tensor
-        self.varying: list[torch.Tensor] = []
+        self.fakes: dict[int, torch.Tensor] = {}  # id of an input with symbolic sizes -> its fake tensor
+        self.varying: list[torch.Tensor] = []  # inputs whose sizes or contents vary
         self.computed = self.traced = False
         unknown, made = reads_values(gm), fakes_for(gm, examples, self.mode, sizes)
         for node, real, fake in zip(gm.graph.find_nodes(op="placeholder"), examples, made, strict=True):
@@ -132,7 +132,7 @@ class BackendStage:
                 self.varying.append(real)
 
     def call(self, backend: Callable[..., Any], gm: torch.fx.GraphModule) -> Any:
-        """Return what the backend makes of the graph."""
+        """Call the backend on the graph and return its result."""
         context = NotingContext(self.mode)
         try:
             with tracing(context), SizesAsSymbols(self.fakes), Watch(self.varying) as watch:
@@ -144,7 +144,7 @@ class BackendStage:
 
 
 def reads_values(gm: torch.fx.GraphModule) -> bool:
-    """Return whether the graph reads numbers from tensors other than those that floats travel in."""
+    """Return whether the graph reads numbers from tensors, other than from the inputs that carry its floats."""
     return any(
         isinstance(node.meta.get("example_value"), SYMBOLIC)
         and node.op.startswith("call_")
@@ -158,12 +158,12 @@ def reads_values(gm: torch.fx.GraphModule) -> bool:
 
 
 class Trial:
-    """One call of a function, and whether it made a graph of something as it ran (`traced`)."""
+    """Makes one call of a function and records whether it traced anything (`traced`)."""
 
     traced = False
 
     def call(self, run: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """Return what the function returns, and raise what it raises."""
+        """Call the function; return its result, raise what it raises."""
         context = NotingContext(None)
         try:
             with tracing(context), Watch() as watch:

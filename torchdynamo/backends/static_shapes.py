@@ -1,4 +1,4 @@
-"""For backends that take no symbols: from one graph whose sizes vary, static ones, a bounded number of them."""
+"""Serve backends that take no symbols: one graph with symbolic sizes becomes a bounded number of static ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 
 
 def at_fixed_sizes(backend: Backend, buckets: Buckets) -> Backend:
-    """Return the backend, given graphs without symbols only."""
+    """Wrap a backend so that it only gets graphs without symbols."""
 
     def fixing(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Run | None:
         sizes = sizes_of(gm)
@@ -42,7 +42,7 @@ def takes_no_symbols(backend: Backend) -> bool:
 
 
 class Varied:
-    """Runs a graph whose sizes vary by static ones, made as sizes come up; when there are enough, as it is."""
+    """Runs a graph with symbolic sizes by one static graph per set of sizes; beyond the limit it runs in eager."""
 
     def __init__(self, gm: torch.fx.GraphModule, sizes: Sizes | None, backend: Backend, buckets: Buckets) -> None:
         self.gm = gm
@@ -53,7 +53,7 @@ class Varied:
         self.full = False
 
     def key(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the numbers of a call."""
+        """Return the values of the graph's symbols in this call."""
         return tuple(place.read(args) for place in self.places.values())
 
     def __call__(self, *args: Any) -> Any:
@@ -66,7 +66,7 @@ class Varied:
         return self.static(key, args)(*args)
 
     def prepared(self, args: Sequence[Any]) -> None:
-        """Make what these inputs need."""
+        """Compile the static graph that these inputs need."""
         key = self.key(args)
         plan = None if self.padding is None else self.padding.plan(key, args)
         if plan is None:
@@ -75,7 +75,7 @@ class Varied:
             self.static(plan.padded, plan.inputs(args))
 
     def static(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run:
-        """Return the graph at these sizes."""
+        """Return the graph compiled at these sizes, compiling it if the limit allows, else the captured graph."""
         found = self.made.get(key)
         if found is None and len(self.made) < config.cache_size_limit:
             found = self.made[key] = self.make(key, args)

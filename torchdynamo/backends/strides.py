@@ -1,7 +1,8 @@
-"""By how much an index grows with a variable of its loop, which Inductor asks of sympy to choose loops to vectorize.
+"""Answer slow stride queries of Inductor's CPU vectorizer without sympy.
 
-For divisions in divisions (relative shifts of attention) sympy takes from a second to minutes over each, and finds no
-number. There the answer is at once what sympy would give in the end: an expression that the variable is in.
+To choose the loops to vectorize, Inductor asks sympy by how much an index grows with a loop variable. For nested
+divisions (relative shifts of attention) sympy takes between a second and minutes, and finds no number. For those the
+answer is given at once: an expression that contains the variable, as sympy would find in the end.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from torchdynamo.graph import patches
 
 
 @contextlib.contextmanager
-def told_at_once() -> Iterator[None]:
-    """Answer so while this is open, or a function runs that is wrapped in it."""
+def skip_sympy_strides() -> Iterator[None]:
+    """Answer stride queries about nested divisions at once, inside of the block or the decorated function."""
     target = "torch._inductor.codegen.cpp.stride_at_vec_range"
     asked = patches.held(*patches.place(target))
 
@@ -27,7 +28,7 @@ def told_at_once() -> Iterator[None]:
 
 
 def nested(index: Any, var: Any) -> bool:
-    """Return whether the variable is in a division in a division."""
+    """Return whether the variable occurs in a division within a division."""
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
     divisions = [each for each in index.atoms(FloorDiv, ModularIndexing) if each.has(var)]

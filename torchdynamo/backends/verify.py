@@ -1,4 +1,4 @@
-"""Holding what a backend makes of a graph against the graph itself, for `config.verify_correctness`."""
+"""Compare a backend's results with those of the captured graph, for `config.verify_correctness`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Run = Callable[..., Any]
 
 
 def verify(as_captured: Run, compiled: Run, example_inputs: Sequence[Any], backend: str, graph: str) -> None:
-    """Run both on copies of these inputs and compare results and what is written to inputs, within the tolerances of
-    `torch.testing.assert_close`. Random numbers and modes are put back. Raises VerificationError.
+    """Run both callables on copies of the inputs and compare results and mutated inputs.
+
+    Tolerances are those of `torch.testing.assert_close`. Random numbers and modes are restored. Raises
+    VerificationError.
     """
     wanted, found = (outcome(run, example_inputs) for run in (as_captured, compiled))
     try:
@@ -27,7 +29,7 @@ def verify(as_captured: Run, compiled: Run, example_inputs: Sequence[Any], backe
 
 
 def outcome(run: Run, example_inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors that a run gives, and its inputs as it leaves them."""
+    """Return the detached tensors of a run: its results, then its inputs as the run leaves them."""
     modes, random = Modes.now(), RandomState()
     given = [copied(each) for each in example_inputs]
     try:
@@ -39,7 +41,7 @@ def outcome(run: Run, example_inputs: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def copied(value: Any) -> Any:
-    """Return a tensor of the same contents and layout, a leaf where the original is one; a number as it is now."""
+    """Return a copy of a tensor with its contents and layout, a leaf if the original is one; a symbol's hint as int."""
     if isinstance(value, torch.SymInt):
         return int(value.node.hint)
     if not isinstance(value, torch.Tensor):

@@ -1,1 +1,1 @@
-"""The backends that come with the package. A file here that registers one is all it takes."""
+"""The backends that come with the package. To add one, add a file here that registers it."""

@@ -1,6 +1,7 @@
-"""AOTAutograd without a compiler behind it: forward and backward graphs of ATen operators, run one by one.
+"""Run the graphs of ATen operators that AOTAutograd makes, forward and backward, operator by operator.
 
-What differs between eager and these is AOTAutograd's doing; what differs between these and inductor is Inductor's.
+If results differ between `eager` and these backends, AOTAutograd is the cause; if they differ between these and
+`inductor`, Inductor is.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchdynamo.backends.aot import aot_autograd, as_it_is
+from torchdynamo.backends.aot import aot_autograd, operator_by_operator
 from torchdynamo.backends.partition import min_cut
 from torchdynamo.backends.registry import register_backend
 
@@ -19,10 +20,10 @@ def _inductors_decompositions() -> dict[Any, Callable[..., Any]]:
     return select_decomp_table()
 
 
-register_backend(aot_autograd(as_it_is, keep_inference_input_mutations=True), name="aot_eager")
+register_backend(aot_autograd(operator_by_operator, keep_inference_input_mutations=True), name="aot_eager")
 register_backend(
     aot_autograd(
-        as_it_is,
+        operator_by_operator,
         partition_fn=min_cut,
         decompositions=_inductors_decompositions,
         keep_inference_input_mutations=True,

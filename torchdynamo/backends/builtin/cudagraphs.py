@@ -1,7 +1,7 @@
-"""The operations of the graph as they are, recorded once as a CUDA graph and replayed: no launch cost.
+"""Record the graph's own operators once as a CUDA graph and replay it, which saves the cost of kernel launches.
 
-Declines what a recording cannot repeat or would get wrong: no GPU or several, an input or constant on another device,
-inputs that are written to or returned, random numbers, results that need gradients.
+Declines graphs that a recording cannot repeat: with no GPU or several, an input or constant on another device, inputs
+that are written to or returned, random numbers, or results that need gradients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WARM_UPS = 2  # runs before recording, on a side stream: libraries allocate wor
 @fixed_sizes
 @leaves_inputs_alone
 def cudagraphs(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
-    """Record and replay, where that gives the same result."""
+    """Return a recording of the graph; None where a replay would not give the same results."""
     if not torch.cuda.is_available() or not example_inputs or not _repeatable(gm, example_inputs):
         return None
     static = [bool(node.meta.get("static_input")) for node in _inputs(gm)]
@@ -59,9 +59,9 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 class Recording:
-    """One recorded run. Static inputs are read where they are; the others are copied to where the recording reads.
+    """A recorded run. Static inputs are read in place; others are copied to the memory that the recording reads.
 
-    When a static input has moved (`.data =`, `.to()`), it is recorded anew.
+    If a static input has moved (`.data =`, `.to()`), the run is recorded again.
     """
 
     def __init__(self, run: Callable[..., Any], inputs: Sequence[torch.Tensor], static: Sequence[bool]) -> None:
@@ -72,7 +72,7 @@ class Recording:
         self.record(inputs)
 
     def record(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Run once for the record."""
+        """Copy the inputs that are not static, warm up, and record one run."""
         self.inputs = list(inputs)
         for i in self.moving:
             self.inputs[i] = torch.empty_strided(

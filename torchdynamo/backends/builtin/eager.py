@@ -1,4 +1,4 @@
-"""The graph as it is: for debugging, and the measure of every other backend."""
+"""Run the captured graph operator by operator: for debugging, and as the reference for every other backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchdynamo.errors import InternalError
 @register_backend
 @leaves_inputs_alone
 def eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Run the captured operations one by one, as they were."""
+    """Return the graph's own forward, which runs the captured operators one by one."""
     forward: Callable[..., Any] = gm.forward
     return forward
 
@@ -23,7 +23,7 @@ def eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
 @register_backend
 @leaves_inputs_alone
 def eager_noexcept(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Run the captured operations one by one; an error in them is an `InternalError`, for programs that have none."""
+    """Run the captured operators one by one; any exception becomes an InternalError."""
 
     def run(*args: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""PyTorch's own compiler: fused kernels in C++ or Triton."""
+"""Compile graphs by Inductor, PyTorch's own compiler, to fused kernels in C++ or Triton."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.fx
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.cpp_kernels import as_in_eager
 from torchdynamo.backends.cudagraph_results import keeping_results
-from torchdynamo.backends.decompositions import over
+from torchdynamo.backends.decompositions import with_our_rows
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.joint_pass import before_inductors
@@ -19,8 +19,8 @@ from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import unraised
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
-from torchdynamo.backends.split_backward import in_pieces
-from torchdynamo.backends.strides import told_at_once
+from torchdynamo.backends.split_backward import split_into_parts
+from torchdynamo.backends.strides import skip_sympy_strides
 from torchdynamo.errors import UnknownSetting
 
 PRE_PASS = "joint_custom_pre_pass"
@@ -29,7 +29,7 @@ PRE_PASS = "joint_custom_pre_pass"
 @register_backend
 @checked_by(lambda mode, options: settings(mode, options) if mode or options else None)
 @leaves_inputs_alone
-@in_pieces
+@split_into_parts
 def inductor(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -37,7 +37,10 @@ def inductor(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any] | None:
-    """Compile with Inductor. `mode` and `options` as torch.compile takes them. Declines what `is_for_eager`."""
+    """Compile the graph with Inductor; return None for graphs that must run in eager (`is_for_eager`).
+
+    mode, options: as torch.compile takes them. Raises UnknownSetting for others.
+    """
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     patches = settings(mode, options)
@@ -47,7 +50,7 @@ def inductor(
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
-            inner_compile=keeping_results(unraised()(as_in_eager()(told_at_once()(compile_fx_inner)))),
+            inner_compile=keeping_results(as_in_eager()(skip_sympy_strides()(compile_fx_inner))),
             config_patches=patches,
             decompositions=decompositions(patches),
         )
@@ -55,17 +58,17 @@ def inductor(
 
 
 def decompositions(patches: Mapping[str, Any]) -> Decompositions:
-    """Return Inductor's own under these settings, which decide which there are, and ours for edges."""
+    """Return Inductor's decompositions under these settings, with our rows for the edges of numbers on top."""
     from torch import _inductor
     from torch._inductor.decomposition import select_decomp_table
 
     with _inductor.config.patch(dict(patches)):
         table = select_decomp_table()
-    return Decompositions(over(table))
+    return Decompositions(with_our_rows(table))
 
 
 def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return Inductor's settings for a mode and options. Raises UnknownSetting for what is none of them."""
+    """Return the Inductor settings for a mode and options. Raises UnknownSetting for those that do not exist."""
     from torch import _inductor
 
     config: Any = _inductor.config
@@ -82,10 +85,10 @@ def settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, A
             more = "torch._inductor.list_options() has them all"
             raise UnknownSetting(f"Inductor has no option {name!r}{nearest(key, known) or ';'} {more}")
         kind = config.get_type(key)
-        if isinstance(kind, type) and not isinstance(value, kind):  # a union, say, is not looked into
+        if isinstance(kind, type) and not isinstance(value, kind):  # unions and the like are not checked
             raise UnknownSetting(f"Inductor's option {name!r} is of type {kind.__name__}, and {value!r} is not")
         patches[key] = value
     users = patches.get(PRE_PASS, known[PRE_PASS])
-    if users is None:  # a user's own pass may rely on the graph as it is
+    if users is None:  # a user's own pass may rely on the unchanged graph
         patches[PRE_PASS] = before_inductors()
     return patches

@@ -1,4 +1,4 @@
-"""The graph traced once more, as ATen operators above autograd: whether that keeps what a program means."""
+"""Trace the graph again to ATen operators above autograd and run that, to test that captures survive such a trace."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from torchdynamo.graph.torch_compat import MODE_CHANGES
 @fixed_sizes
 @leaves_inputs_alone
 def pre_dispatch_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
-    """Trace with fake tensors before autograd, autocast and functionalization take part, and run what comes of it.
+    """Trace with fake tensors before autograd, autocast and functionalization act; return the traced graph.
 
-    Declines graphs that make leaves or that compilers know nothing of, those under autocast or inference mode, which
-    such a trace does not say, and inputs that are no tensors.
+    Declines graphs that must run in eager, graphs under autocast or inference mode, which such a trace does not record,
+    and inputs that are not tensors.
     """
     if is_for_eager(gm, example_inputs) or not all(isinstance(each, torch.Tensor) for each in example_inputs):
         return None

@@ -1,4 +1,4 @@
-"""A row that declines every graph: TensorRT is not a backend here, and code that tries it first goes on to the next."""
+"""Decline every graph for `tensorrt`, which is not supported, so that code that tries it first can go on."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ from torchdynamo.backends.registry import register_backend
 @register_backend
 @leaves_inputs_alone
 def tensorrt(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Decline every graph."""
+    """Decline the graph: return None."""

@@ -1,4 +1,4 @@
-"""TorchScript, for where it is still wanted: the graph traced once more, and frozen."""
+"""Compile graphs by TorchScript, for programs that still want it: the graph is traced again and frozen."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torchdynamo.graph.mutation import changes_modes, makes_leaves
 @register_backend
 @fixed_sizes
 def ts(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
-    """torch.jit.trace and torch.jit.freeze. Declines what a trace cannot hold."""
+    """Trace by `torch.jit.trace` and freeze the result; return None for graphs that a trace cannot represent."""
     return _trace(gm, example_inputs, torch.jit.freeze)
 
 
 @register_backend
 @fixed_sizes
 def ofi(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
-    """torch.jit.optimize_for_inference of the trace. Declines graphs that train."""
+    """Trace, and apply `torch.jit.optimize_for_inference`; return None for graphs that need gradients."""
     if torch.is_grad_enabled() and any(value.requires_grad for value in example_inputs):
         return None
     return _trace(gm, example_inputs, torch.jit.optimize_for_inference)
@@ -32,7 +32,7 @@ def ofi(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[...
 def _trace(gm: torch.fx.GraphModule, inputs: Sequence[Any], then: Callable[[Any], Any]) -> Callable[..., Any] | None:
     if not all(isinstance(value, torch.Tensor) for value in inputs) or not inputs:
         return None
-    if changes_modes(gm) or makes_leaves(gm):  # a trace is only what happens to tensors
+    if changes_modes(gm) or makes_leaves(gm):  # a trace records operators on tensors only
         return None
     training = gm.training
     with warnings.catch_warnings():
