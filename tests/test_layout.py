@@ -187,7 +187,6 @@ UNCLEAR_DOCSTRINGS: dict[str, int] = {
     "capture/vm": 259,
     "codegen": 68,
     "core": 52,
-    "graph": 299,
     "guards": 90,
     "hook": 17,
     "report": 32,

@@ -63,7 +63,7 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
     for _ in range(MOST_TRIES):
         builder = specialization.builder()
         try:
-            with contextlib.nullcontext() if specialization.by_value else shape_env.treating_sizes_alike():
+            with contextlib.nullcontext() if specialization.by_value else shape_env.sizes_zero_and_one_like_others():
                 captured = capture(code, roots, builder, stops, checking)
             if not rests_rightly(captured, builder, compiler.fullgraph):
                 captured.machine.let_go()

@@ -66,7 +66,7 @@ def compile_captured(
     plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
     backend = backend if plain else left_as_it_is
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
-    with collector.awake(), shape_env.treating_sizes_alike(), interrupts.allowed():
+    with collector.awake(), shape_env.sizes_zero_and_one_like_others(), interrupts.allowed():
         if rerun is None:
             fn = compile_part(gm, examples)
         else:

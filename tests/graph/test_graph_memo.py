@@ -27,7 +27,7 @@ class Tape:
         self.asked: list[tuple[Any, tuple[Any, ...]]] = []
         self.hits = 0
         self.remember = remember
-        memo = self.builder.memo
+        memo = self.builder.fake_cache
         recall = memo.recall
 
         def counted(question: Any) -> Any:

@@ -18,7 +18,7 @@ from torchdynamo import config
 from torchdynamo.backends.registry import Backend, backend_name, has_mark
 from torchdynamo.backends.stage import BackendStage, Trial, reads_values
 from torchdynamo.errors import FallbackWarning
-from torchdynamo.graph.concretize import at_sizes, places, settle_examples, without_numbers
+from torchdynamo.graph.concretize import at_sizes, places, specialize_examples, without_numbers
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.sizes import sizes_of
@@ -92,7 +92,7 @@ class ByValue:
             return self.gm.forward
         known = dict(zip(self.places, values, strict=True))
         fixed = at_sizes(self.gm, known)
-        settle_examples(fixed, known)
+        specialize_examples(fixed, known)
         kept = without_numbers(fixed)
         run = None if has_numbers(fixed) else self.compile_one(fixed, [args[i] for i in kept])
         made: Run = (lambda *given: run(*(given[i] for i in kept))) if run is not None else self.gm.forward

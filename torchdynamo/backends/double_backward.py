@@ -67,7 +67,7 @@ class DoubleBackward:
         if torch.is_grad_enabled():
             node = compiled_nodes.compiled_node(outputs)
             if node is not None:
-                setattr(node, INPUTS, compiled_calls.remembered(args))
+                setattr(node, INPUTS, compiled_calls.weak_inputs(args))
                 self.prepare(node, args)
                 if self.first is not None:
                     node.set_materialize_grads(False)
@@ -102,7 +102,7 @@ class DoubleBackward:
                 inputs = live_inputs(ctx) if self.repeatable else None
                 if inputs is not None and compiled_nodes.returns_as_captured(cls, len(given)):
                     return self.differentiable(inputs, given)
-            backward = protect_saved_tensors(cls, own) if compiled_nodes.writes_to_what_is_saved(cls) else own
+            backward = protect_saved_tensors(cls, own) if compiled_nodes.overwrites_saved_tensors(cls) else own
             if self.first is None or all(given[self.first + at] is not None for at in self.reached):
                 return backward(ctx, *grads)
             there = [at for at in self.reached if given[self.first + at] is not None]
@@ -127,7 +127,7 @@ class DoubleBackward:
         at_home = all(arg.device.type == "cpu" for arg in args if isinstance(arg, torch.Tensor))
         parts = compiled_calls.layout(cls, self.count) if at_home and not self.autocast else None
         if parts is not None and not compiled_nodes.leaves_out_inputs(node, args):
-            made = compiled_calls.shortened(cls, parts, materialize=self.first is None)
+            made = compiled_calls.kernels_only(cls, parts, materialize=self.first is None)
             compiled_nodes.hide_frames(made)
             self.short = made.apply_short
 
@@ -218,7 +218,7 @@ def protect_saved_tensors(cls: Any, backward: Callable[..., Any]) -> Callable[..
     """Wrap a compiled backward so that saved tensors stay unchanged and a second backward is possible."""
 
     def run(ctx: Any, *grads: Any) -> Any:
-        with compiled_nodes.nothing_given_away(cls):
+        with compiled_nodes.donated_buffers_hidden(cls):
             return backward(CopiedContext(ctx), *grads)
 
     return run

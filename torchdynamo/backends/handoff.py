@@ -21,10 +21,10 @@ from torchdynamo.backends.double_backward import DoubleBackward
 from torchdynamo.backends.stage import NotingContext
 from torchdynamo.graph import fake_mode, patches, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
-from torchdynamo.graph.leftovers import texts_go_with
+from torchdynamo.graph.leftovers import free_texts_with
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.numbers import has_numbers
-from torchdynamo.graph.passes.traceable import make_traceable, own_bodies
+from torchdynamo.graph.passes.traceable import make_traceable, rewrite_bodies
 from torchdynamo.graph.sizes import fakes_for, sizes_of
 
 
@@ -37,7 +37,7 @@ class Handoff:
         self.spec = _flatten_output(graph)
         self.module = graph_module(gm, graph)
         self.module.meta = {}
-        own_bodies(self.module, exact=exact)
+        rewrite_bodies(self.module, exact=exact)
         self.captured = gm
         self.inputs = list(inputs)
         self.known_sizes = ""  # text of the facts known about symbolic sizes
@@ -81,7 +81,7 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
     else:
         context = _static_context(inputs, sources)
     try:
-        with tracing(context), texts_go_with(gm), compiling_backward_at_once(sizes is not None or has_numbers(gm)):
+        with tracing(context), free_texts_with(gm), compiling_backward_at_once(sizes is not None or has_numbers(gm)):
             yield ready
     finally:
         context.tensor_to_context.data.clear()

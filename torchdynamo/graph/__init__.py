@@ -1,4 +1,4 @@
-"""The FX graph: how it is built, what it must look like, and the passes over it."""
+"""The FX graph: how it is built, its specification, and the passes over it."""
 
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.errors import GraphError, OperatorError

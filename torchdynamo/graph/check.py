@@ -1,4 +1,4 @@
-"""The specification of a finished graph, as a check. Tests run it after every pass."""
+"""Check the specification of a finished graph. Tests run it after every pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchdynamo.graph.numpy_nodes import of_numpy
 
 Node = torch.fx.Node
 
-# Classes whose instances are written in C: builtins, `operator` and `math` functions, torch's own.
+# Classes of callables written in C: builtins, functions of `operator` and `math`, torch's own.
 _C_FUNCTIONS = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
@@ -40,18 +40,18 @@ _META_OF_CALLS = frozenset({"example_value", "stack_trace"})
 
 
 class MalformedGraph(AssertionError):
-    """The graph breaks its specification: a fault of ours."""
+    """The graph breaks its specification, which is a bug of this package."""
 
 
 def check(gm: torch.fx.GraphModule) -> None:
-    """Raise MalformedGraph with everything that is wrong."""
+    """Raise MalformedGraph with a list of all violations."""
     found = list(problems(gm))
     if found:
         raise MalformedGraph("\n".join([*found, "", str(gm.graph)]))
 
 
 def problems(gm: torch.fx.GraphModule, *, body: bool = False) -> Iterator[str]:
-    """Yield each way in which the graph breaks the rules. The `body` of a higher-order operator has no sources."""
+    """Yield each violation of the specification. The `body` of a higher-order operator has no sources."""
     seen: set[Node] = set()
     nodes = list(gm.graph.nodes)
     if not nodes or nodes[-1].op != "output" or sum(node.op == "output" for node in nodes) != 1:
@@ -62,7 +62,7 @@ def problems(gm: torch.fx.GraphModule, *, body: bool = False) -> Iterator[str]:
                 yield f"{node} uses {needed}, which does not come before it"
         seen.add(node)
         yield from _meta_problems(node, body)
-        if not (body and node.op == "output" and node.args and isinstance(node.args[0], Node)):  # a condition's
+        if not (body and node.op == "output" and node.args and isinstance(node.args[0], Node)):  # a loop's condition
             yield from _RULES.get(node.op, _no_such_op)(gm, node)
         yield from (f"{node} has an argument of type {kind.__name__}" for kind in _foreign(node.args, node.kwargs))
     first_call = next((i for i, node in enumerate(nodes) if node.op != "placeholder"), len(nodes))
@@ -74,9 +74,7 @@ def problems(gm: torch.fx.GraphModule, *, body: bool = False) -> Iterator[str]:
 
 
 def is_operator(target: Any) -> bool:
-    """Return whether a function may be called by a graph: no Python of the user's, or of a library's, hides
-    behind it.
-    """
+    """Return whether a graph may call a function: it must not hide Python code of the user or a library."""
     if isinstance(target, _TORCH_OPERATORS) or type(target) in _C_FUNCTIONS or target is of_numpy:
         return True
     return str(getattr(target, "__module__", None)).partition(".")[0] in _MODULES
@@ -147,9 +145,7 @@ _RULES = {
 
 
 def _foreign(*values: Any) -> Iterator[type]:
-    """Walk through the types of arguments that are neither nodes, nor constants with a literal form, nor nests of
-    those.
-    """
+    """Yield the types of arguments that are neither nodes, nor constants with a literal form, nor nests of those."""
     for value in values:
         if isinstance(value, Node) or type(value) in _CONSTANTS:
             continue

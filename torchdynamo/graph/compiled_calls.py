@@ -1,11 +1,10 @@
-"""Calls of graphs compiled by AOTAutograd, forward and backward, without what surrounds these for cases that are rare.
+"""Call graphs compiled by AOTAutograd with less overhead in the usual case.
 
-For each graph AOTAutograd makes an autograd function that is ready for subclasses of tensors, for inputs to write to
-when the kernels have run, results that are views, effects, and generators that live on a device: 30 to 60 us, call and
-backward, which is more than a small graph computes. A graph that has none of these, as it says of itself, is called by
-an autograd function that runs its kernels, which may write to inputs themselves, and saves what they say. Whatever is
-rare in a call (it is transformed, wants its history, or gets gradients that lie otherwise in memory) goes the long
-way, and so do all calls on a GPU.
+AOTAutograd's autograd functions support tensor subclasses, inputs to write to after the kernels, results that are
+views, effects, and generators on a device. That costs 30 to 60 us for a call and its backward, more than a small graph
+computes. A graph whose metadata shows none of these gets an autograd function that just runs its kernels, which may
+write to inputs themselves, and saves the tensors they return for the backward. Rare calls (under a transform, with
+`create_graph`, with gradients in another memory layout) take AOTAutograd's own path, and so do all calls on a GPU.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ import torch
 from torch._C import _functorch
 from torch.autograd.graph import increment_version
 
-INPUTS = "_torchdynamo_inputs"  # on a node of autograd's history: the inputs of that call, and their versions
+INPUTS = "_torchdynamo_inputs"  # attribute of an autograd node: the inputs of its call, with their versions
 unsafe_view = torch.ops.aten._unsafe_view.default._op
-IN_MEMORY_OF_THEIR_OWN = ("non_alias", "unsafe_view_alias")  # the second views what nobody else gets
-Expected: TypeAlias = tuple[Any, Any, Any]  # of a gradient: memory format, or size and strides
+IN_MEMORY_OF_THEIR_OWN = ("non_alias", "unsafe_view_alias")  # the second is the only view of fresh memory
+Expected: TypeAlias = tuple[Any, Any, Any]  # layout of a gradient: memory format, or size and strides
 
 
 class CallLayout(NamedTuple):
-    """Where what a compiled forward returns is to go, and what its backward expects."""
+    """Positions of results and saved tensors in what a compiled forward returns, and what its backward expects."""
 
     returned: int
-    saved: slice  # checked for having been written to
-    unchecked: slice
-    numbers: slice
+    saved: slice  # saved tensors whose version counters are checked
+    unchecked: slice  # other saved tensors
+    numbers: slice  # saved sizes
     constant: tuple[int, ...]  # results without gradients
-    views: tuple[int, ...]  # results that view what nobody else gets, and are no views to autograd
-    written: tuple[int, ...]  # inputs that kernels write to, uncounted
+    views: tuple[int, ...]  # results that are the only view of fresh memory, and no views to autograd
+    written: tuple[int, ...]  # inputs that kernels write to without counting it
     wanted: tuple[int, ...]  # results whose gradients the backward reads
-    expected: tuple[Expected, ...]  # how these are to lie
+    expected: tuple[Expected, ...]  # memory layouts of these gradients
 
 
 def layout(cls: Any, inputs: int) -> CallLayout | None:
-    """Return how a graph with so many inputs is called, None if it has anything that takes more than that.
+    """Return how a compiled graph with this many inputs is called; None if it needs AOTAutograd's own path.
 
     cls: the autograd function that AOTAutograd made for it.
     """
@@ -95,8 +94,8 @@ def _expected(meta: Any) -> Expected | None:
     return form.memory_format, form.size, form.stride
 
 
-def lies(grad: Any, expected: Expected) -> bool:
-    """Return whether a gradient is there, and lies in memory as a compiled backward expects it."""
+def has_layout(grad: Any, expected: Expected) -> bool:
+    """Return whether a gradient is given and has the memory layout that the compiled backward expects."""
     if type(grad) is not torch.Tensor:
         return False
     form, size, stride = expected
@@ -105,15 +104,16 @@ def lies(grad: Any, expected: Expected) -> bool:
     return bool(grad.shape == size and grad.stride() == stride)
 
 
-def remembered(args: Sequence[Any]) -> list[tuple[Any, int | None]]:
-    """Return the inputs of a call: tensors held weakly, with their versions, and numbers."""
+def weak_inputs(args: Sequence[Any]) -> list[tuple[Any, int | None]]:
+    """Return the inputs of a call as (weak reference, version) for tensors and (value, None) for numbers."""
     return [(weakref.ref(arg), arg._version) if isinstance(arg, torch.Tensor) else (arg, None) for arg in args]
 
 
-def shortened(cls: Any, parts: CallLayout, materialize: bool) -> Any:
-    """Return an autograd function that calls a compiled graph; `apply_short` is its `apply`, outside of torch.func.
+def kernels_only(cls: Any, parts: CallLayout, materialize: bool) -> Any:
+    """Return an autograd function that calls the kernels directly; `apply_short` is its `apply` without torch.func.
 
-    cls: as in `layout`; its backward is what is rare. materialize: gradients that are not given are zeros.
+    cls: AOTAutograd's autograd function, whose backward handles rare cases. materialize: gradients that are not given
+    are zeros.
     """
     forward_code: Callable[[list[Any]], Any] = cls.compiled_fw
     returned, saved, unchecked, numbers, constant, views, written, wanted, expected = parts
@@ -142,17 +142,17 @@ def shortened(cls: Any, parts: CallLayout, materialize: bool) -> Any:
                 ctx._materialize_non_diff_grads = False
             if not materialize:
                 ctx.set_materialize_grads(False)
-            setattr(ctx, INPUTS, remembered(args))
+            setattr(ctx, INPUTS, weak_inputs(args))
             return tuple(results)
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             given = grads[0] if len(grads) == 1 and isinstance(grads[0], list) else grads
             compiled = cls.compiled_bw
-            if compiled is None or not all(lies(given[at], form) for at, form in pairs) or is_unusual():
+            if compiled is None or not all(has_layout(given[at], form) for at, form in pairs) or needs_own_backward():
                 return cls.backward(ctx, *grads)
             args = [*ctx.symints, *ctx.saved_tensors, *ctx._tensors_no_vc_check, *(given[at] for at in wanted)]
-            if isinstance(given, list):  # autograd's own, so that each may go when it is used up
+            if isinstance(given, list):  # autograd's own list: emptied, so that each gradient is freed after its use
                 given.clear()
             ctx.maybe_clear_saved_tensors()
             return tuple(in_context(compiled, args))
@@ -164,14 +164,16 @@ def shortened(cls: Any, parts: CallLayout, materialize: bool) -> Any:
 
 
 def in_context(compiled: Callable[[list[Any]], Any], args: list[Any]) -> Any:
-    """Call a compiled backward with the context variables of the thread that has called `backward()`."""
+    """Call a compiled backward with the context variables of the thread that called `backward()`."""
     context = torch._C._get_obj_in_tls("context") if torch._C._is_key_in_tls("context") else None
     return compiled(args) if context is None else context.run(compiled, args)
 
 
-def is_unusual() -> bool:
-    """Return whether a backward runs in a way that takes more than its kernels: for its history, to be kept, under
-    torch.func, or where AOTAutograd may have to raise."""
+def needs_own_backward() -> bool:
+    """Return whether a backward must take AOTAutograd's own path.
+
+    It keeps its history, is to be run again, runs under torch.func, or may have to raise for deterministic algorithms.
+    """
     return bool(
         torch.is_grad_enabled()
         or torch._C._autograd._get_current_graph_task_keep_graph()

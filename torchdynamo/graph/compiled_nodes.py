@@ -1,4 +1,4 @@
-"""Nodes of autograd's history that run backwards compiled by AOTAutograd, as versions of torch have them."""
+"""Access the autograd nodes of graphs compiled by AOTAutograd, which differ between versions of torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchdynamo.hook.install import Compiled
 
 
 def compiled_node(outputs: Any) -> Any:
-    """Return the node of autograd's history that stands for a graph compiled by AOTAutograd; None if there is none."""
+    """Return the autograd node of a graph compiled by AOTAutograd, found by its outputs; None if there is none."""
     for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
         node = getattr(output, "grad_fn", None) if isinstance(output, torch.Tensor) else None
         if hasattr(getattr(node, "_forward_cls", None), "_double_backward"):
@@ -24,12 +24,12 @@ def compiled_node(outputs: Any) -> Any:
 
 
 def compiled_class(node: Any) -> Any:
-    """Return the autograd function of such a node."""
+    """Return the autograd function of a compiled graph's node."""
     return node._forward_cls
 
 
 def hide_frames(cls: Any) -> None:
-    """Have errors of such a backward come from autograd itself, as eager's do, and not out of a compiler's Python."""
+    """Make errors of a compiled backward show autograd's own traceback, without frames of a compiler."""
     nodes = cls._backward_cls
     for name in ("apply", "apply_boxed"):  # the second is torch 2.13's
         own = getattr(nodes, name, None)
@@ -42,15 +42,17 @@ def _forget_frames(error: BaseException) -> None:
         error.__traceback__ = None
 
 
-def writes_to_what_is_saved(cls: Any) -> bool:
-    """Return whether the backward that runs now is to be kept, and has kernels that use up what it has saved."""
+def overwrites_saved_tensors(cls: Any) -> bool:
+    """Return whether the running backward is to be kept, but its kernels overwrite saved tensors."""
     given_away: Any = getattr(getattr(cls, "metadata", None), "bw_donated_idxs", None)
     return bool(given_away) and torch._C._autograd._get_current_graph_task_keep_graph()
 
 
 @contextlib.contextmanager
-def nothing_given_away(cls: Any) -> Iterator[None]:
-    """Patch the backward so that it refuses to be kept, as if it had no such kernels."""
+def donated_buffers_hidden(cls: Any) -> Iterator[None]:
+    """Pretend inside of the block that the backward's kernels overwrite no saved tensors, so that AOTAutograd does not
+    refuse to keep it.
+    """
     known, cls.metadata.bw_donated_idxs = cls.metadata.bw_donated_idxs, []
     try:
         yield
@@ -59,12 +61,12 @@ def nothing_given_away(cls: Any) -> Iterator[None]:
 
 
 def given_gradients(cls: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
-    """Return what autograd hands to its backward, which from torch 2.13 on may come in a list that it may empty."""
+    """Return the gradients that autograd passes to a backward; from torch 2.13 on they may come in one list."""
     return grads[0] if _takes_a_list(cls, grads) else grads
 
 
 def as_given(cls: Any, grads: tuple[Any, ...], other: list[Any]) -> tuple[Any, ...]:
-    """Return other gradients as these were handed over."""
+    """Return other gradients in the form in which `grads` were passed."""
     return (other,) if _takes_a_list(cls, grads) else tuple(other)
 
 
@@ -73,9 +75,9 @@ def _takes_a_list(cls: Any, grads: tuple[Any, ...]) -> bool:
 
 
 def leaves_out_inputs(node: Any, args: Sequence[Any]) -> bool:
-    """Return whether AOTAutograd detached an input with a gradient that the graph does not use.
+    """Return whether AOTAutograd detached an input that needs a gradient but that the graph does not use.
 
-    node: of a call with these arguments.
+    node: the autograd node of a call with these arguments.
     """
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     steps = [step for step, _ in node.next_functions]
@@ -85,8 +87,9 @@ def leaves_out_inputs(node: Any, args: Sequence[Any]) -> bool:
 
 
 def first_result(cls: Any, inputs: int) -> int | None:
-    """Return where the captured graph's results begin among its own, after inputs that were written to. None, if it has
-    views among them, or inputs that it has merged, or has written to one that has a gradient.
+    """Return the position of the captured graph's first result; inputs that were written to come before it.
+
+    None if there are views among the results, merged inputs, or a write to an input that needs a gradient.
     """
     meta = cls.metadata
     written = [meta.input_info[at] for at in meta.mutated_inp_runtime_indices]
@@ -96,10 +99,12 @@ def first_result(cls: Any, inputs: int) -> int | None:
 
 
 def hooked_leaves(node: Any, count: int) -> set[int]:
-    """Return the places of inputs with hooks, which autograd calls whether or not there is a gradient."""
+    """Return the positions of inputs with hooks, which autograd calls even without a gradient."""
     leaves = [getattr(step, "variable", None) for step, _ in node.next_functions]
     found = {at for at, leaf in enumerate(leaves) if getattr(leaf, "_backward_hooks", 0) or _after_gradients(leaf)}
-    return found if len(leaves) == count or not found else set(range(count))  # numbers among the inputs have no step
+    return (
+        found if len(leaves) == count or not found else set(range(count))
+    )  # numbers among the inputs have no autograd node
 
 
 def _after_gradients(leaf: Any) -> Any:
@@ -107,15 +112,13 @@ def _after_gradients(leaf: Any) -> Any:
 
 
 def zeros_for(node: Any, at: int) -> torch.Tensor:
-    """Return what autograd hands over where a result has no gradient."""
+    """Return the zeros that autograd passes for a result without a gradient."""
     like = node._input_metadata[at]
     return torch.zeros(like.shape, dtype=like.dtype, device=like.device)
 
 
 def returns_as_captured(cls: Any, count: int) -> bool:
-    """Return whether its `count` results are the captured graph's, one for one: no inputs written to, no views among
-    them.
-    """
+    """Return whether the compiled graph's `count` results are the captured graph's, without additions."""
     meta = cls.metadata
     return (
         count == len(meta.output_info)

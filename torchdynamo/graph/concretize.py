@@ -1,4 +1,4 @@
-"""A graph whose sizes vary, at some sizes: the same with numbers in it where it had symbols."""
+"""Specialize a graph with symbolic sizes: put constants in the place of its symbols."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from torchdynamo.graph.numbers import PYTHON, SYMBOLIC
 from torchdynamo.graph.sizes import Sizes
 from torchdynamo.graph.torch_compat import is_layered
 
-Values = Mapping[Any, Any]  # by symbol: an int, or a float that travels in a tensor
+Values = Mapping[Any, Any]  # symbol -> its value, an int or (carried by a tensor) a float
 
 
 class NumberPlace(NamedTuple):
-    """Where a number is found among the inputs of a graph: an input itself, what it holds, or its size or stride."""
+    """Location of a symbol's value among a graph's inputs: an input, its content, or one of its sizes or strides."""
 
     position: int
     how: str
@@ -37,7 +37,9 @@ class NumberPlace(NamedTuple):
 
 
 def places(gm: torch.fx.GraphModule, sizes: Sizes | None, floats: bool = False) -> dict[Any, NumberPlace]:
-    """Return, by symbol, where each size of a graph is found that exists before it runs; with `floats`, those too."""
+    """Return, for each symbol that exists before the graph runs, where its value is found; with
+    `floats`, floats too.
+    """
     found: dict[Any, NumberPlace] = {}
     for position, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         number = node.meta.get("example_value")
@@ -55,18 +57,18 @@ def places(gm: torch.fx.GraphModule, sizes: Sizes | None, floats: bool = False) 
 
 
 def is_boxed(node: torch.fx.Node) -> bool:
-    """Return whether an input only brings a float to the graph."""
+    """Return whether an input is a tensor that only carries a float into the graph."""
     source = node.meta.get("source")
     return isinstance(source, InputSource) and source.boxed
 
 
 def symbol_of(number: torch.SymInt | torch.SymFloat) -> Any:
-    """Return what it was made as, before anything was learned of it."""
+    """Return the symbol that a number was created as, without later replacements."""
     return number.node._expr
 
 
 def value_of(number: Any, values: Values) -> Any:
-    """Return a number at these sizes; None if it depends on more than they."""
+    """Return a number at these values; None if it depends on other symbols."""
     kind = PYTHON.get(type(number))
     if kind is None:
         return number
@@ -77,7 +79,7 @@ def value_of(number: Any, values: Values) -> Any:
 
 
 def put_in(expr: Any, values: Values) -> Any:
-    """Return an expression of symbols with these for them."""
+    """Return a sympy expression with symbols replaced by values."""
     from sympy import Float, Integer  # type: ignore[import-untyped]
 
     return expr.xreplace(
@@ -86,7 +88,7 @@ def put_in(expr: Any, values: Values) -> Any:
 
 
 def at_sizes(gm: torch.fx.GraphModule, values: Values) -> torch.fx.GraphModule:
-    """Return the graph with these numbers as constants. It still takes the inputs that are numbers, and reads none."""
+    """Return the graph with symbols replaced by values; it still takes the inputs that are numbers, unused."""
     graph = copy.deepcopy(gm.graph)
     known: dict[torch.fx.Node, Any] = {}
     for node in graph.nodes:
@@ -105,9 +107,10 @@ def at_sizes(gm: torch.fx.GraphModule, values: Values) -> torch.fx.GraphModule:
     return fixed
 
 
-def settle_examples(gm: torch.fx.GraphModule, values: Values) -> None:
-    """Make the example of each tensor in a graph what it is at these values: who reads sizes there may not know that
-    they vary. Examples no longer share memory."""
+def specialize_examples(gm: torch.fx.GraphModule, values: Values) -> None:
+    """Replace the example of each tensor by one of the sizes at these values, for readers that expect constants.
+    Examples no longer share memory.
+    """
     for node in gm.graph.nodes:
         example = node.meta.get("example_value")
         if isinstance(example, torch.Tensor) and not is_layered(example):
@@ -115,9 +118,9 @@ def settle_examples(gm: torch.fx.GraphModule, values: Values) -> None:
 
 
 def as_of(example: torch.Tensor, values: Values) -> torch.Tensor:
-    """Return a fake tensor whose sizes and strides are what they are at these values, in memory of its own.
+    """Return a fake tensor with the sizes and strides that this one has at these values, in memory of its own.
 
-    The fake tensor itself, if they do not depend on the values, or on more than they.
+    Returns the tensor itself if these do not depend on the values, or depend on further symbols.
     """
     size, stride = ([value_of(each, values) for each in part] for part in (example.size(), example.stride()))
     if None in (*size, *stride) or not shape_env.is_symbolic((tuple(example.size()), example.stride())):
@@ -127,7 +130,7 @@ def as_of(example: torch.Tensor, values: Values) -> torch.Tensor:
 
 
 def without_numbers(gm: torch.fx.GraphModule) -> list[int]:
-    """Take away the inputs that are numbers, which nothing uses; the positions of those that stay."""
+    """Remove unused inputs that are numbers; return the positions of the remaining inputs."""
     nodes = list(gm.graph.find_nodes(op="placeholder"))
     for node in nodes:
         if (isinstance(node.meta.get("example_value"), SYMBOLIC) or is_boxed(node)) and not node.users:

@@ -1,4 +1,4 @@
-"""Both sides of `torch.cond`: what was followed in place becomes two bodies, and one operator that runs either."""
+"""Turn the captured sides of `torch.cond` into two bodies and one operator that runs either."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def choose(
     sides: Sequence[tuple[list[Node], list[Node]]],
     position: Position | None,
 ) -> tuple[Node, Any]:
-    """Make a conditional operator of two sides: nodes, which are at the end of the graph, and its results
-    among them.
+    """Replace the sides, which are the last nodes of the graph, by a `cond` operator.
+
+    sides: for each side its nodes and its results among them. Raises UnsupportedOperator for sides that cond rejects.
     """
     for nodes, results in sides:
         check(nodes, results)
@@ -41,7 +42,7 @@ def choose(
 
 
 def check(nodes: list[Node], results: list[Node]) -> None:
-    """Check that a branch returns tensors that are its own."""
+    """Raise UnsupportedOperator if a side returns its input, a view of it, or one memory twice."""
     inside = set(nodes)
     if not all(node in inside for node in results):
         raise UnsupportedOperator("cond", "a side returns what it was given")
@@ -51,12 +52,12 @@ def check(nodes: list[Node], results: list[Node]) -> None:
 
 
 def storage(node: Node) -> Any:
-    """Return what a node's tensor lies in."""
+    """Return a key of the storage of a node's tensor; the node itself if it is no tensor."""
     example = node.meta["example_value"]
     return example.untyped_storage()._cdata if isinstance(example, torch.Tensor) else node
 
 
 def outside(nodes: list[Node]) -> list[Node]:
-    """Return what these nodes take from before them."""
+    """Return the nodes outside of this list that it uses."""
     inside = set(nodes)
     return [each for node in nodes for each in node.all_input_nodes if each not in inside]

@@ -1,7 +1,7 @@
-"""Tensors that are the same in every run: made inside the frame, of constants, and never written to.
+"""Evaluate tensors that are equal in every run: made from constants inside of the frame and never written to.
 
 `torch.arange(1, x.dim()).tolist()` is a list of constants. Such a tensor is computed for real when Python asks for its
-values, if that is little work. An input counts as a constant where whoever asks says what it always is.
+values, if that is cheap. An input counts as a constant if the caller supplies its value.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ AtEntry = Callable[[torch.fx.Node], "torch.Tensor | None"]
 
 
 class NotConstant(Exception):
-    """The tensor depends on something besides constants."""
+    """Raised for a tensor that depends on anything but constants."""
 
 
 class Deterministic(TorchDispatchMode):
-    """Lets only operators pass that give the same every time: no random numbers, no memory as it was found."""
+    """Lets only deterministic operators pass: no random numbers, no uninitialized memory."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -39,7 +39,7 @@ class Deterministic(TorchDispatchMode):
 
 
 def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> torch.Tensor | None:
-    """Return the tensor, or None where it is not made of constants alone, and of inputs that `at_entry` knows."""
+    """Compute a node's tensor; None if it depends on anything but constants and inputs that `at_entry` knows."""
     if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
     try:
@@ -56,7 +56,9 @@ def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> tor
 
 
 def entered(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> Any:
-    """Return what an input is. Nothing that existed at entry may have been written to: it may be the same memory."""
+    """Return the real tensor of an input. Raises NotConstant if the caller has none, or if any input was written to,
+    since it may share memory with this one.
+    """
     inputs = [each.meta["example_value"] for each in node.graph.find_nodes(op="placeholder")]
     if any(isinstance(fake, torch.Tensor) and written(fake, record) for fake in inputs):
         raise NotConstant
@@ -67,7 +69,7 @@ def entered(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> Any:
 
 
 def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
-    """Return one operation for real."""
+    """Run one node for real."""
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
@@ -75,7 +77,7 @@ def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
 
 
 def ancestors(node: torch.fx.Node, record: WorldRecord) -> list[torch.fx.Node]:
-    """Return what the node is computed from, in order, itself last."""
+    """Return the nodes that this one is computed from, in order, with itself last. Raises NotConstant."""
     found: dict[torch.fx.Node, None] = {}
     waiting = [node]
     while waiting:
@@ -90,7 +92,7 @@ def ancestors(node: torch.fx.Node, record: WorldRecord) -> list[torch.fx.Node]:
 
 
 def is_constant(node: torch.fx.Node, record: WorldRecord) -> bool:
-    """Return whether the node gives the same whenever its inputs are."""
+    """Return whether a node's result depends on nothing but its inputs, and is small and never written to."""
     if node.op != "placeholder" and not is_operation(node):
         return False
     example = node.meta["example_value"]
@@ -104,7 +106,7 @@ def is_operation(node: torch.fx.Node) -> bool:
 
 
 def is_small(fake: torch.Tensor) -> bool:
-    """Return whether computing it costs next to nothing."""
+    """Return whether computing a tensor costs next to nothing."""
     return fake.device.type == "cpu" and type(fake.numel()) is int and fake.numel() <= MOST_ELEMENTS
 
 

@@ -1,9 +1,9 @@
-"""What an autograd.Function of the user's is in a graph: an operation that gives results a backward of their own.
+"""Represent a user's autograd.Function in the graph: an operator that gives results a backward of their own.
 
-Its forward is in the graph before it, operator by operator and without gradients, as autograd runs it. The operation
-takes the inputs and the results, and hands the results on, from now on with the history that autograd gives to those of
-such a function: eager's rules on views, inputs that are given back and inputs that are written to are autograd's own.
-Its backward is a body, captured with the forward. Autograd runs it eagerly, and AOTAutograd traces it like any other.
+The forward is in the graph before it, operator by operator and without gradients, as autograd runs it. The operator
+takes the inputs and the results, and returns the results with the history that autograd gives to such a function's
+results: eager's rules for views, returned inputs and modified inputs are autograd's own. The backward is a body,
+captured along with the forward. Autograd runs it eagerly, and AOTAutograd traces it like any other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torchdynamo.hook.install import Compiled, CompiledGraph
 
 
 def layout_of(tensor: torch.Tensor) -> torch.memory_format:
-    """Return the layout in which the backward gets a tensor's gradient."""
+    """Return the memory format in which the backward gets a tensor's gradient."""
     if all(type(size) is int for size in tensor.shape) and not tensor.is_contiguous():
         for rank, layout in ((4, torch.channels_last), (5, torch.channels_last_3d)):
             if tensor.dim() == rank and tensor.is_contiguous(memory_format=layout):
@@ -34,47 +34,47 @@ def layout_of(tensor: torch.Tensor) -> torch.memory_format:
 
 
 def gradient_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a fake tensor for the gradient of a tensor."""
+    """Return a fake gradient of a fake tensor."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).contiguous(
         memory_format=layout_of(tensor)
     )
 
 
 def twin(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a fake tensor like this one, with memory of its own."""
+    """Return a fake tensor with the same metadata and memory of its own."""
     made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return made.requires_grad_(tensor.requires_grad)
 
 
 class BackwardVariant(NamedTuple):
-    """A backward for one choice of gradients that are there."""
+    """A backward captured for one choice of gradients that are given."""
 
-    there: tuple[bool, ...]  # by result: whether its gradient is there
+    there: tuple[bool, ...]  # for each result: its gradient is given
     body: Any  # a graph module; in a graph, the node that holds it
-    takes: tuple[int, ...]  # by argument of the body: its place among gradients, saved tensors and what is kept
-    gives: tuple[int, ...]  # by input: which result of the body is its gradient; -1: it has none
+    takes: tuple[int, ...]  # for each argument of the body: its position in (gradients, saved tensors, kept values)
+    gives: tuple[int, ...]  # for each input: the position of its gradient among the body's results, or -1
 
 
 class BackwardPlan(NamedTuple):
-    """What is the same in every call. A nest of constants, and of bodies."""
+    """The constant part of an operator with its own backward: settings of the function, and its bodies."""
 
     name: str
-    once: bool  # its gradients have no history
-    zeros: bool  # a gradient that is not there comes as zeros
+    once: bool  # the function is `once_differentiable`
+    zeros: bool  # missing gradients are passed as zeros (`set_materialize_grads`)
     dirty: tuple[int, ...]  # inputs that the forward has written to
     constant: tuple[int, ...]  # results without gradients
-    formats: tuple[torch.memory_format, ...]  # by result: the layout in which the body gets its gradient
+    formats: tuple[torch.memory_format, ...]  # for each result: the layout in which the body gets its gradient
     ways: tuple[BackwardVariant, ...]
 
 
-def quietly_run(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
-    """Make a body callable. What it raises has the traceback of the program's backward."""
+def body_callable(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
+    """Return a body as a callable whose errors have the traceback of the program's backward."""
     run, program = body.forward, PROGRAMS.get(body, Program())
     return CompiledGraph(run, name, on_error=lambda error, _: program.shown(error, run.__code__))
 
 
 def run_backward(ctx: Any, *grads: Any) -> Any:
-    """Return the gradients of the inputs."""
+    """Return the gradients of the inputs. Raises RuntimeError for a choice of gradients that was not captured."""
     plan = ctx.plan
     there = tuple(grad is not None for grad in grads)
     way = next((way for way in plan.ways if way.there == there), None)
@@ -86,15 +86,15 @@ def run_backward(ctx: Any, *grads: Any) -> Any:
     ]
     given += [*ctx.saved_tensors, *ctx.kept]
     outside = Modes.now() if changes_modes(way.body) else None
-    with as_backwards_run():
-        found = quietly_run(way.body, plan.name)(*[given[index] for index in way.takes])
-        if outside is not None:  # the body puts back what it found when it was captured
+    with backward_context():
+        found = body_callable(way.body, plan.name)(*[given[index] for index in way.takes])
+        if outside is not None:  # the body restores the modes of its capture, not those of this call
             outside.restore()
     return (None, None, None, None, *[None if index < 0 else found[index] for index in way.gives])
 
 
 class OwnBackward(torch.autograd.Function):
-    """The function that autograd sees."""
+    """The autograd.Function whose backward runs a captured body."""
 
     @staticmethod
     def forward(
@@ -107,23 +107,23 @@ class OwnBackward(torch.autograd.Function):
         ctx.mark_non_differentiable(*[results[index] for index in plan.constant])
         return tuple(results)
 
-    backward = staticmethod(Compiled(run_backward, None, way=hide_own_frames))  # out of reach of the hook
+    backward = staticmethod(Compiled(run_backward, None, way=hide_own_frames))  # not captured by the frame hook
 
 
 class OwnBackwardOnce(OwnBackward):
-    """The same, whose gradients cannot be differentiated again."""
+    """An OwnBackward whose gradients cannot be differentiated again."""
 
     backward = staticmethod(once_differentiable(OwnBackward.backward))
 
 
 @functools.cache
 def function_of(name: str, once: bool) -> Any:
-    """Return the class, with the user's name: autograd's messages say it."""
+    """Return the autograd.Function with the user's class name, which autograd's messages contain."""
     return type(name, (OwnBackwardOnce if once else OwnBackward,), {})
 
 
-def as_backwards_run() -> contextlib.AbstractContextManager[Any]:
-    """Return what is traced is traced where the forward is, and a backward runs outside of the forward's autocast."""
+def backward_context() -> contextlib.AbstractContextManager[Any]:
+    """Return a context without autocast where a backward is traced: a real one runs outside of the forward's."""
     traced = torch._C._len_torch_dispatch_stack() > 0
     context: contextlib.AbstractContextManager[Any] = (
         torch._C._DisableAutocast() if traced else contextlib.nullcontext()
@@ -132,7 +132,7 @@ def as_backwards_run() -> contextlib.AbstractContextManager[Any]:
 
 
 class WithBackward(HigherOrderOperator):
-    """The operation, by the name that graphs print."""
+    """The operator that attaches the backward, under the name that graphs print."""
 
     def __init__(self) -> None:
         super().__init__("with_backward", cacheable=False)

@@ -1,4 +1,4 @@
-"""What torch's own implementations in Python, which tracers go by, compute wrongly: said once more in operators."""
+"""Replace torch's Python implementations that compute wrong results under a tracer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """Return a row of targets ends at its first -1. Torch's takes what follows for class 0."""
+    """Compute the loss with targets ending at the first -1; torch's reads the rest as class 0."""
     if size_average is not None or reduce is not None:
         reduction = _reduction.legacy_get_string(size_average, reduce)
     return by_pairs(input, target, _reduction.get_enum(reduction))
 
 
 def by_pairs(input: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
-    """Return the loss from each class that is meant and each that is not."""
+    """Sum the margins over all pairs of a target class and another class."""
     x, y = torch.atleast_2d(input), torch.atleast_2d(target)
     there = (y == -1).cumsum(1) == 0
     index = torch.where(there, y, 0)

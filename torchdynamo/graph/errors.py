@@ -1,4 +1,4 @@
-"""What can go wrong when an operation is added to the graph. None of these leaves a node behind."""
+"""Errors raised when an operation cannot be added to the graph. None of them leaves a node behind."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ class GraphError(Break):
 
 
 class DataDependent(GraphError):
-    """The result is a Python value that depends on the numbers in a tensor."""
+    """The result is a Python value that depends on the contents of a tensor."""
 
     reason = "data-dependent value"
 
 
 class UnknownValue(GraphError):
-    """A Python value is asked of a number that the graph has yet to compute."""
+    """Python needs the value of a number that is computed only when the graph runs."""
 
     reason = "data-dependent value"
 
 
 class UnknownBranch(GraphError):
-    """Which way to go depends on such a number."""
+    """A branch depends on a number that is computed only when the graph runs."""
 
     reason = "data-dependent branch"
 
 
 class UnknownFact(GraphError):
-    """The operation needs to know something of such a number."""
+    """An operation needs a fact about a number that is computed only when the graph runs."""
 
     reason = "unknown fact"
 
     def __init__(self, target: Callable[..., Any] | str, cause: str, facts: Sequence[Any] = ()) -> None:
         super().__init__(target, cause)
-        self.facts = facts  # as conditions of torch's
+        self.facts = facts  # as sympy conditions
 
 
 class DynamicOutputShape(GraphError):
-    """The shape of the result depends on the numbers in a tensor."""
+    """The shape of the result depends on the contents of a tensor."""
 
     reason = "dynamic output shape"
 
 
 class UnsupportedOperator(GraphError):
-    """The operator has no rule for metadata alone: nobody knows its result without running it."""
+    """The operator has no rule for fake tensors: its result is unknown without running it."""
 
     reason = "unsupported operator"
 
@@ -69,16 +69,16 @@ class UnsupportedTensor(GraphError):
 
 
 class FakeError(GraphError):
-    """The operator's rule for metadata failed in a way that says nothing about the user's program."""
+    """The operator's rule for fake tensors failed in a way that says nothing about the user's program."""
 
     reason = "unsupported operator"
 
 
 class OperatorError(GraphError):
-    """The operation itself objects (shapes that do not match, a wrong argument, ...).
+    """The operation itself raises (shapes that do not match, a wrong argument, ...).
 
-    `original` is what was raised for the fake tensors. Eager may word it otherwise, and a rule can be stricter than the
-    operator, so it is a hint: break here, and let eager raise its own.
+    `original` was raised for fake tensors. Eager may word it differently, and a rule can be stricter than the operator,
+    so the error only ends the graph here, and eager raises its own.
     """
 
     reason = "unsupported operator"
@@ -89,12 +89,12 @@ class OperatorError(GraphError):
         self.raises = True
 
 
-# What the user's own mistakes look like; anything else is a failure of the rule.
+# Types of errors that operators raise for wrong arguments; others mean that the rule has failed.
 USER_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError)
 
 
 def classify(target: Callable[..., Any] | str, raised: Exception) -> GraphError:
-    """Return the GraphError for what an operation raised on fake tensors."""
+    """Return the GraphError for an exception raised by an operation on fake tensors."""
     for exceptions, error in (
         (torch_compat.data_dependent_errors(), DataDependent),
         (torch_compat.dynamic_shape_errors(), DynamicOutputShape),

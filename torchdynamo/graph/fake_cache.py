@@ -1,12 +1,12 @@
-"""What operations gave before: the same one, asked of the same metadata, gives the same metadata.
+"""Cache the fake results of operations: equal operations on equal metadata give equal metadata.
 
-Models repeat themselves: forty layers have as many different operations as one. To run an operation on fake tensors
-takes a few hundred microseconds, to look its answer up here takes a tenth of that.
+Models repeat themselves: forty layers have as many distinct operations as one. Running an operation on fake tensors
+takes a few hundred microseconds; a hit here takes a tenth of that.
 
-An answer is kept only if it can be told in full: tensors without gradients to follow, each with memory of its own or
-a view of exactly one argument's, or an argument itself. What writes is always run, and what was known of the fake
-tensors is then forgotten. The question holds all that an answer may depend on: the state of the thread and process, the
-operation, and of each argument its type and value, or a tensor's metadata and which of the others it is.
+A result is cached only if it can be described in full: tensors without gradients, each with memory of its own, or a
+view of exactly one argument's, or an argument itself. Operations that write always run, and what was known of fake
+tensors is then forgotten. The key contains all that a result may depend on: the state of the thread and process, the
+operation, and for each argument its type and value, or a tensor's metadata and which other argument it equals.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torchdynamo.graph.recording import WorldRecord
 Node = torch.fx.Node
 Target = Callable[..., Any] | str
 
-# Values that equal nothing of another type, nor a different value of their own.
+# Types whose values are equal only if they are interchangeable, so that a value is its own key.
 NAMES = frozenset(
     {str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format},
 )
@@ -38,27 +38,27 @@ MODULES = frozenset({"_operator", "math"})
 MISSING = object()
 
 
-class Untold(Exception):
-    """A question that cannot be asked in full."""
+class NotDescribable(Exception):
+    """Raised for arguments that cannot be described in full."""
 
 
 class Question(NamedTuple):
-    """An operation and all that its answer depends on."""
+    """An operation with all that its result depends on: the key of the cache."""
 
     key: tuple[Any, ...]
     fakes: list[torch.Tensor]  # the fake tensors among the arguments, in order
 
 
 class ResultPattern(NamedTuple):
-    """One result: the argument of this position itself, or one like the pattern, perhaps in an argument's memory."""
+    """A result: the argument at this position itself, or a tensor like the pattern, perhaps in its memory."""
 
     argument: int
     pattern: Pattern | None
-    written: bool = False  # by how it was made
+    written: bool = False  # the operation counted it as written to
 
 
 class Answer(NamedTuple):
-    """What the operation gives: one result or a sequence of this type; and whether it draws random numbers."""
+    """Results of an operation: one, or a sequence of type `container`; `random`: it draws random numbers."""
 
     container: Any
     items: tuple[ResultPattern | None, ...]
@@ -66,30 +66,30 @@ class Answer(NamedTuple):
 
 
 class FakeCache:
-    """Of one graph."""
+    """The cached fake results of one graph."""
 
     def __init__(self, record: WorldRecord) -> None:
         self.record = record
-        self.likenesses = KnownMetadata()
+        self.known_metadata = KnownMetadata()
         self._answers: dict[tuple[Any, ...], Answer] = {}
         self._tensor = torch_compat.fake_tensor_type()
 
     # -- asking ---------------------------------------------------------------------------------------------------
     def question(self, op: str, target: Target, args: Sequence[Any], kwargs: dict[str, Any]) -> Question | None:
-        """Return the question, or None if its answer is not for keeping."""
-        if op != "call_method" and not answers_alike(target):
+        """Return the cache key of an operation; None if its result is not to be cached."""
+        if op != "call_method" and not is_deterministic(target):
             return None
         if torch_compat.in_transform():
             return None
         state = _native.global_state()
-        if state[1]:  # modes of the user's see every operation
+        if state[1]:  # dispatch or function modes of the user see every operation
             return None
         fakes: list[torch.Tensor] = []
         part, grad = self._part, torch.is_grad_enabled()
         try:
             asked = [part(arg, fakes, grad) for arg in args]
             named = tuple([(name, part(arg, fakes, grad)) for name, arg in kwargs.items()]) if kwargs else ()
-        except Untold:
+        except NotDescribable:
             return None
         same: Any = None
         if len({id(fake) for fake in fakes}) < len(fakes):
@@ -97,17 +97,17 @@ class FakeCache:
         return Question((state[0], target, same, named, *asked), fakes)
 
     def _part(self, value: Any, fakes: list[torch.Tensor], grad: bool) -> Any:
-        """Return what of an argument matters."""
+        """Return the part of the key for one argument; append its fake tensors to `fakes`. Raises NotDescribable."""
         kind = type(value)
         if kind is Node:
             fake = value.meta["example_value"]
             if type(fake) is not self._tensor or (grad and fake.requires_grad):
-                raise Untold
-            likeness = self.likenesses.of(fake)
-            if likeness is None:
-                raise Untold
+                raise NotDescribable
+            metadata = self.known_metadata.of(fake)
+            if metadata is None:
+                raise NotDescribable
             fakes.append(fake)
-            return likeness
+            return metadata
         if kind in NAMES:
             return value
         if kind in NUMBERS:
@@ -118,10 +118,10 @@ class FakeCache:
             return kind, *[self._part(item, fakes, grad) for item in (value.start, value.stop, value.step)]
         if kind is dict:
             return kind, *[(self._part(key, fakes, grad), self._part(value[key], fakes, grad)) for key in value]
-        raise Untold
+        raise NotDescribable
 
     def recall(self, question: Question) -> Any:
-        """Return the answer, made anew; MISSING if it is not known."""
+        """Return fresh results for a key; MISSING if it is not in the cache."""
         answer = self._answers.get(question.key)
         if answer is None:
             return MISSING
@@ -143,42 +143,42 @@ class FakeCache:
             memory = fakes[argument].untyped_storage()
             self.record.loosen(memory)
         fake = pattern.make(memory)
-        self.likenesses.note(fake, pattern.likeness)
+        self.known_metadata.note(fake, pattern.metadata)
         if written:
             self.record.write((fake,))
         return fake
 
     # -- learning -------------------------------------------------------------------------------------------------
     def learn(self, question: Question | None, result: Any, random: bool) -> None:
-        """Learn what an operation gave when it was run."""
+        """Store the results of an operation that has just been run."""
         items = result if isinstance(result, (tuple, list)) else (result,)
         tensors = [item for item in items if item is not None]
         plain = bool(tensors) and all(type(item) is self._tensor for item in tensors)
         if question is None:
-            self.likenesses.forget()
+            self.known_metadata.forget()
             return
         places = {fake.untyped_storage()._cdata for fake in question.fakes} | {0}
-        changed = any(self.likenesses.measure(fake) is not self.likenesses.of(fake) for fake in question.fakes)
+        changed = any(self.known_metadata.measure(fake) is not self.known_metadata.of(fake) for fake in question.fakes)
         if not plain or changed or not places.isdisjoint(self.record.latest):
-            self.likenesses.forget()
+            self.known_metadata.forget()
             return
-        told = self._tell(items, question.fakes)
-        if told is not None:
+        described = self._describe(items, question.fakes)
+        if described is not None:
             container = None if items is not result else getattr(type(result), "_make", type(result))
-            self._answers[question.key] = Answer(container, told, random)
+            self._answers[question.key] = Answer(container, described, random)
 
-    def _tell(self, items: Sequence[Any], fakes: list[torch.Tensor]) -> tuple[ResultPattern | None, ...] | None:
-        """Return the results in terms of the arguments; None if they are more than that."""
+    def _describe(self, items: Sequence[Any], fakes: list[torch.Tensor]) -> tuple[ResultPattern | None, ...] | None:
+        """Describe results in terms of the arguments; None if that is impossible."""
         places = [fake.untyped_storage()._cdata for fake in fakes]
         own: set[int] = set()
-        told: list[ResultPattern | None] = []
+        described: list[ResultPattern | None] = []
         for item in items:
             if item is None:
-                told.append(None)
+                described.append(None)
                 continue
             same = [index for index, fake in enumerate(fakes) if fake is item]
             if same:
-                told.append(ResultPattern(same[0], None))
+                described.append(ResultPattern(same[0], None))
                 continue
             if item.requires_grad or item.layout is not torch.strided:
                 return None
@@ -186,20 +186,20 @@ class FakeCache:
             shared = [index for index, other in enumerate(places) if other == place]
             if len({id(fakes[index]) for index in shared}) > 1 or place in own:
                 return None
-            if shared and torch.is_grad_enabled():  # a view that autograd has to know of
+            if shared and torch.is_grad_enabled():  # autograd must know the view
                 return None
             if not shared:
                 own.add(place)
-            pattern = pattern_of(item, self.likenesses, bool(shared))
+            pattern = pattern_of(item, self.known_metadata, bool(shared))
             if pattern is None:
                 return None
-            told.append(ResultPattern(shared[0] if shared else -1, pattern, place in self.record.latest))
-        return tuple(told)
+            described.append(ResultPattern(shared[0] if shared else -1, pattern, place in self.record.latest))
+        return tuple(described)
 
 
 @cache
-def answers_alike(target: Any) -> bool:
-    """Return whether a function is torch's or Python's own, so that its answers depend on arguments and state alone."""
+def is_deterministic(target: Any) -> bool:
+    """Return whether a function is torch's or Python's own, so that results depend only on arguments and state."""
     if target is getattr:
         return True
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
@@ -210,5 +210,5 @@ def answers_alike(target: Any) -> bool:
 
 
 def is_operator_group(owner: Any) -> bool:
-    """Return whether this is `torch._C._nn` or its like, whose functions name no module."""
+    """Return whether an object is a module like `torch._C._nn`, whose functions name no module."""
     return type(owner) is types.ModuleType and owner.__name__.startswith("torch._C")

@@ -1,6 +1,6 @@
-"""The world of fake tensors: what an operator gives, told without computing it.
+"""Compute the metadata of operators' results without running them, with our corrections to torch's fake mode.
 
-Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is imported before it is needed.
+Making a FakeTensorMode imports a large part of torch (1.5 s), so nothing here is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @cache
 def mode_type() -> type[FakeTensorMode]:
-    """Return the class of worlds of fake tensors.
+    """Return our subclass of FakeTensorMode, made when it is first needed.
 
-    Where an operator's own rule wants the value of a number, what the operator is made of may not.
+    Where an operator's own rule asks for the value of a symbol, its decomposition may do without.
     """
     from torch._decomp import decomposition_table
     from torch._higher_order_ops.utils import registered_hop_fake_fns
@@ -32,10 +32,10 @@ def mode_type() -> type[FakeTensorMode]:
 
     refused = getattr(symbolic_shapes, "_ShapeEnvGuardError", symbolic_shapes.GuardOnDataDependentSymNode)
     undecided = (refused, *torch_compat.data_dependent_errors())
-    ruled: Collection[Any] = registered_hop_fake_fns  # of these the base class knows the rule
-    # Operators whose rule takes every size for an integer, and so fixes it.
+    ruled: Collection[Any] = registered_hop_fake_fns  # higher-order operators whose rule the base class knows
+    # Operators whose rule converts every size to an integer, and so specializes it.
     squeezing = (torch.ops.aten.squeeze, torch.ops.aten.squeeze_, torch.ops.aten.squeeze_copy)
-    apart: set[Any] = set()  # operators that are being taken apart
+    apart: set[Any] = set()  # operators that are being decomposed
     integers_only = (torch.ops.aten.constant_pad_nd.default, torch.ops.aten.roll.default)
 
     class FakeMode(FakeTensorMode):
@@ -44,21 +44,21 @@ def mode_type() -> type[FakeTensorMode]:
         def __torch_dispatch__(
             self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
-            given = self.told(func, types, args, kwargs or {})
+            given = self.fake_result(func, types, args, kwargs or {})
             laid_out = rules.LAYOUTS.get(func)
             if laid_out is None or given is NotImplemented or rules.is_known(given):
                 return given
             return laid_out(given, *args, **kwargs or {})
 
-        def told(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            """Return what the operator gives, as rules of ours or torch's have it."""
+        def fake_result(self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            """Return the fake result of an operator by our rules, by its decomposition, or by torch's rule."""
             if isinstance(func, torch._ops.HigherOrderOperator) and func not in ruled:
                 return func.python_key_table[FakeTensorMode](self, *args, **kwargs)
             if getattr(func, "overloadpacket", None) in squeezing and self.shape_env is not None:
                 with shape_env.presuming(self.shape_env, False):
-                    decide_what_is_one(*args, **kwargs)
+                    guard_sizes_of_one(*args, **kwargs)
             if func is torch.ops.aten.convolution.default and self.shape_env is not None:
-                with self.shape_env.suppress_guards():  # which library computes it; what it gives is the same
+                with self.shape_env.suppress_guards():  # the rule asks only which library computes it
                     return super().__torch_dispatch__(func, types, args, kwargs)
             varying = has_symbolic_sizes(args)
             if not varying and func in rules.RULES:
@@ -74,13 +74,13 @@ def mode_type() -> type[FakeTensorMode]:
             drawn = getattr(self.shape_env, "pending_fresh_unbacked_symbols", [])
             before = len(drawn)
             try:
-                with deciding_nothing(self.shape_env):
+                with refusing_guards(self.shape_env):
                     return super().__torch_dispatch__(func, types, args, kwargs)
             except undecided:
-                del drawn[before:]  # of a result that is not to be
-            apart.add(func)  # some come round to themselves
+                del drawn[before:]  # symbols of the result that was not computed
+            apart.add(func)  # some decompositions call their own operator
             try:
-                with self, deciding_nothing(self.shape_env):
+                with self, refusing_guards(self.shape_env):
                     return simpler(*args, **kwargs)
             except Exception:
                 del drawn[before:]
@@ -91,16 +91,16 @@ def mode_type() -> type[FakeTensorMode]:
     return FakeMode
 
 
-def decide_what_is_one(tensor: torch.Tensor, dims: Any = None) -> None:
-    """Decide which sizes are 1, by which `squeeze` drops dimensions: a fact, whatever torch's rule says."""
+def guard_sizes_of_one(tensor: torch.Tensor, dims: Any = None) -> None:
+    """Guard which dimensions have size 1, which decides how many `squeeze` leaves."""
     among = range(tensor.dim()) if dims is None else dims if isinstance(dims, (list, tuple)) else [dims]
-    for dim in among if tensor.dim() else ():  # a scalar's only dimension, -1 or 0, is not there
+    for dim in among if tensor.dim() else ():  # a 0-dim tensor accepts -1 and 0 but has no sizes
         bool(tensor.size(dim) == 1)
 
 
 @contextlib.contextmanager
-def deciding_nothing(env: ShapeEnv | None) -> Iterator[None]:
-    """Raise, while this is open, where a number's value is needed, instead of deciding by the value at hand."""
+def refusing_guards(env: ShapeEnv | None) -> Iterator[None]:
+    """Make questions for a symbol's value raise inside of the block, rather than guard its current value."""
     refusing = getattr(env, "error_on_new_guards", contextlib.nullcontext)
     quiet.install()
     before, quiet.trying.now = quiet.trying.now, True
@@ -112,7 +112,7 @@ def deciding_nothing(env: ShapeEnv | None) -> Iterator[None]:
 
 
 def has_symbolic_sizes(value: Any) -> bool:
-    """Return whether there is a number without a value among these, or a tensor with one in its sizes."""
+    """Return whether there is a symbol among these values or in the sizes of these tensors."""
     if isinstance(value, torch.Tensor):
         return shape_env.is_symbolic(tuple(value.shape))
     if isinstance(value, (tuple, list)):
@@ -121,8 +121,8 @@ def has_symbolic_sizes(value: Any) -> bool:
 
 
 def make(shape_env: ShapeEnv | None) -> FakeTensorMode:
-    """Return a world of fake tensors for a backend.
+    """Return a fake mode for a backend.
 
-    Else than for export, a number read from an input of no dimensions would be what the example holds, unguarded.
+    Outside of export mode, a number read from a 0-dim input would become the example's value, without a guard.
     """
     return mode_type()(shape_env=shape_env, export=True)

@@ -1,4 +1,4 @@
-"""`flex_attention`: what was followed in place of one score, and of one place of the mask, becomes two bodies."""
+"""Turn the captured score and mask functions of `flex_attention` into bodies of one operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Node = torch.fx.Node
 
 
 Part = tuple[list[Node], list[Node], Node]
-"""What stood for a function's arguments, its nodes, which are at the end of the graph, and its result."""
+"""A function captured at the end of the graph: nodes of its arguments, its own nodes, and its result."""
 
 
 def attend(
@@ -33,8 +33,9 @@ def attend(
     settings: Sequence[Any],
     position: Position | None,
 ) -> tuple[Node, Any]:
-    """Return the operator: query, key and value; the score's body; the blocks with the mask's body; scale and
-    options.
+    """Add a `flex_attention` operator and erase the nodes of its functions. Raises UnsupportedOperator.
+
+    tensors: query, key and value. blocks: the block mask's arguments before its function. settings: scale and options.
     """
     holders, brought = [], []
     for standing, nodes, result in (score, mask):

@@ -1,7 +1,7 @@
-"""How gradients connect the results of a graph: read off the history that autograd gave the fake tensors.
+"""Find out which inputs each result of a graph depends on by gradients, from the history of the fake tensors.
 
 A compiled graph has one backward for all of its results, where eager has a path from each result to the inputs it came
-from. Whoever calls that backward for some of the results has to know which inputs eager would have reached.
+from. A caller that runs that backward for some results must know which inputs eager would have reached.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torchdynamo.graph.mutation import mutated_inputs
 
 
 class History:
-    """Of the results of one graph: the steps of autograd back to the graph's inputs, each looked at once."""
+    """The autograd history from one graph's results back to its inputs. Each autograd node is visited once."""
 
     def __init__(self, gm: torch.fx.GraphModule) -> None:
-        self.origins: dict[Any, int] = {}  # where a way ends: a leaf, or the last step before the graph
-        self.inputs: dict[Any, int] = {}  # by step: the inputs it leads to, as bits
-        self.order: list[Any] = []  # steps within the graph, each after those that it leads to
-        self.last: dict[Any, int] = {}  # by step: the results that it gives, as bits
-        self.reached: dict[int, frozenset[int]] = {}  # by the place of a result with a gradient: places of inputs
+        self.origins: dict[Any, int] = {}  # leaf's id, or autograd node before the graph -> position of the input
+        self.inputs: dict[Any, int] = {}  # autograd node -> inputs it leads to, as bits
+        self.order: list[Any] = []  # autograd nodes within the graph, each after those that it leads to
+        self.last: dict[Any, int] = {}  # autograd node -> results that it produces, as bits
+        self.reached: dict[int, frozenset[int]] = {}  # position of a differentiable result -> positions of inputs
         for at, node in enumerate(gm.graph.find_nodes(op="placeholder")):
             example = with_gradient(node)
             if example is not None:
@@ -37,17 +37,17 @@ class History:
                 self.reached[at] = frozenset(places_in(bits))
 
     def bit(self, origin: Any) -> int:
-        """Return the input that begins here, as a bit."""
+        """Return the bit of the input that begins at a leaf or autograd node; 0 if there is none."""
         at = self.origins.get(origin)
         return 0 if at is None else 1 << at
 
     def walk(self, last: Any, result: int) -> int:
-        """Return the inputs that a step leads to. A step is done when those before it are."""
+        """Return, as bits, the inputs that an autograd node leads to, visiting the nodes before it first."""
         todo, begun = [last], set[Any]()
         self.last[last] = self.last.get(last, 0) | 1 << result
         while todo:
             step = todo[-1]
-            leaf = getattr(step, "variable", None)  # of the step that adds to a leaf's gradient
+            leaf = getattr(step, "variable", None)  # only the node that accumulates a leaf's gradient has it
             ends = self.bit(step if leaf is None else id(leaf))
             if step in self.inputs:
                 todo.pop()
@@ -64,11 +64,10 @@ class History:
         return self.inputs[last]
 
     def ways(self) -> dict[Any, int]:
-        """Return, by step, which way back it is on: the first of the results on it.
+        """Return, for each autograd node, its strand: a part of the backward that can run by itself, named by a result.
 
-        Results that share steps are on one way. But a result that others lead to which share nothing with each other (a
-        sum of two losses) does not make one way of theirs: the steps that only such results have are on a way of their
-        own.
+        Results that share nodes are on one strand. A result that joins strands which share nothing with each other (a
+        sum of two losses) does not merge them: the nodes that only such results have are on a strand of their own.
         """
         shared = {step: self.last.get(step, 0) for step in self.order}
         for step in reversed(self.order):
@@ -80,9 +79,10 @@ class History:
 
 
 def ways_of(groups: AbstractSet[int]) -> dict[int, int]:
-    """Return, by group of results that have steps in common (as bits), the first of the results that are on one way.
+    """Return the strand of each group of results that have autograd nodes in common (as bits).
 
-    Joins, results that share steps with two others that share none, come last, by the steps that are theirs alone.
+    Joins, which are results that share nodes with two others that share none, come last, by the nodes that only they
+    have.
     """
     sharing: dict[int, int] = {}
     for group in groups:
@@ -91,7 +91,7 @@ def ways_of(groups: AbstractSet[int]) -> dict[int, int]:
     joins = _union(
         1 << one for one, others in sharing.items() if any(others & ~sharing[each] for each in places_in(others))
     )
-    if joins == _union(groups):  # a ring of results
+    if joins == _union(groups):  # every result joins others: all are one strand
         return dict.fromkeys(groups, min(sharing))
     found = {
         group: next(places_in(sharing[next(places_in(group & ~joins))] & ~joins)) for group in groups if group & ~joins
@@ -101,7 +101,7 @@ def ways_of(groups: AbstractSet[int]) -> dict[int, int]:
 
 
 def places_in(bits: int) -> Iterator[int]:
-    """Yield the places of the bits that are set, from the first on."""
+    """Yield the positions of the bits that are set, in ascending order."""
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1
@@ -116,13 +116,13 @@ def _union(bits: Iterable[int]) -> int:
 
 
 def with_gradient(node: torch.fx.Node) -> torch.Tensor | None:
-    """Return the node's fake tensor, if it has a gradient."""
+    """Return the node's fake tensor if it requires a gradient, else None."""
     example = node.meta.get("example_value")
     return example if isinstance(example, torch.Tensor) and example.requires_grad else None
 
 
 def results_of(gm: torch.fx.GraphModule) -> Sequence[torch.fx.Node]:
-    """Return the results whose history tells what they were computed from; none where an input got another history.
+    """Return the results whose history shows what they were computed from; none if an input got another history.
 
     A leaf that is written to, by an optimizer's step, stays a leaf.
     """
@@ -137,9 +137,9 @@ def results_of(gm: torch.fx.GraphModule) -> Sequence[torch.fx.Node]:
 
 
 def strands(gm: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
-    """Return which way back an operation is on, where there are several: see `History.ways`.
+    """Return the strand of each node, if there is more than one (see `History.ways`).
 
-    Eager can go one of them after the other, and free each as it goes.
+    Eager can run the strands of a backward one after the other, and frees each as it goes.
     """
     if sum(with_gradient(node) is not None for node in results_of(gm)) < 2:
         return {}

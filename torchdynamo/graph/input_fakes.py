@@ -1,8 +1,8 @@
-"""Fake tensors for tensors that exist when the graph starts.
+"""Make the fake tensors of tensors that exist when the graph starts.
 
-Most are a module's parameters, of which a model has hundreds with a few different shapes: the first of each kind is
-made by torch, the others after its pattern. What torch has to look at more closely (views, numbers, what has a
-gradient, what shares memory with another) it always makes itself.
+Most are a module's parameters, of which a model has hundreds with a few different shapes: torch makes the first of each
+kind, and the others are made from its template. Tensors that need a closer look (views, 0-dim tensors, tensors with
+gradients or shared memory) are always made by torch.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ if TYPE_CHECKING:
 
 
 class InputFakes:
-    """Those of one graph."""
+    """Makes the fake tensors of one graph's inputs."""
 
-    def __init__(self, likenesses: KnownMetadata) -> None:
-        self.likenesses = likenesses
+    def __init__(self, known_metadata: KnownMetadata) -> None:
+        self.known_metadata = known_metadata
         self._patterns: dict[Any, Pattern | None] = {}
-        self._memory: dict[int, torch.UntypedStorage] = {}  # of all so far, by address
-        self._untold: list[tuple[torch.Tensor, torch.Tensor]] = []  # made here, which torch has not heard of
+        self._memory: dict[int, torch.UntypedStorage] = {}  # address -> storage of an input
+        self._unregistered: list[
+            tuple[torch.Tensor, torch.Tensor]
+        ] = []  # made from templates, not yet known to torch's mode
 
-    def stand_in(self, mode: FakeTensorMode, tensor: torch.Tensor, origin: torch_compat.TorchSource) -> torch.Tensor:
-        """Return the fake tensor of a tensor, which has nothing to do with layers of torch.func that may be open."""
+    def fake_of(self, mode: FakeTensorMode, tensor: torch.Tensor, origin: torch_compat.TorchSource) -> torch.Tensor:
+        """Return the fake tensor of a tensor, independent of torch.func transforms that are active."""
         with torch._C._DisableFuncTorch():
             return self.made(mode, tensor, origin)
 
     def made(self, mode: FakeTensorMode, tensor: torch.Tensor, origin: torch_compat.TorchSource) -> torch.Tensor:
-        """Return the same, where none is."""
+        """Return the fake tensor of a tensor, outside of torch.func transforms."""
         memory = storage_of(tensor)
         apart = memory is not None and memory._cdata not in self._memory
         kind: Any = None
@@ -46,25 +48,25 @@ class InputFakes:
                 pattern = self._patterns.get(kind)
                 if pattern is not None:
                     fake = pattern.make()
-                    self._untold.append((tensor, fake))
-                    self.likenesses.note(fake, pattern.likeness)
+                    self._unregistered.append((tensor, fake))
+                    self.known_metadata.note(fake, pattern.metadata)
                     return fake
-        for each, made in self._untold:
+        for each, made in self._unregistered:
             torch_compat.introduce(mode, each, made)
-        self._untold.clear()
+        self._unregistered.clear()
         fake = mode.from_tensor(tensor, static_shapes=True, source=origin, trace=False)
         if kind is not None and kind not in self._patterns:
-            self._patterns[kind] = pattern_of(fake, self.likenesses, shared=False)
+            self._patterns[kind] = pattern_of(fake, self.known_metadata, shared=False)
         return fake
 
     def forget_tensors(self) -> None:
-        """Drop the real tensors, and their memory."""
-        self._untold.clear()
+        """Drop the real tensors and their storages."""
+        self._unregistered.clear()
         self._memory.clear()
 
 
 def is_plain(tensor: torch.Tensor, memory: torch.UntypedStorage) -> bool:
-    """Return whether a tensor is nothing but numbers in memory of its own."""
+    """Return whether a tensor is a leaf that fills memory of its own and has no gradient or attributes."""
     return (
         (type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter)
         and tensor.layout is torch.strided

@@ -1,4 +1,4 @@
-"""What a placeholder knows of the tensor that will be passed for it."""
+"""The source of a graph's placeholder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torchdynamo.graph.torch_compat import TorchSource
 
 
 class InputSource(TorchSource):
-    """A placeholder's origin, in the form torch's own parts ask for: a name that no other input of the graph has.
+    """The source of a placeholder, with the interface that torch expects: a name unique among the graph's inputs.
 
-    It is `node.meta["source"]` of a placeholder; `path` is where the hook finds the tensor.
+    It is `node.meta["source"]`; `path` is where the frame hook finds the tensor.
     """
 
     def __init__(self, name: str, path: Source | None, static: bool, boxed: bool = False) -> None:
@@ -23,11 +23,11 @@ class InputSource(TorchSource):
 
     path: Source | None
     static: bool
-    boxed: bool  # a float of the program's travels in it
+    boxed: bool  # the tensor only carries a float into the graph
     _input_name: str
 
     def boxing(self) -> InputSource:
-        """Return this origin for a tensor that only brings a float to the graph."""
+        """Return this source for a tensor that only carries a float into the graph."""
         return InputSource(self._input_name, self.path, self.static, boxed=True)
 
     @property
@@ -35,7 +35,7 @@ class InputSource(TorchSource):
         return self._input_name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the path, which is of this process: Inductor keeps compiled graphs on disk."""
+        """Pickle without the path, which is of this process: Inductor keeps graphs and their sources on disk."""
         return InputSource, (self._input_name, None, self.static, self.boxed)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> InputSource:

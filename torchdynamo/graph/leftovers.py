@@ -1,4 +1,4 @@
-"""What torch would keep for good of each compile, and how it is kept from that."""
+"""Free what torch would keep forever of each compiled graph."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import torch.fx
 from torch.fx import graph_module
 
 
-def text_goes_with(gm: torch.fx.GraphModule) -> None:
-    """Have the text of a graph module's code go when it does. torch keeps the text of all, for tracebacks."""
+def free_text_with(gm: torch.fx.GraphModule) -> None:
+    """Free the source text of a graph module's code along with it; torch would keep it for tracebacks."""
     weakref.finalize(gm, _drop_texts, [gm.forward.__code__.co_filename]).atexit = False
 
 
 @contextlib.contextmanager
-def texts_go_with(gm: torch.fx.GraphModule) -> Iterator[None]:
-    """Have the texts of graph modules that torch makes while this is open go with this one."""
+def free_texts_with(gm: torch.fx.GraphModule) -> Iterator[None]:
+    """Free, along with this graph module, the texts of all graph modules that are made inside of the block."""
     first = graph_module._loader.next_id
     try:
         yield
@@ -31,7 +31,7 @@ def texts_go_with(gm: torch.fx.GraphModule) -> Iterator[None]:
 
 
 def _number(key: str) -> int:
-    """Return which text it is by the key, as in "<eval_with_key>.20 from ..."; -1 for another key."""
+    """Return the number in a key such as "<eval_with_key>.20 from ..."; -1 for other keys."""
     found = re.match(r"<eval_with_key>\.(\d+)", key)
     return int(found[1]) if found else -1
 

@@ -1,4 +1,4 @@
-"""Process state that a graph may change while it runs: grad mode, autocast, and which layers of torch.func are open."""
+"""Read and restore process state that a graph may change: grad mode, autocast, torch.func transforms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEVICES = ("cpu", "cuda")
 
 
 class Modes(NamedTuple):
-    """As they are at one time."""
+    """A snapshot of grad mode, autocast, forward-mode differentiation and the number of active transforms."""
 
     grad: bool
     autocast: tuple[tuple[str, bool, torch.dtype], ...]
@@ -22,7 +22,7 @@ class Modes(NamedTuple):
 
     @classmethod
     def now(cls) -> Modes:
-        """Return the modes as they stand."""
+        """Return the current modes."""
         autocast = tuple(
             (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in _DEVICES
         )
@@ -35,7 +35,7 @@ class Modes(NamedTuple):
         )
 
     def restore(self) -> None:
-        """Set them back. Layers that were closed since stay closed."""
+        """Restore these modes. Transforms that have been left since stay left."""
         torch_compat.close_layers(self.layers)
         torch._C._set_fwd_grad_enabled(self.forward_grad)
         torch._C._set_grad_enabled(self.grad)

@@ -1,6 +1,6 @@
-"""What a graph does besides computing its outputs: which inputs it writes to, whether it draws random numbers.
+"""Tell what a graph does besides computing its outputs: which inputs it writes to, whether it draws random numbers.
 
-Whoever calls a graph twice for one call of the user's, or with two names for the same memory, has to know.
+Code that runs a graph twice for one call, or that gives two inputs one memory, must know.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _KEY = "torchdynamo_effects"
 
 
 class Effects(NamedTuple):
-    """Noted in the graph module's `meta` when the graph is finished."""
+    """The side effects of a graph, kept in its module's `meta`."""
 
     mutated: frozenset[str]  # names of placeholders whose memory may change
     random: bool
-    as_captured: bool = False  # there are operations that compilers know nothing of
+    as_captured: bool = False  # it has operations that compilers do not know
 
 
 def note_effects(gm: torch.fx.GraphModule, effects: Effects) -> None:
-    """Keep what was seen while the graph was made."""
+    """Store the side effects that were recorded while the graph was built."""
     gm.meta[_KEY] = effects
 
 
 def effects_of(gm: torch.fx.GraphModule) -> Effects:
-    """Return what the graph does; a graph nobody watched may do anything."""
+    """Return the side effects of a graph; for a graph from elsewhere, all that are possible."""
     known = gm.meta.get(_KEY)
     if isinstance(known, Effects):
         return known
@@ -41,14 +41,12 @@ def effects_of(gm: torch.fx.GraphModule) -> Effects:
 
 
 def mutated_inputs(gm: torch.fx.GraphModule) -> set[str]:
-    """Return the names of the inputs that the graph may write to, directly or through a view of the same memory."""
+    """Return the names of the inputs that the graph may write to, directly or through a view."""
     return set(effects_of(gm).mutated)
 
 
 def changes_modes(gm: torch.fx.GraphModule) -> bool:
-    """Return whether the graph switches grad mode, autocast or inference mode as it runs, or opens layers of
-    torch.func.
-    """
+    """Return whether the graph changes grad mode, autocast or inference mode, or enters a torch.func transform."""
     return any(
         node.op == "call_function" and (node.target in MODE_CHANGES or node.target in OPENERS)
         for node in gm.graph.nodes
@@ -56,10 +54,10 @@ def changes_modes(gm: torch.fx.GraphModule) -> bool:
 
 
 def makes_leaves(gm: torch.fx.GraphModule) -> bool:
-    """Return whether the graph makes leaves or asks for gradients itself, which a trace of operators does not say.
+    """Return whether the graph makes autograd leaves or computes gradients, which a trace does not record.
 
-    A leaf is told by its example, whichever operator has made it. Inside a layer of torch.func there may be some: there
-    the gradients are operators like any other.
+    A leaf is recognized by its example, whichever operator made it. Leaves inside of a torch.func transform do not
+    count: gradients are ordinary operators there.
     """
     inputs = {id(node.meta.get("example_value")) for node in gm.graph.find_nodes(op="placeholder")}
     return any(
@@ -71,9 +69,9 @@ def makes_leaves(gm: torch.fx.GraphModule) -> bool:
 
 
 def has_new_leaf(node: torch.fx.Node, inputs: Set[int]) -> bool:
-    """Return whether a node gives a leaf that wants a gradient and is none of the inputs, by the ids of their examples.
+    """Return whether a node makes a leaf that requires a gradient. inputs: ids of the inputs' examples.
 
-    An operator may return an input itself.
+    An operator may return an input itself, which is no new leaf.
     """
     return any(
         isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf and id(each) not in inputs
@@ -82,14 +80,12 @@ def has_new_leaf(node: torch.fx.Node, inputs: Set[int]) -> bool:
 
 
 def updates_in_one_kernel(gm: torch.fx.GraphModule) -> bool:
-    """Return whether this is a fused update of an optimizer: it is compiled already, and not all have rules for
-    tracing.
-    """
+    """Return whether the graph is an optimizer's fused update, compiled already and hard to trace."""
     return any(node.target in FUSED_UPDATES for node in gm.graph.nodes)
 
 
 def has_sparse_gradients(gm: torch.fx.GraphModule) -> bool:
-    """Return whether a backward of this gives sparse tensors, which Inductor's kernels would take for dense ones."""
+    """Return whether the backward gives sparse gradients, which Inductor would take for dense ones."""
     places = {F.embedding: 6, F.embedding_bag: 7}  # of the argument `sparse`
     return any(
         node.kwargs.get("sparse") or True in node.args[places[node.target] :][:1]
@@ -99,5 +95,5 @@ def has_sparse_gradients(gm: torch.fx.GraphModule) -> bool:
 
 
 def reads_data(gm: torch.fx.GraphModule) -> bool:
-    """Return whether the graph takes a tensor's `.data`, writes to which autograd does not notice."""
+    """Return whether the graph reads a tensor's `.data`; autograd does not notice writes through it."""
     return any(node.target is getattr and node.args[1] == "data" for node in gm.graph.nodes)

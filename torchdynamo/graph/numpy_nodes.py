@@ -1,4 +1,4 @@
-"""Nodes of a graph that call NumPy when the graph runs."""
+"""Call NumPy from a graph."""
 
 from __future__ import annotations
 
@@ -11,5 +11,7 @@ np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") 
 
 
 def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return an operation of graphs: a function of NumPy's by its name, `sin`, `linalg.inv`, `ndarray.sum`."""
+    """Call a NumPy function or method by its name, as in `sin`, `linalg.inv`, `ndarray.sum`: a
+    target of graph nodes.
+    """
     return operator.attrgetter(name)(np)(*args, **kwargs)

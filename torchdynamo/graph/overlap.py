@@ -1,8 +1,8 @@
-"""Writes that operators refuse by where tensors lie in memory; fake tensors have none, and would let them pass.
+"""Reject writes that operators reject because of overlapping memory; fake tensors would let them pass.
 
-A tensor that is expanded holds one element at several places, and may not be written to; nor may what is written lie
-across what is read, as in `a[1:].add_(a[:-1])`. ATen's own checks say yes, no, or that it is too hard to tell, in which
-case nothing is refused: so do these.
+An expanded tensor holds one element at several positions and must not be written to; nor may a write overlap its
+inputs, as in `a[1:].add_(a[:-1])`. ATen's own checks answer yes, no, or too hard, and too hard is allowed; these do the
+same.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
-ANYWHERE = frozenset({torch.ops.aten.fill_.Scalar, torch.ops.aten.zero_.default})  # these write the same everywhere
+ANYWHERE = frozenset({torch.ops.aten.fill_.Scalar, torch.ops.aten.zero_.default})  # overlaps do not matter to these
 
 
 def refuse(op: torch._ops.OpOverload, written: Iterable[Any], given: Iterable[Any]) -> None:
-    """Raise as the operator would; others than those that check are stopped, too, and left to themselves."""
+    """Raise RuntimeError for a write that the operator would reject, and for operators that do not check themselves:
+    the graph ends there, and eager decides.
+    """
     if op in ANYWHERE or torch.Tag.inplace_view in op.tags:
         return
     places: dict[int, torch.Tensor] = {}
@@ -27,12 +29,12 @@ def refuse(op: torch._ops.OpOverload, written: Iterable[Any], given: Iterable[An
             places[tensor.untyped_storage()._cdata] = tensor
     for tensor in flat(given):
         other = places.get(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
-        if other is not None and other is not tensor and lie_across(other, tensor):
+        if other is not None and other is not tensor and overlap_partly(other, tensor):
             raise RuntimeError("unsupported operation: the input tensor and the written-to tensor share some memory")
 
 
 def flat(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """Walk through the tensors among these, and in lists of them."""
+    """Yield the tensors among these values, and in lists of them."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -41,15 +43,15 @@ def flat(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Return whether an element is at several places for certain."""
+    """Return whether elements of a tensor certainly share memory."""
     if tensor.layout is not torch.strided:
         return False
     steps = zip(tensor.stride(), tensor.shape, strict=True)
     return any(type(step) is int and step == 0 and (type(size) is not int or size > 1) for step, size in steps)
 
 
-def lie_across(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two tensors in the same memory share a part for certain, and are not at the same places."""
+def overlap_partly(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two tensors of one storage certainly overlap without being equal."""
     numbers = (*a.shape, *b.shape, *a.stride(), *b.stride(), a.storage_offset(), b.storage_offset())
     if any(type(number) is not int for number in numbers) or not (a.numel() and b.numel()):
         return False
@@ -62,7 +64,7 @@ def lie_across(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether it fills its stretch of memory, in whatever order of dimensions."""
+    """Return whether a tensor fills its extent of memory without gaps, in any order of dimensions."""
     expected = 1
     steps = zip(tensor.stride(), tensor.shape, strict=True)
     for step, size in sorted((step, size) for step, size in steps if size != 1):
@@ -73,19 +75,19 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return where it begins and ends, in bytes."""
+    """Return the first byte of a dense tensor in its storage, and the byte after its last."""
     begin = int(tensor.storage_offset()) * tensor.itemsize
     return begin, begin + tensor.numel() * tensor.itemsize
 
 
 def touch(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether the stretches of two tensors in the same memory have a part in common."""
+    """Return whether the extents of two tensors of one storage intersect."""
     (low, high), (other_low, other_high) = stretch(a), stretch(b)
     return low < other_high and other_low < high
 
 
 def stretch(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the same as its extent, of a tensor with gaps, too."""
+    """Return the first byte of a tensor, which may have gaps, in its storage, and the byte after its last."""
     begin = int(tensor.storage_offset())
     last = begin + sum(step * (size - 1) for step, size in zip(tensor.stride(), tensor.shape, strict=True))
     return begin * tensor.itemsize, ((last + 1) if tensor.numel() else begin) * tensor.itemsize

@@ -1,8 +1,8 @@
-"""The one place that changes torch's own modules: a row for each change, with its reason and its reach.
+"""Patch torch's own modules: one row for each patch, with its reason. No other file may.
 
-A patch is in force while a graph is captured or compiled, and what it replaced is put back at the end; or it stays for
-good, and does nothing outside of our captures and compiles. The code that takes the place of torch's is with its
-subject: here is what may be changed at all, and how it is undone. `docs/limits.md` tells users of those that stay.
+A patch is in force while a graph is captured or compiled and undone afterwards, or it stays for good and does nothing
+outside of our captures and compiles. The replacing code stands with its subject; this file says what may be patched and
+how it is undone. `docs/limits.md` tells users of those that stay.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-OURS = "_of_torchdynamo"  # on functions that stay for good
+OURS = "_of_torchdynamo"  # attribute of replacements that stay for good
 
 
 class Patch(NamedTuple):
-    """A row: why torch's own does not do, and whether ours stays until the process ends."""
+    """A row: why torch's own code is wrong for us, and whether the patch stays until the process ends."""
 
     why: str
     stays: bool = False
@@ -25,31 +25,31 @@ class Patch(NamedTuple):
 
 PATCHES: dict[str, Patch] = {
     "torch.fx.experimental.sym_node._optimized_add": Patch(
-        "takes for a sum of symbols what was one when it was made, and loses all but the symbols", stays=True
+        "mistakes an expression that was a sum of symbols when made for one, and loses its other terms", stays=True
     ),
     "torch._functorch._aot_autograd.graph_compile.tensorify_python_scalars": Patch(
-        "makes tensors of floats, which rounds otherwise than eager; acts for other compilers as before", stays=True
+        "makes tensors of floats, which rounds differently from eager; unchanged for other compilers", stays=True
     ),
     "torch._functorch.config.graphsafe_rng_functionalization": Patch(
-        "draws what a checkpoint computes once more from other generators than eager"
+        "recomputes checkpoints with random numbers from other generators than eager"
     ),
     "torch._inductor.config.fallback_random": Patch(
-        "off, AOTAutograd drops draws whose numbers nothing uses: the generator is then not where eager has it"
+        "off, AOTAutograd drops unused random draws, and the generator's state differs from eager's"
     ),
     "torch._functorch.config.force_non_lazy_backward_lowering": Patch(
-        "off, a backward of sizes that vary and cannot be compiled is an error of the program's `backward()`"
+        "off, a backward with dynamic sizes that cannot be compiled fails in the program's `backward()`"
     ),
     "torch.fx.experimental._config.backed_size_oblivious": Patch(
-        "off, each rule of an operator asks whether a size is 0 or 1, and so fixes it"
+        "off, operators' rules ask whether a size is 0 or 1, and so specialize it"
     ),
     "torch._inductor.codegen.cpp.stride_at_vec_range": Patch(
-        "asks sympy for minutes about divisions in divisions, and gets the expression that it began with"
+        "spends minutes in sympy on nested divisions, and gets its own expression back"
     ),
-    "torch._inductor.codegen.cpp.CppVecOverrides.expm1": Patch("is said by exp, which loses small numbers"),
-    "torch._inductor.codegen.cpp.CppVecOverrides.atanh": Patch("is said by log, which loses the sign of zero"),
-    "torch._inductor.codegen.cpp.CppVecOverrides.asinh": Patch("of older versions is infinite where a square would be"),
+    "torch._inductor.codegen.cpp.CppVecOverrides.expm1": Patch("is computed by exp, which loses small numbers"),
+    "torch._inductor.codegen.cpp.CppVecOverrides.atanh": Patch("is computed by log, which loses the sign of zero"),
+    "torch._inductor.codegen.cpp.CppVecOverrides.asinh": Patch("overflows for large numbers in older versions"),
     "torch._inductor.codegen.cpp.KernelGroup.codegen_group": Patch(
-        "writes loops that an exception leaves on a thread of OpenMP's, which ends the process"
+        "writes parallel loops; an exception that leaves one on an OpenMP thread ends the process"
     ),
     "torch._inductor.lowering.index_put_impl_": Patch(
         "reads values of unknown size as if they had the size of the indices, past their end"
@@ -59,7 +59,7 @@ PATCHES: dict[str, Patch] = {
 
 @functools.cache
 def place(target: str) -> tuple[Any, str]:
-    """Return the module or class that holds the target of a row, imported if need be, and the name it has there."""
+    """Return the module or class that holds a patch's target, imported if need be, and the target's name in it."""
     assert target in PATCHES, f"{target} has no row in PATCHES"
     path, _, name = target.rpartition(".")
     try:
@@ -70,13 +70,13 @@ def place(target: str) -> tuple[Any, str]:
 
 
 def held(owner: Any, name: str) -> Any:
-    """Return what an owner holds: of a class as it lies there, static methods unbound."""
+    """Return an owner's attribute; of a class, as it is stored, so that static methods stay unbound."""
     return vars(owner)[name] if isinstance(owner, type) else getattr(owner, name)
 
 
 @contextlib.contextmanager
 def replaced(changes: Mapping[str, Any]) -> Iterator[None]:
-    """Replace what is at these targets while this is open. What somebody else has put there meanwhile stays."""
+    """Replace these targets inside of the block. A value that somebody else has set meanwhile stays."""
     before = [
         (owner, name, held(owner, name), value)
         for (owner, name), value in zip(map(place, changes), changes.values(), strict=True)
@@ -92,7 +92,7 @@ def replaced(changes: Mapping[str, Any]) -> Iterator[None]:
 
 
 def replace_for_good(target: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace a function, once, by what `make` makes of it."""
+    """Replace a function by `make(function)`, once per process."""
     assert PATCHES[target].stays, f"{target} is to be put back"
     owner, name = place(target)
     own = held(owner, name)

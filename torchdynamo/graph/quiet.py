@@ -1,4 +1,4 @@
-"""Keeps torch from logging a traceback for each operation that fails on fake tensors: we report that ourselves."""
+"""Keep torch from logging a traceback for each operation that fails on fake tensors: we report those ourselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 
 class _Trying(threading.local):
-    """Whether this thread is trying an operation on fake tensors for us."""
+    """Per-thread flag: an operation is being run on fake tensors for a capture."""
 
     now = False
 
@@ -23,6 +23,6 @@ class _Filter(logging.Filter):
 
 @cache
 def install() -> None:
-    """Filter torch's logger, once. Records of other threads, and of torch's own use of it, pass."""
+    """Install the log filters, once. Records of other threads, and of torch's own use of these loggers, pass."""
     for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"):
         logging.getLogger(name).addFilter(_Filter())

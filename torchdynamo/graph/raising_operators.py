@@ -1,4 +1,4 @@
-"""Which operators of a graph may raise by what their arguments hold, and which write to what they are given."""
+"""Classify operators: which may raise depending on the contents of their arguments, and which write to them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import torch
 import torch.fx
 
 INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
-# Operators and methods, by name, that take any values.
+# Names of operators and methods that raise for no values.
 HARMLESS = frozenset(
     "add sub mul truediv neg abs lt le gt ge eq ne and_ or_ xor invert logical_and logical_or logical_not "
     "item tolist to type type_as float double half long int bool clone detach contiguous view reshape flatten "
     "unsqueeze squeeze expand expand_as transpose permute sum mean max min amax amin any all _is_all_true "
     "isnan isfinite isinf where masked_fill zeros_like ones_like full_like stack cat broadcast_tensors getattr".split()
 )
-# Operators that do not take all floats.
+# Names of operators that raise for some floats.
 PARTICULAR = frozenset(
     "cholesky inverse pinverse svd logdet slogdet lu lstsq multinomial bernoulli normal poisson "
     "binary_cross_entropy _assert _assert_async floordiv mod".split()
 )
-# Functions of numbers that take all of them.
+# Functions on numbers that raise for none.
 TAKE_ALL_NUMBERS = frozenset(
     (operator.add, operator.sub, operator.mul, operator.neg, operator.and_, operator.or_, operator.xor, abs)
     + (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, torch.sym_max, torch.sym_min)
@@ -32,12 +32,12 @@ IN_PLACE = frozenset(
 
 
 def name_of(target: Any) -> str:
-    """Return an operator's name."""
+    """Return the name of an operator or method."""
     return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
 
 
 def takes_integers(node: torch.fx.Node) -> bool:
-    """Return whether an operator takes integers that may be indices."""
+    """Return whether an operator takes integer tensors that may be indices."""
     if not node.op.startswith("call_") or name_of(node.target) in HARMLESS:
         return False
     examples = (each.meta["example_value"] for each in node.all_input_nodes)
@@ -45,7 +45,7 @@ def takes_integers(node: torch.fx.Node) -> bool:
 
 
 def may_raise(node: torch.fx.Node) -> bool:
-    """Return whether what the arguments hold decides if the operator raises."""
+    """Return whether the contents of its arguments decide if an operator raises."""
     name = name_of(node.target)
     if name in PARTICULAR or name.startswith("linalg_") or takes_integers(node):
         return True
@@ -53,6 +53,6 @@ def may_raise(node: torch.fx.Node) -> bool:
 
 
 def writes(node: torch.fx.Node) -> bool:
-    """Return whether an operator writes to what it is given."""
+    """Return whether an operator writes to its arguments."""
     name = name_of(node.target)
     return name.endswith("_") or name in IN_PLACE or "out" in node.kwargs

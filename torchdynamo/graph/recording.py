@@ -1,8 +1,8 @@
-"""Fake tensors that remember what was done to them.
+"""Record the side effects of operators that run on fake tensors.
 
-Which inputs a graph writes to cannot be read off its nodes: a write may go through a view, a `.data`, or a Python
-function that hides it. So the world of fake tensors itself notes, for every ATen operator that runs in it, the memory
-that is written and whether random numbers are drawn.
+A graph's nodes do not show which inputs it writes to: a write may go through a view, through `.data`, or inside of a
+Python function. So the fake mode notes, for every ATen operator that runs in it, which memory is written and whether
+random numbers are drawn.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
-class LooseView(Exception):
-    """What this does to the views of a tensor is not known here."""
+class UnknownView(Exception):
+    """Raised for a write to memory with views that autograd does not know."""
 
 
 class WorldRecord:
-    """What ran in one world."""
+    """The side effects of all operators that ran in one fake mode."""
 
     def __init__(self) -> None:
         self.draws = 0  # how often random numbers were drawn
-        self.as_captured = False  # there are operations that compilers know nothing of
-        self.writes: list[int] = []  # the memory written, each time; 0: nobody knows where
-        self.latest: set[int] = set()  # the memory written since whoever reads this emptied it; 0: nobody knows where
-        # By address; the storage is kept so that no other can get the same address.
+        self.as_captured = False  # there are operations that compilers do not know
+        self.writes: list[int] = []  # address of each write's storage; 0: unknown
+        self.latest: set[int] = set()  # addresses of storages written since its reader cleared it; 0: unknown
+        # Keyed by address; the storage is kept alive so that no other can get its address.
         self.written: dict[int, torch.UntypedStorage] = {}
         self.loose: dict[int, torch.UntypedStorage] = {}
-        # Copies made since this was emptied, and of what, by address. Storages are kept for the same reason.
+        # Address of a copy made since this was cleared -> its storage, and its original's.
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self.unknown_effects = False  # an operator that is not torch's own has run
-        self.everything_written = False  # something was written that has no storage to tell it by
+        self.everything_written = False  # a tensor without a storage was written to: it may have been any
 
     @property
     def random(self) -> bool:
-        """Whether random numbers are drawn."""
+        """True if random numbers are drawn."""
         return self.draws > 0
 
     def draw(self) -> None:
-        """Record that random numbers are drawn."""
+        """Count a random draw."""
         self.draws += 1
 
     def loosen(self, memory: torch.UntypedStorage) -> None:
-        """Record views of this memory that autograd does not know for views."""
+        """Record that views of this memory were made without gradients, unknown to autograd."""
         self.loose[memory._cdata] = memory
 
     def write_by_operator(self, tensors: Sequence[Any]) -> None:
-        """Record an operator's writes. With gradients, it matters to autograd which tensors are views of which."""
+        """Record an operator's write. Raises UnknownView where autograd would have to know a view."""
         if self.loose and torch.is_grad_enabled():
             for tensor in tensors:
                 storage = storage_of(tensor) if isinstance(tensor, torch.Tensor) else None
                 if storage is not None and storage._cdata in self.loose:
-                    raise LooseView("memory that was viewed without gradients is written to with them")
+                    raise UnknownView("memory that was viewed without gradients is written to with them")
         self.write(tensors)
 
     def write(self, tensors: Iterable[Any]) -> None:
-        """Record that the memory of these tensors changes."""
+        """Record writes to the memory of these tensors."""
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor):
                 storage = storage_of(tensor)
@@ -78,7 +78,7 @@ class WorldRecord:
                 self.write(tensor)
 
     def copied_from(self, memory: int) -> Iterator[int]:
-        """Walk through this memory, and all that it was copied to as it is."""
+        """Yield this memory's address, then those of the memory that it is a copy of, in turn."""
         while True:
             yield memory
             if memory not in self.copies:
@@ -86,19 +86,19 @@ class WorldRecord:
             memory = self.copies[memory][1]._cdata
 
     def wrote_to(self, storage: torch.UntypedStorage | None) -> bool:
-        """Return whether this memory may have changed."""
+        """Return whether a storage may have been written to; None counts as any."""
         return self.everything_written or storage is None or storage._cdata in self.written
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return the memory of a tensor; sparse ones and some subclasses have none to show."""
+    """Return the storage of a tensor; None for sparse tensors and some subclasses."""
     try:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         return None
 
 
-# Operators that write to their running statistics when they train, which their schemas do not say.
+# Operators that update their running statistics in training, although their schemas declare no write.
 WRITE_STATISTICS = frozenset(
     f"aten::{name}"
     for name in (
@@ -107,14 +107,14 @@ WRITE_STATISTICS = frozenset(
     )
 )
 STATISTICS = ("running_mean", "running_var")
-# Operators whose result holds what their first argument does, in memory of its own.
+# Operators whose result is a copy of their first argument.
 COPYING = frozenset(("aten::clone", "aten::_to_copy", "aten::copy", "aten::_reshape_copy", "prims::clone"))
-# Operators that do what their schemas say, and nothing besides.
+# Namespaces of operators whose schemas declare all their side effects.
 OWN_NAMESPACES = frozenset({"aten", "prim", "prims"})
 
 
 class _Effect:
-    """What one ATen operator does besides computing."""
+    """The side effects of an ATen operator, read off its schema."""
 
     __slots__ = ("copies", "foreign", "random", "training", "written")
 
@@ -131,7 +131,7 @@ class _Effect:
         ]
         statistics = {name for _, name in self.written} <= set(STATISTICS)
         at = [index for index, argument in enumerate(arguments) if statistics and argument.name == "training"]
-        self.training = at[0] if at else -1  # the argument without which nothing is written
+        self.training = at[0] if at else -1  # position of the argument without which nothing is written
 
     def writes(self, args: Sequence[Any]) -> bool:
         """Return whether a call with these arguments writes."""
@@ -141,7 +141,7 @@ class _Effect:
 @cache
 def _effect(op: Any) -> _Effect | None:
     if not isinstance(op, torch._ops.OpOverload):
-        return None  # a higher-order operator: its body's operators come through here themselves
+        return None  # a higher-order operator, whose body's operators are recorded themselves
     effect = _Effect(op)
     return effect if effect.random or effect.written or effect.foreign or effect.copies else None
 
@@ -169,7 +169,7 @@ def _mode_class() -> type[FakeTensorMode]:
             return super().__torch_dispatch__(func, types, args, kwargs)
 
         def copied(self, of: Any, copy: torch.Tensor) -> torch.Tensor:
-            if not isinstance(of, torch.Tensor):  # layers of torch.func hand on numbers where operators take tensors
+            if not isinstance(of, torch.Tensor):  # torch.func passes numbers where operators take tensors
                 return copy
             memory, source = storage_of(copy), storage_of(of)
             if memory is not None and source is not None and memory._cdata != source._cdata:
@@ -180,8 +180,8 @@ def _mode_class() -> type[FakeTensorMode]:
 
 
 def recording_mode(shape_env: ShapeEnv | None, record: WorldRecord) -> FakeTensorMode:
-    """Return a world of fake tensors that notes what happens in it."""
+    """Return a fake mode that records side effects."""
     mode = _mode_class()(shape_env=shape_env)
     mode.record = record  # type: ignore[attr-defined]
-    mode.cache_enabled = False  # to keep what operators give takes longer than to ask them, with symbols twice as long
+    mode.cache_enabled = False  # torch's cache costs more than it saves, with symbols twice as much
     return mode

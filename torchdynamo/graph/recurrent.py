@@ -1,7 +1,8 @@
-"""Recurrent layers over sequences of any length. torch's rule for them goes step by step, and so fixes their number.
+"""Capture recurrent layers over sequences of dynamic length.
 
-What they give does not depend on it but for its length: it is told by the first step. A tracer would fix it as well:
-graphs with such layers run as they were captured. So do single nodes that a tracer has no operators for.
+torch's rule for fake tensors runs the layer step by step, and so specializes the length. The metadata of its results
+depends on the length in one size only, so it is computed from the first step. A tracer would specialize the length as
+well: graphs with such layers run in eager. So do single nodes that a tracer has no operators for.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import torch.fx
 
 LSTM = torch.lstm
 RECURRENT = frozenset({LSTM, torch.gru, torch.rnn_tanh, torch.rnn_relu})
-BATCH_FIRST = 8  # where the arguments say so
+BATCH_FIRST = 8  # position of the argument `batch_first`
 
 
 def trains(node: torch.fx.Node) -> bool:
-    """Return whether this is a recurrent layer with gradients."""
+    """Return whether a node is a recurrent layer with gradients."""
     return node.target in RECURRENT and any(
         each.requires_grad for each in node.meta["example_value"] if isinstance(each, torch.Tensor)
     )
 
 
 def drops(node: torch.fx.Node) -> bool:
-    """Return whether this is a recurrent layer that drops, from layer to layer. What a tracer makes of it does not."""
+    """Return whether a node is a recurrent layer with dropout between its layers, which a tracer leaves out."""
     if node.target not in RECURRENT:
         return False
     first = 5 if is_packed(node.args) else 4
@@ -35,8 +36,9 @@ def drops(node: torch.fx.Node) -> bool:
 
 
 def runs_as_it_is(node: torch.fx.Node) -> bool:
-    """Return whether a tracer is not to see this node: it does not know all recurrent kernels with gradients, nor
-    generators of random numbers."""
+    """Return whether a node must run in eager: no tracer knows all recurrent kernels with gradients, nor generators of
+    random numbers.
+    """
     return trains(node) or drops(node) or draws_from_a_generator(node)
 
 
@@ -46,17 +48,16 @@ def draws_from_a_generator(node: torch.fx.Node) -> bool:
 
 
 def steps_vary(gm: torch.fx.GraphModule) -> bool:
-    """Return whether there is a layer that a tracer would take apart, step by step, and nobody knows how many there
-    are.
+    """Return whether a recurrent layer of dynamic length would be decomposed by a tracer, step by step.
 
-    Of an LSTM that does not train it makes one operator.
+    An LSTM without gradients is one operator for a tracer, and does not count.
     """
     layers = [each for each in gm.graph.nodes if each.target in RECURRENT and (each.target is not LSTM or trains(each))]
     return any(isinstance(steps(each.args[0].meta["example_value"], each.args), torch.SymInt) for each in layers)
 
 
 def steps(sequence: torch.Tensor, args: Sequence[Any]) -> Any:
-    """Return how many steps there are; of packed sequences, how many in all of them."""
+    """Return the number of steps of a sequence; for packed sequences, of all together."""
     return sequence.shape[1 if not is_packed(args) and args[BATCH_FIRST] else 0]
 
 
@@ -64,18 +65,16 @@ def is_packed(args: Sequence[Any]) -> bool:
     return type(args[3]) is not bool
 
 
-def of_any_length(fn: Any, args: tuple[Any, ...]) -> Any:
-    """Return a function for fake tensors that does the same without asking how many steps there are, where
-    that varies.
-    """
+def without_fixed_length(fn: Any, args: tuple[Any, ...]) -> Any:
+    """Return a function for fake tensors with the layer's results that does not specialize a dynamic length."""
     known = fn not in RECURRENT or is_packed(args) or not isinstance(steps(args[0], args), torch.SymInt)
-    return fn if known else by_its_first_step(fn)
+    return fn if known else from_first_step(fn)
 
 
-def by_its_first_step(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function's results, with their history, for as many steps as there are, from its first."""
+def from_first_step(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes fake results, with their history, from the first step."""
 
-    def told(sequence: torch.Tensor, *rest: Any) -> Any:
+    def run_first_step(sequence: torch.Tensor, *rest: Any) -> Any:
         time = 1 if rest[BATCH_FIRST - 1] else 0
         steps = sequence.shape[time]
         if steps < 1:
@@ -85,4 +84,4 @@ def by_its_first_step(fn: Callable[..., Any]) -> Callable[..., Any]:
         out = out + out.new_zeros(steps, 1, 1)
         return (out.transpose(0, time), *results[1:])
 
-    return told
+    return run_first_step

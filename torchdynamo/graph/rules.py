@@ -1,8 +1,8 @@
-"""What operators give, where torch would be slow to say so, or says it of other memory than there will be.
+"""Correct and speed up torch's rules for fake results of operators.
 
-A rule speaks of the usual case only, and says None of any other: then torch's own way is gone. A layout corrects what
-torch said: its fake tensors for operators are made of simpler ones, and these may lay their results out otherwise. Each
-is held against eager in tests/graph/test_rules.py.
+A rule handles the usual case and returns None for others, which torch's own rule then handles. A layout corrects the
+strides that torch's rule gives: it may be composed of simpler operators that lay out their results differently. Each is
+compared with eager in tests/graph/test_rules.py.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from torchdynamo.graph import shape_env, torch_compat
 aten = torch.ops.aten
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
-LAYOUTS: dict[Any, Rule] = {}  # of what torch says and the operator's arguments: that, laid out as it will be
+LAYOUTS: dict[Any, Rule] = {}  # operator -> (torch's fake result, *arguments) -> that result with eager's strides
 
 
 def rule(operator: Any) -> Callable[[Rule], Rule]:
-    """Register what an operator gives for fake tensors."""
+    """Register a rule for an operator: a function of its fake arguments that returns its fake result, or None."""
 
     def register(fn: Rule) -> Rule:
         RULES[operator] = fn
@@ -33,7 +33,7 @@ def rule(operator: Any) -> Callable[[Rule], Rule]:
 
 
 def layout(*operators: Any) -> Callable[[Rule], Rule]:
-    """Register how the results of operators that make a new tensor lie in memory."""
+    """Register a function that gives results of these operators, which are new tensors, eager's strides."""
 
     def register(fn: Rule) -> Rule:
         LAYOUTS.update(dict.fromkeys(operators, fn))
@@ -43,9 +43,7 @@ def layout(*operators: Any) -> Callable[[Rule], Rule]:
 
 
 def is_known(given: Any) -> bool:
-    """Return whether torch knows what a fake tensor holds, being made of constants: another like it would hold
-    anything.
-    """
+    """Return whether torch knows the contents of a fake result, being constant: it must not be replaced."""
     if isinstance(given, (tuple, list)):
         return any(map(is_known, given))
     return getattr(given, "constant", None) is not None
@@ -62,7 +60,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """Give the results of batch norm on the CPU: of a view, torch's own rule tells other strides than there will be."""
+    """Return dense results on the CPU; for views, torch's own rule gives other strides than eager."""
     for channels in (weight, bias, mean, var):
         if channels is not None and (channels.dtype != x.dtype or channels.shape != x.shape[1:2]):
             return None
@@ -79,7 +77,7 @@ NOWHERE = torch.empty(0, device="meta")
 @rule(aten.view.default)
 @rule(aten._unsafe_view.default)
 def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor | None:
-    """View a tensor of the same layout without memory: of sizes of 1, torch's fake tensors tell other strides."""
+    """Compute a view by a tensor without memory; for sizes of 1, torch's own rule gives other strides than eager."""
     if x.layout is not torch.strided or not all(type(step) is int for step in x.stride()):
         return None
     try:
@@ -89,7 +87,7 @@ def view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor | None:
     return x.as_strided(seen.shape, seen.stride(), x.storage_offset())
 
 
-# Operators whose rules ask for a number in some versions of torch, and others that give the like of any number.
+# Operator whose rule specializes a number in some versions of torch -> function with equal metadata that does not.
 ALIKE: dict[Any, Rule] = {aten.pow.Tensor_Scalar: torch.mul, aten.pow.Scalar: torch.mul}
 
 
@@ -100,38 +98,38 @@ ALIKE: dict[Any, Rule] = {aten.pow.Tensor_Scalar: torch.mul, aten.pow.Scalar: to
     aten.native_dropout_backward.default,
 )
 def elementwise(given: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Lay out a result as a sum's: elementwise operators keep the order of their operands' dimensions."""
+    """Give the result the strides of a sum: elementwise operators keep the order of their operands' dimensions."""
     return given.new_empty_strided(given.shape, torch.add(one, other).stride())
 
 
 @layout(aten.ldexp.Tensor)
 def scaled(given: torch.Tensor, x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
-    """Lay out the result of scaling by a power of two: contiguous."""
+    """Give `ldexp` the strides of a product with a contiguous exponent, because eager computes a power of two first."""
     return elementwise(given, x, in_order(exponent))
 
 
 @layout(aten.pow.Scalar, aten.normal.float_Tensor, aten.normal.Tensor_Tensor)
 def in_order(given: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Lay out a result as contiguous, whatever the operands are."""
+    """Make the result contiguous, whatever the operands are."""
     return torch.empty_like(given, memory_format=torch.contiguous_format)
 
 
 @layout(aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default)
 def both_in_order(given: tuple[torch.Tensor, torch.Tensor], *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the same of a result and what its backward needs, on the CPU."""
+    """Make a result and the tensor saved for its backward contiguous, on the CPU."""
     result, kept = given
     return (in_order(result), in_order(kept)) if result.device.type == "cpu" else given
 
 
 @layout(aten.angle.default)
 def angles(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Lay out angles of complex numbers: contiguous."""
+    """Make the angles of complex numbers contiguous."""
     return in_order(given) if x.is_complex() else given
 
 
 @layout(aten.multilabel_margin_loss_forward.default)
 def of_one_row(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give the loss of one row: one number, whatever the reduction."""
+    """Return a 0-dim loss for a single row, whatever the reduction."""
     result, kept = given
     return (result.new_empty(()), kept) if x.dim() < 2 else given
 
@@ -142,7 +140,7 @@ def of_one_row(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: An
     *(aten.channel_shuffle.default, aten.native_channel_shuffle.default, aten.max_unpool2d.default),
 )
 def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Lay out images on the CPU with channels first or last, as the first operand."""
+    """Give the result the memory format of the first operand, channels first or last, on the CPU."""
     if given.device.type != "cpu":
         return given
     return torch.empty_like(given, memory_format=format_of(x))
@@ -153,25 +151,28 @@ def as_images(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch
     *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
 )
 def as_images_that_vary(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Return the same. Where a size may be 0, torch's rules take all for contiguous."""
+    """Give a result with dynamic sizes the memory format of the first operand.
+
+    Where a size may be 0, torch's own rules assume that all is contiguous.
+    """
     return as_images(given, x) if shape_env.is_symbolic((*given.shape, *x.shape)) else given
 
 
 @layout(aten.max_pool2d_with_indices.default)
 def pooled(given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, ...]:
-    """Return the same of a result and its indices."""
+    """Give a result with dynamic sizes and its indices the memory format of the first operand."""
     return tuple(as_images_that_vary(each, x) for each in given)
 
 
 @layout(aten.cat.default)
 def joined(given: torch.Tensor, parts: Sequence[torch.Tensor], *_: Any) -> torch.Tensor:
-    """Lay a concatenation out with channels last, where all its parts lie so."""
+    """Give a concatenation with dynamic sizes channels last, if all of its parts have channels last."""
     formats = {format_of(each) for each in parts if shape_env.is_symbolic(tuple(given.shape))}
     return as_images(given, parts[0]) if formats == {torch.channels_last} else given
 
 
 def format_of(x: torch.Tensor) -> torch.memory_format:
-    """Return whether channels are first or last: it is as with the sizes that there are now."""
+    """Return whether channels come first or last, judged by the current sizes."""
     shown = [
         [each if isinstance(each, int) else each.node.hint for each in numbers] for numbers in (x.shape, x.stride())
     ]
@@ -183,7 +184,7 @@ def format_of(x: torch.Tensor) -> torch.memory_format:
 
 @layout(aten.binary_cross_entropy.default)
 def losses(given: torch.Tensor, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """Return one for each element of the first operand, and where that is; or one of all."""
+    """Give unreduced losses the strides of the first operand."""
     return given if given.dim() < x.dim() else torch.empty_like(x, dtype=given.dtype)
 
 
@@ -196,12 +197,13 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Run max_pool1d with indices, which takes sizes that vary. Without gradients, eager on a CPU has a way that lays
-    out in order.
+    """Pool with indices, whose rule accepts dynamic sizes.
+
+    Without gradients, eager on a CPU takes a path with contiguous results.
     """
     steps = () if stride is None else stride
     fast = not (x.requires_grad and torch.is_grad_enabled()) and not torch_compat.in_transform()
-    if not return_indices and not fast and not x.is_contiguous():  # then sizes say how it lies
+    if not return_indices and not fast and not x.is_contiguous():  # torch's own rule has the strides right then
         return torch.max_pool1d(x, kernel_size, steps, padding, dilation, ceil_mode)
     found = torch.max_pool1d_with_indices(x, kernel_size, steps, padding, dilation, ceil_mode)
     if return_indices:
@@ -210,5 +212,5 @@ def max_pool1d(
     return x.new_empty(found[0].shape) if laid_out else found[0]
 
 
-# Functions that decide in C++ by what a fake tensor is not, or what its sizes are: by what is asked instead.
+# Function that decides in C++ by memory or sizes that a fake tensor does not have -> its replacement.
 FUNCTIONS: dict[Any, Rule] = {F.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d}

@@ -1,6 +1,6 @@
-"""Functions of Python's math module of numbers that tracers do not know: one operator, on tensors without dimensions.
+"""Compute functions of Python's math module on symbols by one custom operator on 0-dim tensors.
 
-It is Python's own function that computes, so the result is Python's to the bit.
+Tracers do not know these functions. The operator calls Python's own, so results are equal to the bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _dtype(name: str) -> torch.dtype:
 
 @torch.library.custom_op("torchdynamo::of_numbers", mutates_args=())
 def of_numbers(name: str, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return what the function of this name gives."""
+    """Compute the math function of this name."""
     return torch.tensor(getattr(math, name)(*(each.item() for each in numbers)), dtype=_dtype(name))
 
 
@@ -36,7 +36,7 @@ def _like(name: str, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def by_operator(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Have the operator compute what the node gives, if it is one of these functions and nobody knows a number yet."""
+    """Replace a call of a math function on symbols by the custom operator."""
     if node.kwargs or not node.all_input_nodes:
         return
     with graph.inserting_before(node):

@@ -1,6 +1,6 @@
-"""Numbers without a value: the environment that torch keeps of them, and what is asked of it.
+"""Create and query torch's shape environment, which keeps what is known of symbols.
 
-Facts about versions of torch, as in `torch_compat.py`; importing these parts of it is slow as well, and is put off.
+It holds facts about versions of torch, as `torch_compat.py` does; imports of these parts of torch are slow and put off.
 """
 
 from __future__ import annotations
@@ -28,28 +28,30 @@ HOLDING = "what holds"
 
 
 def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
-    """Return an environment for numbers without a value. May they be read from tensors? Be sizes that values decide?"""
+    """Return a shape environment. scalars: allow symbols for values read from tensors; shapes: for sizes that depend on
+    values.
+    """
     made: ShapeEnv = shape_env_type()(allow_scalar_outputs=scalars, allow_dynamic_output_shape_ops=shapes)
     return made
 
 
 @cache
 def shape_env_type() -> Any:
-    """Return the class of such environments.
+    """Return our class of shape environments.
 
-    Whether a tensor lies in one piece, and whether it is empty, operators ask all the time, and it is otherwise for
-    sizes 0 and 1. What they compute is not. So where `presuming` is set, the answer is that of larger sizes, no fact is
-    recorded, and `presumed` counts. A size that is computed from others (what a pooling leaves) may be 1 for large ones
-    as well: then it is that of very large ones, where they agree.
+    Operators ask all the time whether a tensor is contiguous or empty, and the answer differs for sizes 0 and 1, while
+    the values that they compute do not. So where `presuming` is set, the answer is that for larger sizes, no guard is
+    made, and `presumed` counts. A size computed from others (a pooled one) may be 1 for large ones as well: then the
+    answer is that for very large sizes, where samples of these agree.
 
-    Where `presuming` is HOLDING, that is the answer if it is also the one for the sizes at hand; else these decide,
-    with a fact to guard.
+    Where `presuming` is HOLDING, that answer is given if it also holds for the current sizes; otherwise the current
+    sizes decide, with a guard.
     """
     from sympy import And, Eq, Integer, Ne, Or, false, true  # type: ignore[import-untyped]
     from sympy.core.relational import Relational  # type: ignore[import-untyped]
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    patches.replace_for_good("torch.fx.experimental.sym_node._optimized_add", of_sums_that_are_sums)
+    patches.replace_for_good("torch.fx.experimental.sym_node._optimized_add", checking_sums)
 
     def about_layout(expr: Any) -> bool:
         if isinstance(expr, (And, Or)):
@@ -57,7 +59,7 @@ def shape_env_type() -> Any:
         return isinstance(expr, (Eq, Ne)) or (isinstance(expr, Relational) and not border.isdisjoint(expr.args))
 
     def about_small(expr: Any) -> bool:
-        """Return whether something is 0 or 1; a stride may be so many times that: `8 * n != 8`."""
+        """Return whether a condition asks if something is 0 or 1; a stride may be a multiple of that: `8 * n != 8`."""
         times, whole = expr.args[0].as_coeff_Mul()[0], expr.args[1]
         return not numbers.isdisjoint(expr.args) or (isinstance(expr, (Eq, Ne)) and whole != 0 and times == whole)
 
@@ -68,23 +70,21 @@ def shape_env_type() -> Any:
     class Environment(StoredFacts, ShapeEnv):
         presuming: bool | str = False
         presumed = 0
-        where: Callable[[], Any] | None = None  # the line of the program that is being followed
+        where: Callable[[], Any] | None = None  # returns the program's line that is being captured
 
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
-            self.places: dict[Any, Any] = {}  # by fact: the line that asked for it
-            self.large: dict[Any, bool | None] = {}  # by condition: whether it holds of large sizes
+            self.places: dict[Any, Any] = {}  # guard -> the line that asked for it
+            self.large: dict[Any, bool | None] = {}  # condition -> its truth for large sizes, if that is clear
 
         def of_large_sizes(self, expr: Any) -> bool | None:
-            """Return whether a size is 0 or 1, or strides are the same, when all is large; None if that does
-            not say.
-            """
+            """Return the truth of a condition about sizes 0 and 1 or equal strides for large sizes; None if unclear."""
             if expr not in self.large:
                 self.large[expr] = self._of_large_sizes(expr)
             return self.large[expr]
 
         def holds(self, expr: Any) -> Any:
-            """Return what a condition is for the sizes at hand, where all of them are known."""
+            """Return a condition with all backed symbols replaced by their current values."""
             return expr.xreplace(self.backed_var_to_val)
 
         def _of_large_sizes(self, expr: Any) -> bool | None:
@@ -120,7 +120,7 @@ def shape_env_type() -> Any:
 
 
 class Snapshot:
-    """What an environment has found out so far, to go back to."""
+    """Facts that an environment has found out about its symbols at one time, to go back to."""
 
     HELD = ("guards", "replacements", "var_to_range", "divisible", "axioms")
     REMEMBERING = ("evaluate_expr", "_inner_evaluate_expr", "guard_or_defer_runtime_assert")
@@ -131,22 +131,24 @@ class Snapshot:
         self.asserts = {symbol: list(facts) for symbol, facts in env.deferred_runtime_asserts.items()}
 
     def again(self) -> None:
-        """Forget what was found out since a snapshot."""
+        """Restore the snapshot: forget what was found out since."""
         for name, held in self.held.items():
             setattr(self.env, name, held.copy())
         self.env.deferred_runtime_asserts = {symbol: list(facts) for symbol, facts in self.asserts.items()}
         self.env.num_deferred_runtime_asserts = self.count
         del self.env.pending_fresh_unbacked_symbols[self.drawn :]
-        self.env._update_version_counter()  # which goes by how much there is of each
+        self.env._update_version_counter()  # detects changes by the sizes of the containers
         for counter in ("_version_counter", "_replacements_version_counter"):
             setattr(self.env, counter, getattr(self.env, counter, 0) + 1)
-        for name in self.REMEMBERING:  # an answer that is remembered makes no guard
+        for name in self.REMEMBERING:  # a cached answer would make no guard
             getattr(getattr(type(self.env), name, None), "cache_clear", bool)()
 
 
-def of_sums_that_are_sums(add: Callable[..., Any]) -> Callable[..., Any]:
-    """Return torch's way to add numbers, which is told of either whether it is a sum of symbols, by what it was when it
-    was made. By now it may be something else (`a + b` is found to be 5), of which torch would lose all but the symbols.
+def checking_sums(add: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap torch's addition of expressions, which is told for each whether it is a sum of symbols.
+
+    That was decided when the expression was made. By now it may be something else (`a + b` is found to be 5), of which
+    torch would keep only the symbols.
     """
 
     def checked(left: Any, right: Any, left_is_sum: bool = False, right_is_sum: bool = False) -> Any:
@@ -160,8 +162,9 @@ def of_sums_that_are_sums(add: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def presuming(env: Any, whether: bool | str) -> Iterator[None]:
-    """Have, while this is open, operators' questions about layouts are answered as for sizes other than 0 and 1: all of
-    them, or those whose answer is the same for the sizes at hand (HOLDING).
+    """Answer operators' questions about layouts as for sizes other than 0 and 1, inside of the block.
+
+    whether: True for all questions; HOLDING for those whose answer also holds for the current sizes; False for none.
     """
     before, env.presuming = getattr(env, "presuming", False), whether
     try:
@@ -171,12 +174,12 @@ def presuming(env: Any, whether: bool | str) -> Iterator[None]:
 
 
 def allow_all(env: ShapeEnv) -> None:
-    """Allow all that is in a captured graph, to whoever traces it again."""
+    """Allow everything that a captured graph may contain, so that it can be traced again."""
     env.settings = dataclasses.replace(env.settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
 
 
 def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
-    """Return a symbol with this value now, and its expression."""
+    """Create a backed symbol with this value; return it as a SymInt and as an expression."""
     from torch.fx.experimental.symbolic_shapes import DimDynamic
 
     source = NamedSource(name)
@@ -191,21 +194,21 @@ def new_symbol(env: ShapeEnv, value: int, name: str, least: int | None, most: in
 
 
 def blind_symbol(env: ShapeEnv, least: int | None, most: int | None) -> tuple[torch.SymInt, Any]:
-    """Return a symbol whose value nobody may ask for, and its expression."""
+    """Create a symbol for a size whose value is not to be used; return it as a SymInt and as an expression."""
     number = env.create_unbacked_symint()
     symbol = number.node.expr
-    env.pending_fresh_unbacked_symbols.remove(symbol)  # no operator is to bring it
+    env.pending_fresh_unbacked_symbols.remove(symbol)  # it comes from an input, not from an operator
     keep_between(env, symbol, least or 0, most)
     return number, symbol
 
 
 def value_now(number: torch.SymInt) -> int:
-    """Return what a number is made of that has a value."""
+    """Return the current value of a backed symbol."""
     return int(number.node.hint)
 
 
 def keep_between(env: ShapeEnv, symbol: Any, least: int, most: int | None) -> None:
-    """Note that a symbol is a size between these bounds."""
+    """Mark a symbol as a size with these bounds."""
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -214,7 +217,7 @@ def keep_between(env: ShapeEnv, symbol: Any, least: int, most: int | None) -> No
 
 
 class NamedSource(torch._guards.Source):
-    """Where a symbol comes from, in torch's terms: torch makes its name of this one."""
+    """The source of a symbol, with the interface that torch expects; torch derives the symbol's name from it."""
 
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_symbol_name", name)
@@ -232,15 +235,13 @@ class NamedSource(torch._guards.Source):
         return type(other) is NamedSource and other._symbol_name == self._symbol_name
 
 
-def treating_sizes_alike(alike: bool = True) -> contextlib.AbstractContextManager[Any]:
-    """Treat sizes 0 and 1 like any other, while this is open, wherever torch's rules can be had for both."""
+def sizes_zero_and_one_like_others(alike: bool = True) -> contextlib.AbstractContextManager[Any]:
+    """Make torch's rules treat sizes 0 and 1 like others inside of the block, where they can."""
     return patches.replaced({"torch.fx.experimental._config.backed_size_oblivious": alike})
 
 
-def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
-    """Have operators made of others go by their parts in Python while this is open, which leave sizes open
-    more often.
-    """
+def rules_in_python() -> contextlib.AbstractContextManager[Any]:
+    """Decompose operators in Python inside of the block, which specializes fewer sizes."""
     from torch._dispatch.python import enable_python_dispatcher
 
     opened: contextlib.AbstractContextManager[Any] = enable_python_dispatcher()
@@ -248,16 +249,16 @@ def asking_rules_in_python() -> contextlib.AbstractContextManager[Any]:
 
 
 def unbacked_symbols(number: Any) -> AbstractSet[Any]:
-    """Return what of a number depends on the contents of tensors."""
+    """Return the symbols of an expression that depend on the contents of tensors."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return free_unbacked_symbols(number)
 
 
 def for_a_backend(env: ShapeEnv) -> ShapeEnv:
-    """Return the environment that a graph was captured in, for tracing the graph once more.
+    """Prepare a capture's environment for tracing the graph once more; return it.
 
-    Whatever the graph reads from tensors may be read. Numbers that capture made belong to no operator of the tracer's.
+    Everything that the graph reads from tensors is allowed, and the capture's unbacked symbols are no operator's.
     """
     allow_all(env)
     env.pending_fresh_unbacked_symbols.clear()
@@ -265,26 +266,26 @@ def for_a_backend(env: ShapeEnv) -> ShapeEnv:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Return whether there are symbolic numbers among these."""
+    """Return whether there are symbols among these values."""
     if isinstance(value, (tuple, list)):
         return any(map(is_symbolic, value))
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def undecided(raised: Exception) -> Any:
-    """Return the condition on unknown numbers that this was raised about; None for anything else."""
+    """Return the condition on unbacked symbols that an exception is about; None if there is none."""
     return getattr(raised, "cond", None)
 
 
 def equated(condition: Any) -> tuple[Any, ...]:
-    """Return the two sides of a condition that says that they are the same; nothing of any other."""
+    """Return the two sides of an equation; () for any other condition."""
     from sympy import Eq
 
     return tuple(condition.args) if isinstance(condition, Eq) else ()
 
 
 def as_python(condition: Any) -> str:
-    """Return a condition as a programmer writes it."""
+    """Return a condition as Python text."""
     from torch.utils._sympy.printers import PythonPrinter
 
     return str(PythonPrinter().doprint(condition))

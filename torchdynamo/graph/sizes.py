@@ -1,7 +1,7 @@
-"""Inputs whose sizes may be others in the next call: their fake tensors, and where the numbers come from.
+"""Inputs with dynamic sizes: their fake tensors, and the sources of their symbols.
 
-A tensor's size becomes a number of its own, and strides are said by sizes where they are products of them, as in
-contiguous memory; a stride with a gap stays what it is, unless it has been seen to vary.
+Each dynamic size becomes a symbol, and strides are products of sizes where they are such products now, as in contiguous
+memory. A stride with a gap is a constant, unless it has been seen to vary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY = "torchdynamo_sizes"
 
 
 class SizeLayout(NamedTuple):
-    """Sizes and strides of an input as it comes in: ints, and numbers of the graph."""
+    """Sizes and strides of an input: ints and symbols."""
 
     size: tuple[Any, ...]
     stride: tuple[Any, ...]
@@ -36,7 +36,11 @@ def layout(
     sizes: Mapping[int, tuple[int, int, bool]],
     strides: Collection[int],
 ) -> SizeLayout:
-    """Return a number for each of these sizes, and for each of these strides that no product of sizes explains."""
+    """Return the sizes and strides of an input, with new symbols for those that are dynamic.
+
+    sizes: dimension -> (lower bound, upper bound, blind). strides: dimensions whose stride varies; only those that are
+    no product of sizes become symbols.
+    """
     size = [
         numbers.at_entry(length, Source("size", source, dim), *sizes[dim]) if dim in sizes else length
         for dim, length in enumerate(tensor.shape)
@@ -50,7 +54,10 @@ def layout(
 
 
 def products(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any]) -> list[Any]:
-    """Return strides, from the innermost dimension outwards. Where there is one element, or none, they may be any."""
+    """Return strides as products of sizes, from the innermost dimension outwards.
+
+    With one element, or none, a tensor's strides are arbitrary, and need not be such products.
+    """
     if tensor.is_contiguous():
         stride = in_order(size, tensor, gap, True)
         if all(type(step) is not int or step == real for step, real in zip(stride, tensor.stride(), strict=True)):
@@ -59,7 +66,7 @@ def products(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any
 
 
 def in_order(size: Sequence[Any], tensor: torch.Tensor, gap: Callable[[int], Any], contiguous: bool) -> list[Any]:
-    """Return strides that say the larger one by the smaller one; of contiguous memory, by the order of dimensions."""
+    """Return strides, each a multiple of the next smaller one; if `contiguous`, in the order of dimensions."""
     order = list(reversed(range(tensor.dim())))
     if not contiguous:
         order.sort(key=lambda dim: (tensor.stride(dim), -dim))
@@ -94,8 +101,8 @@ def can_vary(tensor: torch.Tensor) -> bool:
     return plain and not (tensor.is_conj() or tensor.is_neg())
 
 
-def stand_in(mode: FakeTensorMode, tensor: torch.Tensor, shape: SizeLayout) -> torch.Tensor:
-    """Return a tensor of the fake tensors' world like this one, but for its sizes."""
+def fake_with_sizes(mode: FakeTensorMode, tensor: torch.Tensor, shape: SizeLayout) -> torch.Tensor:
+    """Return a fake tensor like this tensor, with other sizes and strides."""
     inference = tensor.is_inference()
     with torch.inference_mode(inference), contextlib.nullcontext() if inference else torch.enable_grad(), mode:
         fake = torch.empty_strided(shape.size, shape.stride, dtype=tensor.dtype, device=tensor.device)
@@ -108,33 +115,31 @@ def stand_in(mode: FakeTensorMode, tensor: torch.Tensor, shape: SizeLayout) -> t
 
 
 class Sizes(NamedTuple):
-    """What a backend that takes such graphs has to know: in the graph module's `meta`."""
+    """Symbols and layouts of a graph's inputs, for backends; kept in the graph module's `meta`."""
 
     numbers: Numbers
-    layouts: dict[str, SizeLayout]  # by placeholder
+    layouts: dict[str, SizeLayout]  # placeholder -> its sizes and strides
 
 
 def note_sizes(gm: torch.fx.GraphModule, numbers: Numbers, layouts: dict[str, SizeLayout]) -> None:
-    """Keep them with the graph, if any of its inputs may vary."""
+    """Store the symbols and layouts with the graph, if there are symbols at entry."""
     if numbers.entries:
         gm.meta[_KEY] = Sizes(numbers, layouts)
 
 
 def sizes_of(gm: torch.fx.GraphModule) -> Sizes | None:
-    """Return sizes and strides that may vary; None where all inputs of the graph are as they were."""
+    """Return the symbols and layouts of a graph; None if all of its inputs have constant sizes."""
     known = gm.meta.get(_KEY)
     return known if isinstance(known, Sizes) else None
 
 
 def fakes_for(gm: torch.fx.GraphModule, inputs: Sequence[Any], mode: FakeTensorMode, sizes: Sizes | None) -> list[Any]:
-    """Return the inputs as a tracer wants them: numbers as symbols, and a fake tensor for each tensor with one in its
-    sizes.
-    """
+    """Return the inputs as a tracer wants them: numbers as symbols, a fake tensor for each tensor."""
     made: list[Any] = []
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
         known = None if sizes is None else sizes.layouts.get(node.name)
         if known is not None:
-            made.append(stand_in(mode, value, known))
+            made.append(fake_with_sizes(mode, value, known))
         elif isinstance(value, torch.Tensor):
             made.append(torch_compat.static_fake(mode, value))
         else:

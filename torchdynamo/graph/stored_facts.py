@@ -1,9 +1,9 @@
-"""Facts about sizes that are stored with a compiled graph, and hold for whoever finds it.
+"""Store guards on sizes along with a graph in torch's caches, and check them when the graph is found there.
 
-A compile may find out that a size is not 1, or is 8, and make code for that alone. With what it has compiled torch
-stores such facts about numbers that are inputs of the graph, and asks them of who finds it. Sizes come with tensors
-here, and are no inputs, so the environment itself stores all facts, by symbol: torch asks it for a text to store, and
-later what the text says. What was known before the compile is no such fact, and belongs into the key.
+A compile may specialize: find out that a size is not 1, or is 8, and emit code for that alone. torch's caches store
+such guards with the compiled graph, but only on symbols that are inputs of the graph. Our sizes come with tensors, so
+the environment itself stores all guards, by symbol: torch asks it for a text to store, and later whether the text
+holds. Guards from before the compile are not stored; they belong into the key.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ NEVER = "never"
 
 
 class StoredFacts:
-    """The part of an environment that torch's caches ask. The other part is torch's `ShapeEnv`."""
+    """The part of a shape environment that torch's caches call. The other part is torch's `ShapeEnv`."""
 
     guards: list[Any]
     backed_var_to_val: dict[Any, Any]
-    known_before: int | None = None  # the first so many guards are from before the compile, or the first of several
+    known_before: int | None = None  # number of guards from before the (first) compile
 
     def hand_over(self) -> str:
-        """Begin a compile, and describe what is known of the numbers so far."""
+        """Begin a compile; return a text of what is known of the symbols so far."""
         if self.known_before is None:
             self.known_before = len(self.guards)
         env: Any = self
@@ -35,15 +35,15 @@ class StoredFacts:
         return f"{sorted(facts)} {sorted(ranges.items())} {sorted(same.items())} {sorted(checked.items())}"
 
     def get_pruned_guards(self, symints: Sequence[Any]) -> list[Any]:
-        """Return what compiles have found out, whether or not it is about these numbers."""
+        """Return the guards that compiles have added, whether or not they are about these symbols."""
         return self.guards[self.known_before or 0 :]
 
     def produce_guards_expression(
         self, placeholders: Sequence[Any], *, guards: Sequence[Any] | None = None, ignore_static: bool = True
     ) -> str | None:
-        """Return a text to store for these facts; None if there are none.
+        """Return a text to store for these guards; None if there are none.
 
-        Where somebody compiles whose key cannot hold what was known before, the text never holds.
+        For a compile whose key does not include earlier guards, the text never holds.
         """
         if self.known_before is None and self.backed_var_to_val:
             return NEVER
@@ -51,7 +51,7 @@ class StoredFacts:
         return base64.b64encode(pickle.dumps(facts)).decode() if facts else None
 
     def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
-        """Return whether stored facts hold for the numbers at hand. If they do, they are guarded from now on."""
+        """Return whether stored guards hold for the current sizes; if they do, guard them from now on."""
         if code == NEVER:
             return False
         env: Any = self

@@ -1,6 +1,6 @@
-"""Everything that is a fact about one torch version or another, and the slow imports of torch's own parts.
+"""Facts about versions of torch, and the slow imports of torch's internals.
 
-Making a FakeTensorMode imports a good deal of torch (1.5 s), so nothing here is imported before it is needed.
+Making a FakeTensorMode imports a large part of torch (1.5 s), so nothing here is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
-# How a checkpoint that runs a function again leaves it, once it has what it wants: no failure, wherever it comes from.
+# Raised by a checkpoint to leave a function that it recomputes, once it has what it needs: no failure.
 STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationError
-# Until 2.13, Inductor gives `frac` the sign of its argument's zero and an infinite `asinh` of large numbers, and
-# counts negative indices of `gather` and `embedding` from the end.
+# Before 2.13, Inductor's `frac` keeps the sign of zero, its `asinh` overflows for large numbers, and `gather` and
+# `embedding` count negative indices from the end.
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 
 
 def static_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a fake tensor for a tensor whose sizes are fixed."""
+    """Return a fake tensor of constant sizes for a tensor."""
     with torch._C._DisableFuncTorch():
         return mode.from_tensor(tensor, static_shapes=True, trace=False)
 
 
-# What raises where sizes do not fit. Most operators go on if one of two sizes is 1.
+# Functions that raise if sizes do not fit. Most operators accept any two sizes of which one is 1.
 _CHECKS = {torch._check, torch._check_index, torch._check_value, torch._check_type, torch._check_not_implemented}
 _SHAPING = (
     "view",
@@ -54,15 +54,15 @@ _SHAPING = (
     "select",
     "pad",
     "topk",
-    # of these, that sizes are not negative
+    # these require that sizes are not negative
     *("zeros", "ones", "full", "empty", "rand", "randn", "randint", "randperm", "eye", "arange", "repeat"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
 )
 
 
-def insists(target: Any, args: tuple[Any, ...]) -> bool:
-    """Return whether what the operation takes for granted of sizes is so, or it raises itself."""
-    if target is operator.getitem:  # slices know their sizes; several tensors as indices are broadcast
+def raises_if_wrong(target: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether an operation raises if its assumptions about sizes are wrong."""
+    if target is operator.getitem:  # slices have a known size; several index tensors are broadcast
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         return sum(isinstance(each, (torch.fx.Node, list)) for each in index) < 2
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
@@ -70,9 +70,7 @@ def insists(target: Any, args: tuple[Any, ...]) -> bool:
 
 
 def takes_symbols(fn: Any) -> Any:
-    """Return a function that does the same and takes torch's symbolic numbers, which `fn` would ask for their
-    values.
-    """
+    """Return a function equivalent to `fn` that accepts symbols, where `fn` would ask for their values."""
     if fn is not torch.tensor and fn is not torch.as_tensor:
         return fn
     from torch._refs import tensor
@@ -81,14 +79,14 @@ def takes_symbols(fn: Any) -> Any:
 
 
 def forget_contents(fakes: Iterable[Any]) -> None:
-    """Forget the contents of fake tensors made of constants, which torch would compute with: with symbols it cannot."""
+    """Make torch forget the contents of constant fake tensors: with symbols it cannot compute with them."""
     for fake in fakes:
         if getattr(fake, "constant", None) is not None:
             fake.constant = None
 
 
-def is_misprinted(base: Any) -> bool:
-    """Return whether torch.fx would write `-1 ** x` for a power of this number, which Python reads as `-(1 ** x)`."""
+def is_printed_wrongly(base: Any) -> bool:
+    """Return whether torch.fx would print a power of this number wrongly: `-1 ** x` is `-(1 ** x)` in Python."""
     return type(base) in (int, float) and math.copysign(1, base) < 0
 
 
@@ -101,25 +99,25 @@ def fake_tensor_type() -> type[torch.Tensor]:
 
 
 def in_transform() -> bool:
-    """Return whether a layer of torch.func or of forward-mode differentiation is open."""
+    """Return whether a torch.func transform or forward-mode differentiation is active."""
     return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
-# What a fake tensor holds besides its metadata; all else is None unless a value was read from it or is known.
+# Attributes of every fake tensor; all others are None unless a value was read from it or is known.
 _STANDING = frozenset({"_fake_device", "fake_device", "fake_mode", "_is_param"})
 
 
-def is_mere_metadata(fake: torch.Tensor) -> bool:
-    """Return whether there is no more to a fake tensor than its metadata."""
+def is_only_metadata(fake: torch.Tensor) -> bool:
+    """Return whether a fake tensor consists of metadata alone."""
     return all(value is None or name in _STANDING for name, value in vars(fake).items())
 
 
 def state_of(fake: torch.Tensor) -> dict[str, Any]:
-    """Return what a fake tensor holds as a Python object: nothing of its own, if it is mere metadata."""
+    """Return the attributes of a fake tensor as a Python object."""
     return dict(vars(fake))
 
 
-def stand_in(
+def make_fake(
     state: dict[str, Any],
     sizes: tuple[int, ...],
     strides: tuple[int, ...],
@@ -129,7 +127,7 @@ def stand_in(
     requires_grad: bool,
     memory: torch.UntypedStorage | None,
 ) -> torch.Tensor:
-    """Return what the constructor of fake tensors makes, without its checks: a leaf with this state."""
+    """Make a fake tensor, a leaf with these attributes, as its constructor does but without its checks."""
     inner = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
     if memory is not None:
         inner.set_(memory, offset, sizes, strides)
@@ -142,38 +140,40 @@ def stand_in(
 
 
 def has_usual_gradient(tensor: torch.Tensor) -> bool:
-    """Return whether a leaf's gradient would have the leaf's own type."""
+    """Return whether a leaf's gradient has the leaf's own dtype."""
     return not tensor.requires_grad or getattr(tensor, "grad_dtype", tensor.dtype) is tensor.dtype
 
 
 def introduce(mode: FakeTensorMode, tensor: torch.Tensor, fake: Any) -> None:
-    """Tell a world which fake tensor a tensor has, and its memory: views of it are then views of the fake tensor."""
+    """Register a tensor's fake tensor and storage with a fake mode, so that its views become views of the fake."""
     known = mode.fake_tensor_converter.meta_converter
     known.tensor_memo[known.describer.get_tensor_id(tensor)] = fake
     known.storage_memo[known.describer.get_storage_id(tensor.untyped_storage())] = fake.untyped_storage()
 
 
 def remember_fake(mode: FakeTensorMode, tensor: torch.Tensor, fake: Any) -> None:
-    """Have a tracer that makes fake tensors in this mode find this one for the tensor."""
+    """Register a tensor's fake tensor with a fake mode, for tracers that use it."""
     mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
 
 
 def is_tracing() -> bool:
-    """Return whether torch.fx or torch.jit is making a graph of what runs now."""
+    """Return whether torch.fx or torch.jit is tracing."""
     by_fx: Any = sys.modules[torch.fx.Tracer.__module__]
     return bool(by_fx._is_fx_tracing_flag) or torch._C._get_tracing_state() is not None
 
 
 def forget_tensors(mode: FakeTensorMode) -> None:
-    """Drop the tables by which a mode knows real tensors. Their weak references would keep `torch.utils.swap_tensors`,
-    and so `module.to()`, from working for as long as something has one of the mode's fake tensors."""
+    """Clear a fake mode's tables of real tensors.
+
+    Their weak references would break `torch.utils.swap_tensors`, and so `module.to()`, while a fake tensor lives.
+    """
     describer = mode.fake_tensor_converter.meta_converter.describer
     describer.lookup_tensor.data.clear()
     describer.lookup_storage.data.clear()
 
 
 def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:
-    """Say, in torch's terms, that every size of this tensor is fixed."""
+    """Return torch's description of a tensor whose sizes are all constant."""
     from torch.fx.experimental.symbolic_shapes import (
         DimDynamic,
         StatefulSymbolicContext,
@@ -193,7 +193,7 @@ def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymboli
 
 
 def data_dependent_errors() -> ErrorTypes:
-    """Return the errors raised where a Python value was asked of a tensor."""
+    """Return the exceptions raised when Python asks for a value of a fake tensor."""
     from torch._subclasses.fake_tensor import DataDependentOutputException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -201,15 +201,16 @@ def data_dependent_errors() -> ErrorTypes:
 
 
 def dynamic_shape_errors() -> ErrorTypes:
-    """Return the errors raised where the numbers in a tensor decide a shape."""
+    """Return the exceptions raised when a shape depends on the contents of a tensor."""
     from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
     return (DynamicOutputShapeException,)
 
 
 def unsupported_errors() -> ErrorTypes:
-    """Return the errors raised where an operator has no rule for metadata. A missing Meta kernel is a
-    NotImplementedError.
+    """Return the exceptions raised for operators without a rule for fake tensors.
+
+    A missing Meta kernel raises NotImplementedError.
     """
     from torch._subclasses.fake_tensor import (
         UnsupportedFakeTensorException,
@@ -220,7 +221,7 @@ def unsupported_errors() -> ErrorTypes:
 
 
 def internal_errors() -> ErrorTypes:
-    """Return the errors that fake tensors raise about themselves."""
+    """Return the exceptions that fake tensors raise about themselves."""
     from torch._subclasses.fake_tensor import (
         MetadataMismatchError,
         UnsupportedMutationAliasingException,
@@ -229,20 +230,20 @@ def internal_errors() -> ErrorTypes:
     return MetadataMismatchError, UnsupportedMutationAliasingException
 
 
-# Methods that answer from a tensor's memory. A fake tensor has none; some of these would answer all the same.
+# Methods that read a tensor's memory. A fake tensor has none, but some of these would return something.
 MEMORY_METHODS = frozenset(
     {"data_ptr", "const_data_ptr", "mutable_data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy"}
     | {"__array__", "__dlpack__", "share_memory_", "is_shared", "pin_memory", "is_pinned", "is_set_to"}
 )
 
-# Functions that change how the operations after them run, in this thread. A trace of tensors alone would lose them.
+# Functions that change how later operations run in this thread. A trace of operators alone would lose them.
 MODE_CHANGES = frozenset(
     {torch._C._set_grad_enabled, torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast}
     | {torch.autograd.grad_mode._enter_inference_mode, torch.autograd.grad_mode._exit_inference_mode}
     | {torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled}
 )
 
-# What opens and closes layers of torch.func.
+# Functions that enter and leave torch.func transforms.
 OPENERS, CLOSERS = (
     frozenset(getattr(torch._C._functorch, f"_{kind}_{way}_nesting") for kind in ("vmap", "grad", "jvp"))
     for way in ("increment", "decrement")
@@ -250,7 +251,7 @@ OPENERS, CLOSERS = (
 
 
 def close_layers(depth: int) -> None:
-    """Close the layers of torch.func above this many, in the way of what opened them and never came to its end."""
+    """Leave torch.func transforms until only `depth` are active, as their own code would have done."""
     functorch = torch._C._functorch
     kinds = functorch.TransformType
     closers = {
@@ -261,22 +262,24 @@ def close_layers(depth: int) -> None:
     while count_layers() > depth:
         kind = functorch.peek_interpreter_stack().key()
         if kind == kinds.Jvp:
-            with contextlib.suppress(RuntimeError):  # it says that none is open
+            with contextlib.suppress(RuntimeError):  # raised if no level is active
                 torch._C._exit_dual_level(level=0)
         closers[kind]()
 
 
 def count_layers() -> int:
-    """Return how many layers of torch.func are open."""
+    """Return how many torch.func transforms are active."""
     return torch._C._functorch.get_dynamic_layer_stack_depth()
 
 
-# Operations on the leaves of autograd's history, and what asks for gradients.
+# Operations that make autograd leaves, or compute gradients.
 LEAF_MAKERS = frozenset({"requires_grad_", "detach_", setattr, torch.nn.Parameter, inspect.unwrap(torch.autograd.grad)})
 
 
 def is_layered(value: Any) -> bool:
-    """Return whether fake tensors wrapped for a layer of torch.func are among these (nodes count as their examples)."""
+    """Return whether there are tensors wrapped by a torch.func transform among these values; nodes count as their
+    examples.
+    """
     if isinstance(value, torch.fx.Node):
         return is_layered(value.meta.get("example_value"))
     if isinstance(value, (tuple, list)):
@@ -284,7 +287,7 @@ def is_layered(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
-# Parts of messages that only a tensor without memory gives: eager would not have raised these.
+# Parts of messages that only tensors without memory raise; eager would not have raised these.
 _NO_MEMORY = (
     "doesn't have storage",
     "data is not allocated yet",
@@ -299,19 +302,19 @@ _NO_MEMORY = (
 
 
 def is_fake_limitation(raised: Exception) -> bool:
-    """Return whether the message speaks of missing memory rather than of the user's arguments."""
+    """Return whether an error is about a fake tensor's missing memory rather than about arguments."""
     text = str(raised)
     return isinstance(raised, RuntimeError) and any(part in text for part in _NO_MEMORY)
 
 
 def name_hint(graph: torch.fx.Graph, target: Any) -> str:
-    """Return what torch.fx calls a node after."""
+    """Return the base of the names that torch.fx gives nodes of this target."""
     return graph._target_to_str(target)
 
 
 @contextlib.contextmanager
 def nobody_saves() -> Iterator[None]:
-    """Switch hooks on saved tensors off: they are the user's, and see no fake tensors."""
+    """Disable hooks on saved tensors inside of the block: they are the user's and must not see fake tensors."""
     hooks = []
     while (top := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
         hooks.append(top)
@@ -324,13 +327,13 @@ def nobody_saves() -> Iterator[None]:
 
 
 def has_fakes(values: Iterable[Any]) -> bool:
-    """Return whether any of these is a fake tensor."""
+    """Return whether any of these values is a fake tensor."""
     fake = fake_tensor_type()
     return any(isinstance(value, fake) for value in values)
 
 
 def take_inputs_in_a_list(gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """Return the graph as a function of one list, which it empties: what is not needed any more goes while it runs."""
+    """Return the graph as a function of one list, which it empties so that inputs are freed early."""
     from torch.fx.graph import _BoxedCodeGen
 
     gm.graph.set_codegen(_BoxedCodeGen())
@@ -339,12 +342,12 @@ def take_inputs_in_a_list(gm: torch.fx.GraphModule) -> Callable[..., Any]:
 
 
 def mark_graph(gm: torch.fx.GraphModule) -> None:
-    """Tell AOTAutograd and Inductor that the graph's placeholders say where they come from and which are static."""
+    """Tell AOTAutograd and Inductor that placeholders have sources and marks of static inputs."""
     gm.meta["dynamo_compile_id"] = None
     gm._param_name_to_source = {}  # type: ignore[assignment]
 
 
 def mark_placeholder(node: torch.fx.Node, source: TorchSource, static: bool) -> None:
-    """Mark one input of an exported graph."""
+    """Mark one input of such a graph with its source, and as static or not."""
     node._dynamo_source = source
     node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"} if static else {}

@@ -1,4 +1,4 @@
-"""Exceptions on their way out of a graph: where they come from, and what the user gets to see of it."""
+"""Give exceptions that leave a graph the traceback that they would have in the program."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from torchdynamo.core.call_sites import CallSite, Passed, calls
 
 _OURS = str(Path(__file__).parent.parent) + "/"
 _FX = torch.fx.graph_module.__file__
-_GENERATED = "<eval_with_key>"  # FX's file name for the code of a graph
+_GENERATED = "<eval_with_key>"  # beginning of FX's file names for generated code
 _ASSIGNMENT = re.compile(r"(?:^|;)\s*([A-Za-z_]\w*) = ")
 
 
 class Above:
-    """Called with an error that has left a function: puts Python functions that called it into its traceback."""
+    """Callback for errors that leave a function: adds the Python functions that called it to the traceback."""
 
     def __init__(self, passed: Sequence[Passed]) -> None:
         self.site = calls(passed)
@@ -33,26 +33,27 @@ class Above:
 
 
 class Program(NamedTuple):
-    """Where the program stood when a graph was captured: at its start, and at each of its nodes."""
+    """The program's call stack when a graph was captured: at its start, and at each of its nodes."""
 
     start: CallSite | None = None
     nodes: Mapping[str, CallSite] = MappingProxyType({})
 
     def shown(self, error: BaseException, graph: CodeType) -> BaseException:
-        """Give an error that left a graph of this code the traceback that it would have had in the program.
+        """Return an error that left a graph with this code, with the traceback that it would have in the program.
 
-        That begins with the frame that called the graph. An error of no node in particular is shown at its first line.
+        The traceback begins with the frame that called the graph. An error of no particular node is shown at its first
+        line.
         """
         site, inside, running = self.start, error.__traceback__, False
         for entry in _entries(error.__traceback__):
-            running |= entry.tb_frame.f_code is graph  # what follows may be stretches of it, in graphs of their own
+            running |= entry.tb_frame.f_code is graph  # later frames may belong to bodies and stages of it
             found = self._at(entry) if running else None
             if found is not None:
                 site, inside = found, entry.tb_next
         return error.with_traceback(called_at(site, _foreign(inside)))
 
     def _at(self, entry: TracebackType) -> CallSite | None:
-        """Return the call site of the node that a graph's generated code stands at."""
+        """Return the call stack of the node at which a traceback entry of generated code stands; None for others."""
         code = entry.tb_frame.f_code
         if not code.co_filename.startswith(_GENERATED):
             return None
@@ -61,13 +62,11 @@ class Program(NamedTuple):
 
 
 PROGRAMS: WeakKeyDictionary[torch.fx.GraphModule, Program] = WeakKeyDictionary()
-"""Of graphs that run at another time than the frame they were captured with."""
+"""Programs of bodies, which run at another time than the frame that they were captured in."""
 
 
 def raised_inside(error: BaseException, code: CodeType) -> bool:
-    """Return whether the error came out of a run of this code: the operation itself failed, not the
-    compiler's version.
-    """
+    """Return whether an error came out of a run of this code: eager's own graph, not a compiled version."""
     return any(entry.tb_frame.f_code is code for entry in _entries(error.__traceback__))
 
 
@@ -82,16 +81,16 @@ def _foreign(trace: TracebackType | None) -> TracebackType | None:
 
 
 def hide_own_frames(error: BaseException) -> None:
-    """Take the frames of this package out of a traceback."""
+    """Remove the frames of this package from an exception's traceback."""
     error.__traceback__ = _foreign(error.__traceback__)
 
 
 def called_at(site: CallSite | None, inside: TracebackType | None) -> TracebackType | None:
-    """Make a traceback of what happened inside of these calls, beginning with the outermost of them."""
+    """Return a traceback in which these calls, outermost first, precede `inside`."""
     frames: list[Any] = []
     for call in site.outermost_first() if site is not None else ():
         code = call.code()
-        if code is not None:  # else the function is gone, and what it called goes on in our graph
+        if code is not None:  # None: the function has been freed
             back = frames[-1] if frames else None
             frames.append(_native.frame_at(code, _namespace(call.module), max(call.offset, 0), back))
     for frame in reversed(frames):
@@ -100,7 +99,7 @@ def called_at(site: CallSite | None, inside: TracebackType | None) -> TracebackT
 
 
 def _namespace(module: str) -> dict[str, Any]:
-    """Return the globals of a module; those of one that was not imported have nothing but its name."""
+    """Return the globals of a module; for one that is not imported, a dict with its name only."""
     found = sys.modules.get(module)
     return {"__name__": module} if found is None else vars(found)
 

@@ -1,4 +1,4 @@
-"""`while_loop`: its condition and its body were followed once, in place, on fake tensors; they become two bodies."""
+"""Turn the captured condition and body of a loop into bodies of torch's `while_loop` operator."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def repeat(
     parts: Sequence[tuple[list[Node], list[Node]]],
     position: Position | None,
 ) -> tuple[Node, Any]:
-    """Return the condition's nodes and result, then the body's, which are at the end of the graph; `standing` before
-    them stand for what is carried from turn to turn.
+    """Replace the condition and the body, the last nodes of the graph, by a `while_loop` operator.
+
+    carried: initial values. standing: nodes that stand for the carried values in the parts. parts: (nodes, results) of
+    the condition and of the body. Raises UnsupportedOperator.
     """
     for nodes, results in parts:
         check(nodes, results)
@@ -45,13 +47,13 @@ def repeat(
     loop = torch.ops.higher_order.while_loop
     first = list(carried)
     for at, node in enumerate(first):
-        if node in more:  # a tensor may not come twice
+        if node in more:  # the operator takes no tensor twice
             first[at], _ = builder.call("call_method", "clone", (node,), {}, position)
     return builder.call("call_function", loop, (*holders, tuple(first), tuple(more)), {}, position)
 
 
 def only_result(gm: torch.fx.GraphModule) -> None:
-    """Return the condition's truth value itself, not a tuple of one."""
+    """Make a body return its one result itself, not a tuple of it."""
     (output,) = gm.graph.find_nodes(op="output")
     output.args = output.args[0]
     output.meta["example_value"] = output.meta["example_value"][0]

@@ -38,7 +38,7 @@ def picked(vm: Machine, tensor: TensorNode, key: Value) -> tuple[Value, Value | 
     unknown = [index for index, part in enumerate(parts) if part.pytype is int and part.__class__ is Symbol]
     if not unknown or any(part.pytype is list for part in parts):
         return tensor, key
-    with vm.builder.numbers.letting_in():
+    with vm.builder.numbers.values_allowed():
         view, rest = tensor, []
         dim = 0
         for index, part in enumerate(parts):

@@ -1,7 +1,7 @@
-"""Removes what nothing uses and nothing can miss.
+"""Remove nodes that nothing uses and whose removal cannot be noticed.
 
-FX's own dead code elimination keeps to a list of impure functions and calls the rest pure; a method that writes in
-place or an operation that may raise is not on it. Here only inputs, the picking of a result and numbers go: none of
+FX's own dead code elimination has a list of impure functions and removes the rest; methods that write in place and
+operations that may raise are not on the list. Here only inputs, selections of a result and numbers are removed: none of
 these can fail, write, or draw random numbers.
 """
 
@@ -12,9 +12,9 @@ import operator
 import torch
 import torch.fx
 
-# Methods that give numbers: sizes, and values that an operation before has computed.
+# Methods that return numbers: sizes, and values that an earlier operation has computed.
 READS = frozenset({"size", "stride", "numel", "nelement", "storage_offset", "item", "tolist"})
-# Functions of numbers that cannot fail.
+# Functions on numbers that cannot fail.
 ARITHMETIC = frozenset(
     {operator.add, operator.sub, operator.mul, operator.neg, operator.eq, operator.ne}
     | {operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_, abs}
@@ -24,7 +24,7 @@ NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def remove_unused(graph: torch.fx.Graph) -> bool:
-    """Drop unused picks of results and numbers, then unused inputs; whether anything went."""
+    """Remove unused selections of results and numbers, then unused inputs; return whether anything was removed."""
     removed = False
     for node in reversed(graph.nodes):
         if node.op in ("call_function", "call_method") and not node.users and is_needless(node):
@@ -38,7 +38,7 @@ def remove_unused(graph: torch.fx.Graph) -> bool:
 
 
 def is_needless(node: torch.fx.Node) -> bool:
-    """Return whether nobody misses the node if nobody uses it."""
+    """Return whether an unused node may be removed."""
     if node.op == "call_method":
         return node.target in READS and is_number(node.meta.get("example_value"))
     if node.target is operator.getitem:
@@ -47,13 +47,13 @@ def is_needless(node: torch.fx.Node) -> bool:
 
 
 def is_number(example: object) -> bool:
-    """Return whether the node gives a number, or a list of some."""
+    """Return whether a node's example is a number or a list of numbers."""
     if isinstance(example, list):
         return all(map(is_number, example))
     return isinstance(example, (int, float, *NUMBERS))
 
 
 def picks_a_result(node: torch.fx.Node) -> bool:
-    """Return whether this takes one of an operation's several results, as against indexing a tensor, which can fail."""
+    """Return whether a node selects one of an operation's results, rather than indexing a tensor, which can fail."""
     source = node.args[0] if node.target is operator.getitem else None
     return isinstance(source, torch.fx.Node) and isinstance(source.meta.get("example_value"), (tuple, list))

@@ -1,7 +1,7 @@
-"""A graph in several, one after the other: what comes out of the earlier ones goes into the later ones.
+"""Cut a graph into stages that run one after the other, each using results of earlier ones.
 
-For graphs that have to stop and look at a value before they go on (graph/deopt_safety.py), and for those that a backend
-takes in pieces (backends/split_backward.py).
+Needed for graphs that must stop and check a value before they go on (graph/deopt_safety.py), and for those that a
+backend compiles in parts (backends/split_backward.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torchdynamo.graph.mutation import Effects, effects_of, note_effects
 from torchdynamo.graph.torch_compat import is_layered
 
 Node = torch.fx.Node
-Switches = dict[tuple[Any, ...], Any]  # what a graph has switched so far: a setter and what it was given, but the value
-# What a graph may switch, and how to ask for it.
+Switches = dict[tuple[Any, ...], Any]  # (setter, its leading arguments) -> the value that the graph has set
+# Setter of process state -> the function that reads it.
 GETTERS: dict[Any, Any] = {
     torch._C._set_grad_enabled: torch.is_grad_enabled,
     torch.set_autocast_enabled: torch.is_autocast_enabled,
@@ -28,7 +28,7 @@ GETTERS: dict[Any, Any] = {
 
 
 class GraphStage(NamedTuple):
-    """One of the graphs; its inputs and results by the names they have in the whole."""
+    """A part of a graph; inputs and results are names of nodes of the whole graph."""
 
     module: torch.fx.GraphModule
     inputs: list[str]
@@ -36,7 +36,7 @@ class GraphStage(NamedTuple):
 
 
 def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
-    """Return whether it can be cut after these nodes: tensors of fixed sizes go from part to part, and nothing else."""
+    """Return whether a graph can be cut after these nodes: only tensors of fixed sizes may cross."""
     order = {node: at for at, node in enumerate(graph.nodes)}
     inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
     if not all(is_fixed(example) or isinstance(example, torch.Generator) for example in inputs):
@@ -49,7 +49,7 @@ def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
 
 
 def is_fixed(example: object) -> bool:
-    """Return whether a value is a tensor whose sizes are known, and which no layer of torch.func has wrapped."""
+    """Return whether a value is a tensor of constant sizes that no torch.func transform has wrapped."""
     if not isinstance(example, torch.Tensor) or is_layered(example):
         return False
     return all(type(size) is int for size in example.shape)
@@ -70,9 +70,9 @@ def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[GraphStage]:
 
 
 def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switched: Switches) -> GraphStage:
-    """Return these nodes as a graph of their own, which switches modes as those before it did and puts them back.
+    """Return these nodes as a graph of their own, which sets the process state that it expects and restores it.
 
-    `switched` is what the next one is to find.
+    switched: the state that earlier stages have set; updated for the next stage.
     """
     inside = set(nodes)
     inputs = list(dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside))
@@ -99,17 +99,17 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switch
 
 
 def switch(graph: torch.fx.Graph, switches: Switches) -> None:
-    """Add what switches this."""
+    """Add nodes that set this state."""
     for key, value in switches.items():
         graph.call_function(key[0], (*key[1:], value)).meta = {"example_value": None, "stack_trace": ""}
 
 
 def at_entry(key: tuple[Any, ...]) -> Any:
-    """Return what it is where the whole graph begins, which is where it is compiled."""
+    """Return the value of some process state where the whole graph begins, which is where it is compiled."""
     return GETTERS[key[0]](*key[1:])
 
 
 def is_written_to(node: Node) -> bool:
-    """Return whether a part may write to what an earlier one has made."""
+    """Return whether a stage may write to an earlier stage's result."""
     example = node.meta["example_value"]
     return node.op != "placeholder" and not example.is_inference() and example._version > 0

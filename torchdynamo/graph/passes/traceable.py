@@ -1,4 +1,4 @@
-"""Says again, for a tracer, what looks at numbers that have no value while it traces, or would be rounded otherwise."""
+"""Rewrite nodes for a tracer, where it would specialize symbols or round differently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.recurrent import RECURRENT
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
-# function -> the same of torch's symbolic numbers
+# function of floats -> its counterpart for torch's symbolic numbers
 AGAIN: dict[Any, Any] = {
     getattr(math, name): getattr(torch, f"_sym_{name}") for name in FUNCTIONS if hasattr(torch, f"_sym_{name}")
 }
@@ -34,7 +34,7 @@ OPERATORS = frozenset({"torch", "torch._C._nn", "torch.functional", "torch.nn.fu
 
 
 def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
-    """Replace, in a graph that is to be traced. `exact`: what comes of it has to round as eager does."""
+    """Rewrite a graph so that it can be traced. exact: the traced graph must round as eager does."""
     without_inference_mode(graph)
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -60,19 +60,17 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
 
 
 def is_fixed(node: torch.fx.Node) -> bool:
-    """Return whether nothing is unknown of the sizes of a value. Where something is, an operator's parts ask
-    for less.
-    """
+    """Return whether a value has only constant sizes; symbolic ones need operators decomposed."""
     leaves = pytree.tree_leaves(node.meta.get("example_value"))
     return not any(shape_env.is_symbolic(tuple(each.shape)) for each in leaves if isinstance(each, torch.Tensor))
 
 
 def is_operator(fn: Any) -> bool:
-    """Return whether this is a function of tensors of torch's own, made of one or more operators."""
+    """Return whether this is one of torch's own functions on tensors, made of one or more operators."""
     return (
         isinstance(fn, (BuiltinFunctionType, FunctionType))
         and fn.__module__ in OPERATORS
-        and fn not in RECURRENT  # kernels that not all tracers know: these have to be traced in parts
+        and fn not in RECURRENT  # not all tracers know their kernels, so these must be decomposed
         and fn not in torch_compat.MODE_CHANGES
     )
 
@@ -81,7 +79,7 @@ def is_operator(fn: Any) -> bool:
 def as_eager(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls the operators that eager calls.
 
-    A tracer has some of them (interpolation, dropout, losses) go by parts in Python, which round otherwise.
+    A tracer decomposes some of them (interpolation, dropout, losses) in Python, with other rounding.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -93,8 +91,10 @@ def as_eager(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_inference_mode(graph: torch.fx.Graph) -> None:
-    """Turn inference mode to a mode without gradients: what it makes of tensors is no operation, and its guard,
-    which a trace that fails would let go of late, holds all of what dispatch was then. Grad mode is nothing in it.
+    """Replace inference mode by no-grad mode in a graph for a tracer.
+
+    Inference mode's effect on tensors is no operator, and its guard holds all dispatch state; a failed trace would
+    release it late. Inside of inference mode, grad mode is irrelevant.
     """
     inside: list[bool] = []
     for node in list(graph.nodes):
@@ -109,14 +109,14 @@ def without_inference_mode(graph: torch.fx.Graph) -> None:
 
 
 def enter(inference: bool) -> bool:
-    """Switch gradients as inference mode does, and return the grad mode that was."""
+    """Set the grad mode for (no) inference; return the mode before."""
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(not inference)
     return before
 
 
-def own_bodies(gm: torch.fx.GraphModule, *, exact: bool) -> None:
-    """Rewrite the bodies of operators too, as copies."""
+def rewrite_bodies(gm: torch.fx.GraphModule, *, exact: bool) -> None:
+    """Copy and rewrite the bodies of a graph that is handed to a tracer, which modifies them."""
     for node in gm.graph.find_nodes(op="get_attr"):
         body = getattr(gm, str(node.target), None)
         if isinstance(body, torch.fx.GraphModule):
@@ -126,7 +126,7 @@ def own_bodies(gm: torch.fx.GraphModule, *, exact: bool) -> None:
 
 
 def keep_check(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Turn a check to an operator: a tracer learns from a check, and leaves it out of its trace."""
+    """Replace a check by one that a tracer learns from, and an operator that stays in the traced graph."""
     cond, message = (*node.args, "")[:2]
     node.target, node.args = torch._check, (cond,)
     with graph.inserting_after(node):
@@ -134,7 +134,10 @@ def keep_check(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def compare(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Compare two tensors by operators that give one truth value. Those of different sizes or types are left alone."""
+    """Replace `equal` and `allclose` by operators that reduce to one truth value.
+
+    Tensors of different sizes or dtypes are left alone.
+    """
     a, b = (each.meta.get("example_value") if isinstance(each, torch.fx.Node) else None for each in node.args[:2])
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
         return
