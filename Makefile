@@ -15,7 +15,7 @@
 #                  (FUZZ_CHANGES), other ones each time
 #   make stress    threads that share compiled functions, recompiled and forgotten all the time (STRESS_SECONDS, STRESS_THREADS)
 #   make lines     how long the files of capture/ are
-#   make docstrings  40 docstrings drawn at random, without their code (SEED: which)
+#   make docstrings  forty docstrings drawn at random (SEED: other ones), to be read without their code
 #   make cpython   CPython's own tests under the hook, each against the same test without
 #   make sanitize  the tests of the C half under AddressSanitizer and UBSan (TESTS: which files)
 #   make debug     the same tests on a CPython with asserts and counted references (DEBUG_PYTHON: a --with-pydebug build of
@@ -50,7 +50,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
+.PHONY: setup demo test lint format golden bench corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
 
 setup: $(VENV)/.built
 
@@ -117,7 +117,7 @@ lines:
 	@$(PYTHON) tests/lines.py
 
 docstrings:
-	@$(PYTHON) tests/docstrings.py $(or $(SEED),0)
+	@$(PYTHON) tests/docstrings.py $(SEED)
 
 bench: $(VENV)/.demo
 	@test -d $(MEASURE) || { echo "no measuring scripts in $(MEASURE): make bench MEASURE=..."; exit 1; }

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import docstrings
 import pytest
 from docstrings import docstrings
 
@@ -171,35 +170,6 @@ def test_files_that_the_documentation_names_are_there(path: Path) -> None:
             (base / name).exists() for base in (PACKAGE, PACKAGE / "hook", PACKAGE / "capture", root, root / "tests")
         )
     ] == []
-
-
-# Docstrings, by folder, that do not begin with a verb, or with a thing where they name one: they may only become fewer.
-UNCLEAR_DOCSTRINGS: dict[str, int] = {
-    ".": 67,
-    "bytecode": 40,
-    "cache": 9,
-    "capture": 22,
-    "capture/functions": 151,
-    "capture/ops": 16,
-    "capture/speculate": 53,
-    "capture/torch": 115,
-    "capture/types": 279,
-    "capture/vm": 259,
-    "codegen": 68,
-    "core": 52,
-    "guards": 90,
-    "hook": 17,
-    "report": 32,
-}
-
-
-def test_docstrings_begin_with_a_verb_or_a_thing() -> None:
-    """A docstring is understood without its neighbours: none begins with "The same", "What", "Whether" or the like."""
-    found: dict[str, list[str]] = {}
-    for each in docstrings.docstrings():
-        if each.offends():
-            found.setdefault(each.folder, []).append(f"{name_of(each.path)}:{each.line}: {each.text.splitlines()[0]}")
-    assert {folder: lines for folder, lines in found.items() if len(lines) > UNCLEAR_DOCSTRINGS.get(folder, 0)} == {}
 
 
 def test_nothing_is_left_for_later() -> None:

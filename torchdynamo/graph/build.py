@@ -1,8 +1,8 @@
-"""Build an FX graph node by node, and compute a fake result for each node.
+"""The FX graph under construction: nodes, and a fake tensor for what each one will give.
 
-`node.meta` of every node has `example_value` (the fake result) and `stack_trace` (the user's line). Placeholders also
-have `source` (an InputSource) and `static_input` (a parameter or buffer, whose memory stays where it is from call to
-call).
+`node.meta` of every node: `example_value` (fake tensors, as the operation returns them) and `stack_trace` (the user's
+line). Placeholders also have `source` (an InputSource) and `static_input` (a parameter or buffer, whose memory stays
+where it is from call to call).
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
 from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import NodeRange, enclose
-from torchdynamo.graph.quiet import trying
-from torchdynamo.graph.recording import WorldRecord, recording_mode, storage_of
-from torchdynamo.graph.recurrent import without_fixed_length
+from torchdynamo.graph.recording import WorldRecord, storage_of
 from torchdynamo.graph.sizes import SizeLayout, can_vary, fake_with_sizes, layout, note_sizes
 from torchdynamo.graph.tracebacks import PROGRAMS, Program
 from torchdynamo.graph.while_loop import repeat
@@ -45,62 +43,47 @@ _set_args: Any = Node.args.fset  # type: ignore[attr-defined]
 
 
 class GraphMark(NamedTuple):
-    """A position in the graph, and how many writes and random draws had happened by then."""
+    """A place in the graph, and what had been done by then."""
 
     last: Node | None
     writes: int
     draws: int
 
 
-class GraphBuilder:
-    """Adds operations to a graph, each run on fake tensors first: one that fails leaves no node.
+class GraphBuilder(FakeExecution):
+    """Adds operations to a graph, trying each on fake tensors first: what fails leaves no node.
 
-    Operations run under the process's current grad mode, autocast and so on. An operation that changes such a mode
-    (`torch._C._set_grad_enabled`) really changes it, for the operations after it; the caller restores the mode.
+    Operations run under the grad mode, autocast and so on of the process. An operation that changes such a mode
+    (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.
     """
 
     def __init__(self, scalars: bool = False, shapes: bool = False, varying: Collection[Any] = ()) -> None:
-        self.graph = torch.fx.Graph()
-        self.record = WorldRecord()
-        self.numbers = Numbers(scalars, shapes, varying)
-        self.call_sites: dict[str, CallSite] = {}  # node name -> the program's call stack there
-        self.may_end = True  # the graph may end before the frame does (not under fullgraph)
+        super().__init__(Numbers(scalars, shapes, varying), WorldRecord())
+        self.call_sites: dict[str, CallSite] = {}  # by node: where the program stood
+        self.may_end = True  # before the frame does: it is not asked for a whole graph
         self.followed()
-        self._hints: dict[Any, str] = {}  # target -> base of its nodes' names
+        self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None
         self._numbers = 0  # inputs that are numbers, so far
-        self._layouts: dict[str, SizeLayout] = {}  # placeholder -> sizes and strides, if they may vary
-        self._memory: dict[Node, torch.UntypedStorage | None] = {}  # input -> its storage at entry
-        self._presumed: set[int] = set()  # storages whose layouts operators were told without a guard
-        self._ranges: list[NodeRange] = []
+        self._layouts: dict[str, SizeLayout] = {}  # by placeholder: of inputs whose sizes may vary
+        self._stretches: list[NodeRange] = []
         self._bodies: dict[str, torch.fx.GraphModule] = {}
 
     def followed(self) -> None:
-        """Forget the program's position: capture has ended, and later nodes have no line of their own."""
+        """Note that the program is not followed any more, so that nobody needs to say where it stands."""
         self.where: Callable[[], CallSite | None] = lambda: None
-        self.calling: Callable[[], Call] = lambda: call  # operators, from the program's line
-
-    @cached_property
-    def fake_mode(self) -> FakeTensorMode:
-        """Fake mode in which operations are run; it records writes and random draws."""
-        quiet.install()
-        return recording_mode(self.numbers.env, self.record)
+        self.calling = lambda: call
 
     def forget_inputs(self) -> None:
-        """Drop the references to real input tensors: no more fake tensors of them will be needed."""
+        """Drop what leads to the real tensors that are inputs: nobody asks for more fake tensors of them."""
         if "fake_mode" in self.__dict__:
             torch_compat.forget_tensors(self.fake_mode)
-        if "input_fakes" in self.__dict__:
-            self.input_fakes.forget_tensors()
+        if "entrants" in self.__dict__:
+            self.entrants.forget_tensors()
 
     @cached_property
-    def fake_cache(self) -> FakeCache:
-        """Cache of the results of operations on fake tensors."""
-        return FakeCache(self.record)
-
-    @cached_property
-    def input_fakes(self) -> InputFakes:
-        """Maker of the fake tensors of inputs."""
+    def entrants(self) -> InputFakes:
+        """Fake tensors for what exists at entry."""
         return InputFakes(self.fake_cache.known_metadata)
 
     # -- nodes ----------------------------------------------------------------------------------------------------
@@ -113,10 +96,9 @@ class GraphBuilder:
         sizes: Mapping[int, tuple[int, int, bool]] = MappingProxyType({}),
         strides: Collection[int] = (),
     ) -> tuple[Node, Any]:
-        """Add a placeholder for a tensor that exists before the graph runs; return it and its fake tensor.
+        """Return a tensor that exists before the graph runs. The caller asks once for each distinct tensor.
 
-        Call it once for each distinct tensor. static: a parameter or buffer. sizes: dimension -> (lower bound, upper
-        bound, blind) where the size may vary. strides: dimensions whose stride may vary. Raises UnsupportedTensor.
+        `sizes` and `strides` are the dimensions whose size or stride may be another next time; sizes with bounds.
         """
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
@@ -128,7 +110,7 @@ class GraphBuilder:
                 shape = self._layouts[node.name] = layout(self.numbers, tensor, source, sizes, strides)
                 fake = fake_with_sizes(self.fake_mode, tensor, shape)
             else:
-                fake = self.input_fakes.fake_of(self.fake_mode, tensor, origin)
+                fake = self.entrants.fake_of(self.fake_mode, tensor, origin)
         except Exception as raised:
             self.graph.erase_node(node)
             raise UnsupportedTensor(node.name, raised) from raised
@@ -138,12 +120,12 @@ class GraphBuilder:
         return node, fake
 
     def number_input(self, number: Any, source: Source) -> Node:
-        """Add a placeholder, `s0`, `s1`, ..., for a number that exists before the graph runs."""
+        """Return a number that exists before the graph runs: `s0`, `s1`, ..."""
         self._numbers += 1
         return self.object_input(f"s{self._numbers - 1}", number, source)
 
     def object_input(self, name_hint: str, example: Any, source: Source) -> Node:
-        """Add a placeholder for an object that exists before the graph runs; `example` is its fake value."""
+        """Make an input of something that exists before the graph runs."""
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
         node.target = node.name
@@ -153,15 +135,14 @@ class GraphBuilder:
         return node
 
     def layout(self, node: Node) -> SizeLayout | None:
-        """Return the symbolic sizes and strides of an input; None if none of them varies."""
+        """Return the sizes and strides of an input, if some of them may vary."""
         return self._layouts.get(node.name)
 
     def call(
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], position: Position | None
     ) -> tuple[Node, Any]:
-        """Add a call; return its node and fake result. Raises a GraphError.
-
-        args, kwargs: constants and nodes, nested as the user wrote them.
+        """Return an operation on tensors (as nodes) and constants, nested as the user wrote them; raises a
+        GraphError.
         """
         example = self.example(op, target, args, kwargs)
         return self._add(op, target, args, kwargs, example, describe(position)), example
@@ -169,9 +150,8 @@ class GraphBuilder:
     def _add(
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, place: str
     ) -> Node:
-        """Create a node and return it.
-
-        Sets its arguments after creation, because `create_node` would search them for nodes.
+        """Return a node. It gets its arguments when it is there: made with them, they would be searched for what is
+        none.
         """
         if target is operator.pow and torch_compat.is_printed_wrongly(args[0]):
             target = pow
@@ -191,11 +171,11 @@ class GraphBuilder:
     def note(
         self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, position: Position | None
     ) -> Node:
-        """Add a call whose fake result is known, without running it on fake tensors."""
+        """Add an operation whose result is settled, without trying it."""
         return self._add("call_function", target, args, kwargs, example, describe(position))
 
     def seed(self, op: str, target: Target, args: tuple[Any, ...], example: Any, position: Position | None) -> Node:
-        """Add a call that creates, reads or seeds a generator of random numbers; count it as a draw."""
+        """Add an operation that makes, reads or sets a generator of random numbers."""
         self.record.draw()
         return self.untried(op, target, args, {}, example, position)
 
@@ -208,30 +188,31 @@ class GraphBuilder:
         example: Any,
         position: Position | None,
     ) -> Node:
-        """Add a call that is not run on fake tensors and that compilers do not know: the graph will run in eager."""
+        """Add an operation, without trying it, of which compilers know nothing: the graph is run as it was
+        captured.
+        """
         self.record.as_captured = True
         return self._add(op, target, args, kwargs, example, describe(position))
 
     def keep_as_captured(self) -> None:
-        """Make the graph run operator by operator, whatever the backend."""
+        """Have the graph run operator by operator, whatever the backend."""
         self.record.as_captured = True
 
     def switch(self, target: Callable[..., Any], args: tuple[Any, ...], position: Position | None) -> tuple[Node, Any]:
-        """Add a change of process state, such as grad mode, and make it for real, outside of the fake mode.
-
-        Leaving a mode restores the state that it found, so it must be left in the same state in which it was entered.
+        """Add a change of the process's state. It is made for real, and outside the fake tensors' world: leaving a
+        mode puts back the state it found, so where it was entered it has to be left.
         """
         result = target(*examples(args))
         return self._add("call_function", target, args, {}, result, describe(position)), result
 
     def getitem(self, node: Node, index: Any) -> tuple[Node, Any]:
-        """Add the selection of one of an operation's results; its position is that of the operation."""
+        """Return one element of an operation's several results; it is at the operation's own position."""
         example = node.meta["example_value"][index]
         place = node.meta.get("stack_trace", "")
         return self._add("call_function", operator.getitem, (node, index), {}, example, place), example
 
     def erase(self, node: Node) -> None:
-        """Remove a node that nothing uses."""
+        """Take back a node that nothing uses."""
         if node is self._last_placeholder:
             previous = node.prev
             self._last_placeholder = previous if previous.op == "placeholder" else None
@@ -239,11 +220,11 @@ class GraphBuilder:
 
     # -- bodies of higher-order operators -------------------------------------------------------------------------
     def begin(self) -> GraphMark:
-        """Return a mark of the current end of the graph, where the body of a higher-order operator may begin."""
+        """Mark the beginning of what may become the body of an operator."""
         return GraphMark(next(iter(reversed(self.graph.nodes)), None), len(self.record.writes), self.record.draws)
 
     def since(self, mark: GraphMark) -> GraphMark:
-        """Return how many writes to older memory and how many random draws have happened since a mark."""
+        """Return how often memory that was there before was written to, and random numbers were drawn, since then."""
         draws = self.record.draws - mark.draws
         if len(self.record.writes) == mark.writes:
             return GraphMark(mark.last, 0, draws)
@@ -254,26 +235,26 @@ class GraphBuilder:
         return GraphMark(mark.last, len(written), draws)
 
     def added(self, mark: GraphMark) -> list[Node]:
-        """Return the operations added since a mark."""
+        """Return the operations added since then."""
         known = [*self.graph.nodes]
         since = known[known.index(mark.last) + 1 if mark.last is not None else 0 :]
         return [node for node in since if node.op != "placeholder"]
 
     def enclose(self, mark: GraphMark, target: Any, kwargs: dict[str, Any]) -> None:
-        """Have the operations added since a mark become the body of this operator when the graph is finished."""
+        """Move the nodes that were added since then into the body of an operator."""
         nodes = self.added(mark)
-        if nodes and not any(node in inner.nodes for node in nodes for inner in self._ranges):
-            self._ranges.append(NodeRange(nodes, target, kwargs))
+        if nodes and not any(node in inner.nodes for node in nodes for inner in self._stretches):
+            self._stretches.append(NodeRange(nodes, target, kwargs))
 
     def inner(self) -> GraphBuilder:
-        """Return a builder for a body that runs at another time; it shares this one's fake mode and symbols."""
+        """Return the builder of a body that runs at another time, in the same world of fake tensors and numbers."""
         made = GraphBuilder()
         made.numbers, made.record = self.numbers, self.record
         made.__dict__["fake_mode"] = self.fake_mode
         return made
 
     def argument(self, name_hint: str, like: Any, gradient: bool = False) -> Node:
-        """Add a placeholder to a body: for a number, or for a tensor like `like`; with `gradient`, for its gradient."""
+        """Return an input of a body: a number, or a tensor as this fake tensor is now; or as its gradient will be."""
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
         node.target = node.name
@@ -285,7 +266,7 @@ class GraphBuilder:
         return node
 
     def as_body(self, outputs: Sequence[Node]) -> torch.fx.GraphModule | None:
-        """Close the graph of a body and return it as a module; None if it asks for gradients itself."""
+        """Close the graph of a body; None if it asks for gradients itself."""
         self.followed()
         close(self.graph, outputs)
         remove_unused(self.graph)
@@ -300,11 +281,7 @@ class GraphBuilder:
         groups: Sequence[list[Node]],
         position: Position | None,
     ) -> tuple[Node, Any]:
-        """Add an operation that gives results a backward of their own (see `custom_backward`).
-
-        plan: the constant fields of a BackwardPlan. ways: for each choice of given gradients, (body, takes, gives).
-        groups: nodes of the inputs, the results, saved tensors, and other kept values.
-        """
+        """Give results a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
         held = []
         for there, (body, takes, gives) in ways:
             node = self.hold("backward", body, position)
@@ -313,7 +290,7 @@ class GraphBuilder:
         return self.call("call_function", with_backward, ((*plan, formats, tuple(held)), *groups), {}, position)
 
     def hold(self, hint: str, body: torch.fx.GraphModule, position: Position | None) -> Node:
-        """Add a `get_attr` node for a body and return it."""
+        """Return the node that stands for a body."""
         name = f"{hint}_{len(self._bodies)}"
         self._bodies[name] = body
         node = self.graph.create_node("get_attr", name)
@@ -321,7 +298,7 @@ class GraphBuilder:
         return node
 
     def root(self) -> torch.nn.Module:
-        """Return a module that holds the bodies, for FX to look them up in."""
+        """Return what holds the bodies."""
         made = torch.nn.Module()
         for name, body in self._bodies.items():
             setattr(made, name, body)
@@ -330,7 +307,7 @@ class GraphBuilder:
     def choose(
         self, condition: Node, sides: Sequence[tuple[list[Node], list[Node]]], position: Position | None
     ) -> tuple[Node, Any]:
-        """Turn the last two parts of the graph into the sides of `torch.cond` (see `cond`)."""
+        """Return one of two stretches at the end of the graph, as a condition says: see `branches`."""
         return choose(self, condition, sides, position)
 
     def repeat(
@@ -340,7 +317,7 @@ class GraphBuilder:
         parts: Sequence[tuple[list[Node], list[Node]]],
         position: Position | None,
     ) -> tuple[Node, Any]:
-        """Turn the last two parts of the graph into the condition and body of a loop (see `while_loop`)."""
+        """Return two stretches at the end of the graph, run again and again: see `loops`."""
         return repeat(self, carried, standing, parts, position)
 
     def attend(
@@ -352,144 +329,18 @@ class GraphBuilder:
         settings: Sequence[Any],
         position: Position | None,
     ) -> tuple[Node, Any]:
-        """Turn the last two parts of the graph into the score and mask functions of `flex_attention`."""
+        """Make attention of two stretches at the end of the graph, its functions of scores."""
         return attend(self, tensors, score, mask, blocks, settings, position)
 
     def is_enclosing(self) -> bool:
-        """Return whether some of the graph is, or will become, the body of an operator."""
-        return bool(self._ranges) or bool(self._bodies)
-
-    # -- fake results ---------------------------------------------------------------------------------------------
-    def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the fake result that an operation would have, without adding a node. Raises a GraphError."""
-        if op == "call_method" and target in torch_compat.MEMORY_METHODS:
-            raise UnsupportedOperator(target, "it needs the tensor's memory")
-        question = self.fake_cache.question(op, target, args, kwargs)
-        if question is not None:
-            known = self.fake_cache.recall(question)
-            if known is not MISSING:
-                return known
-        draws, presumed = self.record.draws, self.numbers.presumed()
-        self.record.latest.clear()
-        self.record.copies.clear()
-        fake_args, fake_kwargs = examples(args), examples(kwargs)
-        asked, known = target, shape_env.Snapshot(self.numbers.env) if self.numbers else None
-        if target is setattr:  # `.data =` replaces the tensor's memory
-            self.record.write(fake_args[:1])
-        if shape_env.is_symbolic(fake_args):
-            target = torch_compat.takes_symbols(target)
-            torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
-        target = rules.FUNCTIONS.get(target, target)
-        try:
-            if known is not None:
-                target = without_fixed_length(target, fake_args)
-                result = self._try_with_numbers(known, op, target, fake_args, fake_kwargs)
-            else:
-                result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
-        except Exception as raised:
-            self.fake_cache.known_metadata.forget()
-            about = shape_env.undecided(raised)
-            fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
-            raise fault from raised
-        if known is not None:
-            self._assume_nothing(known, asked, args)
-            self._note_presumed(presumed, result)
-        self._check(target, result)
-        self.fake_cache.learn(question, result, self.record.draws > draws)
-        return result
-
-    def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
-        """Run an operation on fake tensors under the context manager `manner`."""
-        trying.now = True
-        try:
-            with self.fake_mode, manner:
-                fn, given = (getattr(args[0], target), args[1:]) if op == "call_method" else (target, args)
-                return self.calling()(fn, given, kwargs)
-        finally:
-            trying.now = False
-
-    def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
-        """Refuse an operation that assumed facts about unbacked symbols: undo them and raise UnknownFact."""
-        assumed = self.numbers.assumed_since(known)
-        if assumed and not torch_compat.raises_if_wrong(target, args):
-            known.again()
-            self.fake_cache.known_metadata.forget()
-            raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
-
-    def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operation on fake tensors with symbolic sizes, trying to keep its result general.
-
-        A question without a general answer is answered by the current sizes: first only where the general answer agrees
-        with them, then always.
-        """
-        try:
-            result = self._try(op, target, args, kwargs, self._with_numbers())
-            slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
-            self.numbers.sliced |= slicing
-            if not (slicing and Assumption.SLICES in self.numbers.dropped):
-                return result
-        except Exception:
-            if not self.numbers.entries:
-                raise
-            if Assumption.LAYOUTS not in self.numbers.dropped:
-                with contextlib.suppress(Exception):
-                    return self._again(known, op, target, args, kwargs, shape_env.HOLDING)
-        return self._again(known, op, target, args, kwargs, False)
-
-    def _again(
-        self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
-    ) -> Any:
-        """Undo what a first try has found out, and run the operation by the current sizes."""
-        known.again()
-        self.record.copies.clear()
-        return self._try(op, target, args, kwargs, self._with_numbers(presuming))
-
-    @contextlib.contextmanager
-    def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
-        """Set up the environment in which operations are run on symbolic sizes; `presuming`: by the current ones."""
-        with (
-            shape_env.rules_in_python(),
-            shape_env.presuming(
-                self.numbers.env, Assumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
-            ),
-            _AS_IS if presuming is None else shape_env.sizes_zero_and_one_like_others(False),
-        ):
-            yield
-
-    def _note_presumed(self, before: int, result: Any) -> None:
-        """Record storages whose layout was presumed, and retry the capture if one of them is written to.
-
-        A copy may be a view at other sizes: then a write to a copy of an input would write to the input as well.
-        """
-        if self.numbers.presumed() > before and self.record.copies:
-            varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
-            inputs = {each._cdata for each in self._memory.values() if each is not None}
-            for memory in (each for each in map(storage_of, varying) if each is not None):
-                alike = set(self.record.copied_from(memory._cdata))
-                if len(alike) > 1 and alike & (self._presumed | inputs):
-                    self._presumed |= alike
-        if self._presumed & self.record.latest:
-            raise Retry(Assumption.LAYOUTS)
+        """Return whether some of the graph is, or will be, the body of an operator."""
+        return bool(self._stretches) or bool(self._bodies)
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
-        """Compute a node made only of constants and of inputs that `at_entry` knows; None for others."""
+        """Return the tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is
+        not.
+        """
         return evaluate(node, self.record, at_entry)
-
-    def _said(self, fact: Any) -> str:
-        """Return a condition on symbols as text, with symbols named as their nodes are."""
-        numbers = [node for node in self.graph.nodes if isinstance(node.meta.get("example_value"), torch.SymInt)]
-        called = {str(node.meta["example_value"].node.expr): node.name for node in numbers}
-        return re.sub(r"[a-z]\d+", lambda found: called.get(found[0], found[0]), shape_env.as_python(fact))
-
-    def _check(self, target: Target, result: Any) -> None:
-        """Raise UnsupportedTensor for a result that contains a real tensor or one of a user's class."""
-        if isinstance(result, torch.Tensor):
-            wrapped = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
-            if type(result) is not torch_compat.fake_tensor_type() and not wrapped:
-                raise UnsupportedTensor(target, f"it gives a {type(result).__name__}")
-        elif isinstance(result, (tuple, list)):
-            for item in result:
-                self._check(target, item)
 
     # -- the end --------------------------------------------------------------------------------------------------
     def count_operators(self) -> int:
@@ -498,7 +349,10 @@ class GraphBuilder:
         return sum(not isinstance(node.meta.get("example_value"), SYMBOLIC) for node in calls)
 
     def finish(self, outputs: Sequence[Node], order: Sequence[Node] = ()) -> torch.fx.GraphModule:
-        """Close the graph and return it as a module. Unused inputs go; those in `order` come first, in that order."""
+        """Close the graph. Inputs nothing uses go; those in `order` come first and in that order.
+
+        `gm.graph.find_nodes(op="placeholder")` says which inputs remain.
+        """
         close(self.graph, outputs)
         remove_unused(self.graph)
         remaining = set(self.graph.find_nodes(op="placeholder"))
@@ -508,7 +362,7 @@ class GraphBuilder:
                 (previous.append if previous is not None else next(iter(self.graph.nodes)).prepend)(node)
                 previous = node
         root = self.root()
-        enclose(root, self.graph, self._ranges)
+        enclose(root, self.graph, self._stretches)
         gm = graph_module(root, self.graph)
         note_sizes(gm, self.numbers, self._layouts)
         note_effects(
@@ -526,54 +380,14 @@ class GraphBuilder:
         return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
 
 
-def is_shaped(value: Any) -> bool:
-    """Return whether a value is no 0-dim tensor: where a number is expected, such a tensor counts as its value."""
-    return not isinstance(value, torch.Tensor) or value.dim() > 0
-
-
-def is_slicing(target: Any, args: Any) -> bool:
-    """Return whether an operation takes a slice of a tensor, whose size depends on the numbers given."""
-    index = args[1:] if target in SLICING else args[1] if target is operator.getitem else None
-    parts = index if isinstance(index, tuple) else (index,)
-    return index is not None and not any(isinstance(each, (torch.Tensor, list)) for each in parts)
-
-
-SLICING = frozenset({"narrow", "select", torch.narrow, torch.select})
-
-
 def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:
-    """Add the output node of a graph."""
+    """End the graph."""
     result = graph.output(tuple(outputs))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
 
 
-def examples(value: Any) -> Any:
-    """Return nested arguments with each node replaced by its fake value."""
-    kind = type(value)
-    if kind is Node:
-        return value.meta["example_value"]
-    if kind is tuple or kind is list:
-        return kind([examples(item) for item in value])
-    if kind is dict:
-        return {key: examples(item) for key, item in value.items()}
-    if kind is slice:
-        return slice(examples(value.start), examples(value.stop), examples(value.step))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*[examples(item) for item in value])
-    return value
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested results."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-
-
 def describe(position: Position | None) -> str:
-    """Return a position as a line of a traceback."""
+    """Return the user's line, in the words of a traceback."""
     if position is None:
         return ""
     return f'File "{position.filename}", line {position.line or 0}, in {position.function or "<unknown>"}'

@@ -20,7 +20,7 @@ from torchdynamo.graph.fake_cache import MISSING, FakeCache
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.quiet import trying
 from torchdynamo.graph.recording import WorldRecord, recording_mode, storage_of
-from torchdynamo.graph.recurrent import of_any_length
+from torchdynamo.graph.recurrent import without_fixed_length
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -48,7 +48,7 @@ class FakeExecution:
         return recording_mode(self.numbers.env, self.record)
 
     @cached_property
-    def memo(self) -> FakeCache:
+    def fake_cache(self) -> FakeCache:
         """What operations gave before."""
         return FakeCache(self.record)
 
@@ -56,9 +56,9 @@ class FakeExecution:
         """Return what the operation would give, without adding it to the graph."""
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
-        question = self.memo.question(op, target, args, kwargs)
+        question = self.fake_cache.question(op, target, args, kwargs)
         if question is not None:
-            known = self.memo.recall(question)
+            known = self.fake_cache.recall(question)
             if known is not MISSING:
                 return known
         draws, presumed = self.record.draws, self.numbers.presumed()
@@ -74,12 +74,12 @@ class FakeExecution:
         target = rules.FUNCTIONS.get(target, target)
         try:
             if known is not None:
-                target = of_any_length(target, fake_args)
+                target = without_fixed_length(target, fake_args)
                 result = self._try_with_numbers(known, op, target, fake_args, fake_kwargs)
             else:
                 result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
         except Exception as raised:
-            self.memo.likenesses.forget()
+            self.fake_cache.known_metadata.forget()
             about = shape_env.undecided(raised)
             fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
             raise fault from raised
@@ -87,7 +87,7 @@ class FakeExecution:
             self._assume_nothing(known, asked, args)
             self._note_presumed(presumed, result)
         self._check(target, result)
-        self.memo.learn(question, result, self.record.draws > draws)
+        self.fake_cache.learn(question, result, self.record.draws > draws)
         return result
 
     def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
@@ -103,9 +103,9 @@ class FakeExecution:
     def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
         """Forget what an operator has assumed of unknown numbers, and refuse the operator."""
         assumed = self.numbers.assumed_since(known)
-        if assumed and not torch_compat.insists(target, args):
+        if assumed and not torch_compat.raises_if_wrong(target, args):
             known.again()
-            self.memo.likenesses.forget()
+            self.fake_cache.known_metadata.forget()
             raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
 
     def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
@@ -138,11 +138,11 @@ class FakeExecution:
     def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
         """Set how operators run on fake tensors where sizes have no value; with `presuming`, by what they are now."""
         with (
-            shape_env.asking_rules_in_python(),
+            shape_env.rules_in_python(),
             shape_env.presuming(
                 self.numbers.env, Assumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
             ),
-            _AS_IS if presuming is None else shape_env.treating_sizes_alike(False),
+            _AS_IS if presuming is None else shape_env.sizes_zero_and_one_like_others(False),
         ):
             yield
 

@@ -16,7 +16,6 @@ from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
-from torchdynamo.backends.recursion_limit import unraised
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.split_backward import split_into_parts
