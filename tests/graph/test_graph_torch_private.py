@@ -123,7 +123,7 @@ def test_what_somebody_else_has_put_there_stays(monkeypatch: pytest.MonkeyPatch)
 
 
 # What a program does itself where it runs in Python, and a capture does for it.
-PROGRAMS_OWN = {"hook_handles.py": "counts the handles of hooks"}
+PROGRAMS_OWN = {"torch_utils.py": "counts the handles of hooks"}
 
 
 def test_only_patches_change_what_is_torchs() -> None:

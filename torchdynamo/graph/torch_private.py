@@ -28,6 +28,7 @@ PRIVATE: dict[str, str] = {
     "torch._C._len_torch_function_stack": "whether a function mode is on",
     "torch._C._push_on_torch_function_stack": "a mode that a frame leaves on is put back when its graph has run",
     "torch._C._set_throw_on_mutable_data_ptr": "kernels that would write to the memory of a fake tensor raise",
+    "torch._C._enter_dual_level": "enters a level of forward-mode differentiation",
     "torch._C._exit_dual_level": "leaves a level of forward-mode differentiation",
     "torch.amp.autocast_mode._enter_autocast": "autocast as an operation of a graph",
     "torch.amp.autocast_mode._exit_autocast": "autocast as an operation of a graph",
@@ -44,7 +45,6 @@ PRIVATE: dict[str, str] = {
     "torch.autograd.function._SingleLevelFunction": "whether an autograd.Function has a `setup_context` of its own",
     "torch.utils.checkpoint._StopRecomputationError": "a checkpoint that has computed enough",
     # -- operators ----------------------------------------------------------------------------------------------------
-    "torch._C._VariableFunctions": "bindings of operators, called without the Python layer around them",
     "torch._C._nn": "bindings of operators, called without the Python layer around them",
     "torch._C._infer_size": "the shape that two shapes broadcast to",
     "torch._C._group_tensors_by_device_and_dtype": "optimizers group their tensors by it",
