@@ -77,8 +77,9 @@ def asked(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def entropy(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def fn(x):
+        d = make(x)
         try:
-            return make(x).entropy()
+            return d.entropy()
         except NotImplementedError as error:
             return x, str(error)
 
