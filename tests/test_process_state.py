@@ -21,7 +21,7 @@ import torch
 from apart import in_a_fork
 
 import torchdynamo
-from torchdynamo.backends.recursion_limit import unraised
+from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.graph.patches import PATCHES
 
 LIMITS = Path(__file__).parent.parent / "docs" / "limits.md"
@@ -170,7 +170,7 @@ def test_afterwards_all_is_as_it_was() -> None:
 def test_the_limit_that_inductor_raises_and_the_one_that_the_program_sets(asked: int, left: int) -> None:
     def compiled() -> int:
         sys.setrecursionlimit(1000)
-        with unraised(), unraised():  # a thread and another one
+        with recursion_limit_restored(), recursion_limit_restored():  # a thread and another one
             sys.setrecursionlimit(asked)
         return sys.getrecursionlimit()
 

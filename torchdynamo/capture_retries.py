@@ -56,7 +56,7 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
         undivided = compiler.fullgraph or interop.breaks_are_errors()
         varying, drawn = (
             what_varies(code, compiler.owner_id, roots, undivided),
-            dynamism_across_breaks.known(code, roots),
+            dynamism_across_breaks.varying_at_entry(code, roots),
         )
         varying |= dynamism_across_breaks.returned_floats(code, roots)
     specialization = Specialization(compiler, roots, varying, drawn, settling, bool(known) and whole)
@@ -69,13 +69,13 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
                 captured.machine.let_go()
                 stops, why, checking = (), None, False
                 continue
-            if specialization.counts(self_invalidation.counted(captured, resume.own_cells(code))):
+            if specialization.counts(self_invalidation.counted(captured, resume.own_cell_names(code))):
                 captured.machine.let_go()
                 continue
-            dynamism_across_breaks.leave(code, self_invalidation.left(captured))
+            dynamism_across_breaks.record_sources(code, self_invalidation.left(captured))
             captured = captured._replace(why=why if stops == place else None)
             if isinstance(captured.exit, Return):
-                dynamism_across_breaks.returns(resume.origin(code).code, captured.exit.value, captured.machine)
+                dynamism_across_breaks.record_results(resume.origin(code).code, captured.exit.value, captured.machine)
             constant = specialization.tried if specialization.fixed else None
             return Followed(captured, drafted(captured, builder), builder, why, constant)
         except Retry as again:

@@ -289,7 +289,7 @@ def entry_of(
     if gains_nothing(captured, operators, code, compiler):
         return None
     backend, settling = compiler.backend, None
-    if first and self_invalidation.undoes_itself(captured, resume.own_cells(code)) and not may_come_again(code):
+    if first and self_invalidation.undoes_itself(captured, resume.own_cell_names(code)) and not may_come_again(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = left_as_it_is, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
     with torch_compat.nobody_saves():

@@ -22,7 +22,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchdynamo
-from torchdynamo.backends.recursion_limit import unraised
+from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.optimizations import BACKENDS, aot_autograd
 
@@ -292,7 +292,7 @@ def test_inductor_itself_keeps_symbols(training: bool) -> None:
 
     def backend(gm: Any, inputs: Any) -> Any:
         made.append(gm)
-        with unraised():
+        with recursion_limit_restored():
             return compile_fx(gm, inputs)
 
     compiled = torchdynamo.compile(by_a_size, backend=backend, dynamic=True)

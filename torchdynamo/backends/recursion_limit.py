@@ -1,4 +1,4 @@
-"""The limit of recursion, which Inductor raises for the whole process at each compile and never sets back."""
+"""Restore the recursion limit, which Inductor raises for the whole process at each compile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-INDUCTORS = 2000  # frames: what it raises a lower limit to
+INDUCTORS = 2000  # frames: Inductor raises a lower limit to this
 
 _lock = threading.Lock()
 _compiling = 0  # how many compiles are under way, in all threads
@@ -15,11 +15,11 @@ _programs = 0  # frames: the limit when the first of them began
 
 
 @contextlib.contextmanager
-def unraised() -> Iterator[None]:
-    """Let Inductor raise the limit while this is open; when the last thread leaves, it is as the program set it.
+def recursion_limit_restored() -> Iterator[None]:
+    """Restore the program's recursion limit when the last compile in the process leaves the block.
 
-    What the program sets meanwhile stays, and so does the raised limit where the calls under way are deeper than the
-    program's.
+    A limit that the program sets meanwhile stays, and so does the raised one if the current calls are deeper than the
+    program's limit.
     """
     global _compiling, _programs
     with _lock:

@@ -1,4 +1,4 @@
-"""The code that replaces a frame's: call the graph, replay effects, then return, or step over a break and go on."""
+"""Emit the code that replaces a frame's: call the graph, replay side effects, then return or step over a break."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from torchdynamo.core.source import Source
 
 
 class Draft(NamedTuple):
-    """Replacement code before the graph is compiled: everything but the call of the graph."""
+    """Replacement code before the graph is compiled: all of it but the call of the graph."""
 
     code: CodeType
-    before: list[Item]  # what comes before the graph
+    before: list[Item]  # instructions before the graph's call
     items: list[Item]
     outputs: list[Any]  # graph nodes, in the order the code unpacks them
-    bound: list[Source]  # what the code reads of the bound tuple
+    bound: list[Source]  # sources whose objects the code reads from the bound tuple
     continuations: list[CodeType]
-    skipped: list[CodeType]  # those that stay Python
+    skipped: list[CodeType]  # continuations that are not captured
     position: Any
-    rerun: Bailout | None  # where the frame may have to run as it was written
-    does_nothing_else: bool  # but to run its graph, which leaves no trace where it raises
+    rerun: Bailout | None  # emits the deoptimization, if the frame may need one
+    does_nothing_else: bool  # it only runs its graph, which has no side effects if it raises
 
 
 def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[CodeEmitter], None] | None = None) -> Draft:
-    """Write the part after the graph's call. Raises Restart where something cannot be made again.
+    """Emit the code after the graph's call. Raises Restart where an object cannot be materialized.
 
-    `repeatable`: whether nobody can tell that the graph ran, up to where it raised. `then` writes what comes after the
-    effects.
+    repeatable: tells whether running the graph up to an error has no visible side effect. then: emits code to follow
+    the side effects.
     """
     if were_changed(capture.machine):
         raise Retry(Assumption.CACHES)
@@ -56,14 +56,14 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
     attempt = CheckedRun(emit, capture) if capture.machine.checks or capture.machine.may_raise else None
     if capture.exit.__class__ is BreakExit:
         replay.root_cells(emit, capture)
-    before = replay.begin(emit, capture) if attempt is None else []  # an attempt may have to begin again
+    before = replay.begin(emit, capture) if attempt is None else []  # a checked run may have to start over
     replay.replay(emit, capture, begun=attempt is None)
     rests = attempt is None and not before and repeatable()
     rerun = attempt or (Bailout(emit, capture) if emit.items and rests else None)
     pure = rests and not emit.items and isinstance(capture.exit, Return)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)
-        replay.root_cells_that_stay(emit, capture)
+        replay.fill_referenced_cells(emit, capture)
         if then is not None:
             then(emit)
         emit.op("RETURN")
@@ -74,17 +74,17 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
             then(emit)
         names = capture.machine.roots.globals
         leaving = Exit(emit, capture.code, capture.exit, continuations, skipped, names)
-        leaving.push_snapshot()
+        leaving.store_snapshot()
         leaving.write()
     outputs, bound = list(emit.outputs), list(emit.bound)
     return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, rerun, pure)
 
 
 def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, discard: bool) -> CodeType:
-    """Return the whole code: the graph's call near its start. `arguments` are the locals it takes; the rest comes
-    bound.
+    """Assemble the whole code, with the graph's call near its start.
 
-    The graph is a local of that name, which a frame begins with; "" if there is none.
+    graph: name of the local that holds the graph when a frame begins; "" if there is no graph. arguments: locals that
+    the graph takes; its other `bound_inputs` inputs come from the bound tuple. discard: ignore the graph's results.
     """
     position = draft.position
     call: list[Item] = []
@@ -105,21 +105,21 @@ def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, di
             rest += [Instruction("STORE_FAST", f"__out{index}", position) for index in range(len(draft.outputs))]
     bound = [BOUND] if draft.bound or bound_inputs else []
     there = {BOUND: BOUND if bound else "", GRAPH: graph}
-    rest += [item for item in draft.items if there.get(let_go_by(item), True)]
+    rest += [item for item in draft.items if there.get(deleted_variable(item), True)]
     if graph and draft.rerun is not None:
-        rest = draft.rerun.looking(rest, position)
+        rest = draft.rerun.branch_on_results(rest, position)
     items = [*draft.before, *call, *rest]
     for item in items:
         if not isinstance(item, Instruction):
             continue
         if item.arg.__class__ is BoundIndex:
             item.arg = int(item.arg) + bound_inputs
-        elif let_go_by(item) == GRAPH:
+        elif deleted_variable(item) == GRAPH:
             item.arg = graph
     return assemble(items, draft.code, varnames=[*bound, *([graph] if graph else ()), *locals_of(draft.code)])
 
 
-def let_go_by(item: Item) -> str:
+def deleted_variable(item: Item) -> str:
     """Return the name of the variable that an instruction deletes, or ""."""
     return str(item.arg) if isinstance(item, Instruction) and item.op == "DELETE_FAST" else ""
 

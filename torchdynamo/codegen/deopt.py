@@ -1,8 +1,9 @@
-"""Where a graph raises, the frame runs from its start as it was written: what it does before comes first then.
+"""Deoptimize: where a graph raises or an assertion fails, run the frame from its start as it was written.
 
-A graph that rests on checks (capture/speculate/assertions.py) has them looked at, and if one fails it is the same. A
-frame in which nothing is raised then has a branch that goes both ways after all, or sizes that differ
-(capture/speculate/unify_sizes.py): it is compiled anew, without checks, unless it has to be one graph.
+Then all that the frame does before the error is done first. A graph may rest on assertions
+(capture/speculate/assertions.py), which are checked after it has run. If the frame itself raises nothing, a branch goes
+both ways after all, or sizes differ (capture/speculate/unify_sizes.py): the frame is compiled again without assertions,
+unless it must be one graph.
 """
 
 from __future__ import annotations
@@ -33,36 +34,38 @@ Run = Callable[..., Any]
 
 
 class Bailout:
-    """Of one entry: the frame as it was written, which runs where the graph gives None."""
+    """Emits the deoptimization of one entry, which runs the frame as written when the graph returns None."""
 
     def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
-        self.code = weakref.ref(capture.code)  # which owns us
-        self.error = ""
-        self.told = capture.machine.may_raise  # that the graph itself raised; where that may be, nobody need know
-        self.taken = capture.machine.sizes_fit  # so it may have raised what the frame does not
-        self.final = False  # whole-graph mode: there is no compiling it otherwise
-        self.instead = self.as_written(emit)
+        self.code = weakref.ref(capture.code)  # weak, because the code owns this object
+        self.error = ""  # text of the graph's last error
+        self.warned = capture.machine.may_raise  # a warning was shown, or none is needed: the graph may well raise
+        self.assumes_sizes = (
+            capture.machine.sizes_fit
+        )  # sizes were assumed equal: the graph may raise where the frame does not
+        self.final = False  # whole-graph mode: it cannot be compiled in another way
+        self.rerun_items = self.as_written(emit)
 
     def raised(self, error: Exception) -> None:
-        """Emit the raise of what the graph raised, eagerly too."""
+        """Note the error that the graph raised; the frame, run as written, will raise its own."""
         self.error = f"{type(error).__name__}: {error}"
 
-    # -- the code that is run instead -----------------------------------------------------------------------------
+    # -- the code that is run instead ---------------------------------------------------------------------------------
     def as_written(self, emit: CodeEmitter) -> list[Item]:
-        """Run the frame's own code with its own arguments, for what that returns. Nothing is compiled."""
+        """Return instructions that run the frame's own code, uncompiled, on its own arguments."""
         kept, emit.items = emit.items, []
         emit.function(_native.AsWritten(emit.capture.code))
         emit.op("CALL", (0, ()))
-        emit.function(self.nothing_was_raised)
+        emit.function(self.after_rerun)
         emit.op("CALL", (0, ()))
         emit.op("POP")
         made, emit.items = emit.items, kept
         return made
 
-    def looking(self, rest: list[Item], position: Any) -> list[Item]:
-        """Emit the choice, with the graph's results on the stack: go on with them, or run the frame as it was written.
+    def branch_on_results(self, rest: list[Item], position: Any) -> list[Item]:
+        """Wrap `rest`, with the graph's results on the stack, in a branch: None runs the frame as written.
 
-        That comes last, and joins the rest where it returns: decompilers take such code for an `if` and its `else`.
+        That side comes last and joins the rest at its return: decompilers read such code as an `if` with an `else`.
         """
         instead, end = Label(), Label()
         if isinstance(rest[-1], Instruction) and rest[-1].op == "RETURN":
@@ -73,20 +76,20 @@ class Bailout:
             *rest,
             instead,
             Instruction("POP", None, position),
-            *self.instead,
+            *self.rerun_items,
             end,
             Instruction("RETURN", None, position),
         ]
 
-    def nothing_was_raised(self) -> None:
-        """Emit the return of a frame that ran as it was written."""
+    def after_rerun(self) -> None:
+        """React to a frame that ran as written and did not raise: warn, or have it compiled without assertions."""
         error, self.error = self.error, ""
         code = self.code()
-        if error and not self.taken:
-            if not self.told:
+        if error and not self.assumes_sizes:
+            if not self.warned:
                 text = f"a compiled graph raised {error}; the function ran eagerly instead"
                 warn_user(text, FallbackWarning)
-            self.told = True
+            self.warned = True
         elif code is not None and not self.final:
             record(code).not_speculated = True
             _native.clear_code(code)
@@ -99,14 +102,15 @@ class Bailout:
         outputs: Sequence[torch.fx.Node],
         stops: Sequence[torch.fx.Node],
     ) -> Run:
-        """Return the graph, giving None if the frame is to run as it was written. `stops`: where it has to stop and
-        look.
+        """Compile the graph; the result returns None if the frame is to run as it was written.
+
+        stops: nodes after which assertions must be checked before the graph goes on.
         """
         return compile_part(gm, examples)
 
 
 class CheckedRun(Bailout):
-    """Which results of its graph have to be what, too."""
+    """Emits the deoptimization of an entry whose graph rests on assertions, and the checks of these."""
 
     def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
         self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]
@@ -123,10 +127,10 @@ class CheckedRun(Bailout):
         stops: Sequence[torch.fx.Node],
     ) -> Run:
         run = self.in_stages(gm, compile_part, outputs, stops) if stops else None
-        return self.undone(run or self.at_once(compile_part(gm, examples), outputs), gm)
+        return self.leaving_no_trace(run or self.at_once(compile_part(gm, examples), outputs), gm)
 
     def at_once(self, fn: Run, outputs: Sequence[torch.fx.Node]) -> Run:
-        """Return all of it, then the checks."""
+        """Return a function that runs the whole graph, then checks the assertions."""
         places = [(outputs.index(node), truth) for node, truth in self.checks]
 
         def run(*args: Any) -> Any:
@@ -142,7 +146,10 @@ class CheckedRun(Bailout):
         outputs: Sequence[torch.fx.Node],
         stops: Sequence[torch.fx.Node],
     ) -> Run:
-        """Return one stage after the other. Each is compiled when a call first gets to it."""
+        """Return a function that runs the graph in stages and checks assertions in between.
+
+        Each stage is compiled when a call first gets to it.
+        """
         stages = cut(gm, [node.name for node in stops])
         inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
         compiled: list[Run | None] = [None] * len(stages)
@@ -162,11 +169,15 @@ class CheckedRun(Bailout):
         return run
 
     def checks_of(self, stage: GraphStage) -> list[tuple[Any, bool]]:
-        """Return those that the stage computes."""
+        """Return the assertions on values that a stage computes."""
         return [(node, truth) for node, truth in self.checks if node.name in stage.results]
 
-    def undone(self, run: Run, gm: torch.fx.GraphModule) -> Run:
-        """Return what gives None leaves no trace: random numbers, modes and what was written over are put back."""
+    def leaving_no_trace(self, run: Run, gm: torch.fx.GraphModule) -> Run:
+        """Wrap a run of the graph so that one that returns None leaves no trace.
+
+        It restores random number generators, modes and the contents of inputs that were written to. An exception counts
+        as None.
+        """
         random, switches, written = effects_of(gm).random, changes_modes(gm), mutated_positions(gm)
 
         def attempt(*args: Any) -> Any:
@@ -177,7 +188,7 @@ class CheckedRun(Bailout):
                 results = run(*args)
             except (TorchDynamoError, STOP_RECOMPUTING):
                 raise
-            except Exception as error:  # the program's own, or the backend's: the program will tell
+            except Exception as error:  # the program's or the backend's: the frame, run as written, will show which
                 self.raised(error.original if isinstance(error, GraphFailure) else error)
                 results = None
             if results is None:

@@ -1,9 +1,9 @@
-"""What is known at a break to be another number, size or text in another call.
+"""Know at a graph break which numbers, sizes and strings will differ in another call.
 
-What follows a break begins as any function does: all it is given is taken for constant, and compiled once more when
-that turns out wrong. But where a size comes from what a tensor holds, or from another that varies, it is known at the
-break. So each continuation knows which of its variables hold such; and each function, what of its results is such, for
-the continuations of those who call it.
+The code after a break starts like any function: what it is given is taken for constant, and compiled again when that
+turns out wrong. But if a size depends on the contents of a tensor, or on another dynamic size, that is known at the
+break. So each continuation records which of its variables hold such values, and each function which of its results do,
+for callers that wait for it.
 """
 
 from __future__ import annotations
@@ -25,63 +25,63 @@ if TYPE_CHECKING:
 OF_DATA = frozenset(
     {"data-dependent value", "dynamic output shape", "changing value"}
 )  # breaks whose result depends on what tensors hold
-MANY = 32  # of more numbers in one list, each is data
+MANY = 32  # longer lists of numbers count as data, and are not looked into
 RESULT = local("__result")
 
 
-def known(code: CodeType, roots: Roots) -> frozenset[Source]:
-    """Return where these are, in a frame that begins."""
+def varying_at_entry(code: CodeType, roots: Roots) -> frozenset[Source]:
+    """Return the sources of dynamic values for a frame of this code that begins."""
     of_code = record(code)
     found = set(of_code.given)
     for source, callee in of_code.taken:
-        found.update(moved(part, source) for part in record(callee).results)
+        found.update(rebased(part, source) for part in record(callee).results)
     for source in of_code.drawn:
-        found.update(measures(source, source.load(roots)))
+        found.update(all_numbers(source, source.load(roots)))
     return frozenset(found)
 
 
-def give(code: CodeType, variables: dict[str, Value], vm: Machine) -> None:
-    """Hand these numbers to a continuation."""
-    leave(code, (part for name, value in variables.items() for part in parts(value, local(name), vm)))
+def record_variables(code: CodeType, variables: dict[str, Value], vm: Machine) -> None:
+    """Record which variables of a continuation hold dynamic values."""
+    record_sources(code, (part for name, value in variables.items() for part in dynamic_parts(value, local(name), vm)))
 
 
-def leave(code: CodeType, sources: Iterable[Source]) -> None:
-    """Emit the store of such numbers where the frame will find them when it runs again."""
+def record_sources(code: CodeType, sources: Iterable[Source]) -> None:
+    """Record sources at which a frame leaves dynamic values, for its next run."""
     record(code).given |= frozenset(sources)
 
 
 def returned_floats(code: CodeType, roots: Roots) -> frozenset[Source]:
-    """Return where calls that were left to Python have given floats: the next call will give others."""
+    """Return the sources of floats that came out of calls left to Python: the next call will return others."""
     found = (source for source in record(code).returned if type(source.load(roots)) is float)
     return frozenset(found)
 
 
-def get_back(code: CodeType, name: str) -> None:
-    """Note that a continuation gets what a call returned that was left to Python."""
+def record_returned(code: CodeType, name: str) -> None:
+    """Record that a continuation's variable holds the result of a call that was left to Python."""
     record(code).returned |= {local(name)}
 
 
-def draw(code: CodeType, name: str) -> None:
-    """Hand numbers that were read from tensors to a continuation."""
+def record_read(code: CodeType, name: str) -> None:
+    """Record that a continuation's variable holds what was read from tensors."""
     record(code).drawn |= {local(name)}
 
 
-def take(code: CodeType, name: str, callee: CodeType) -> None:
-    """Hand to a continuation what a function returns that is still running."""
-    known = record(code)
-    if (local(name), callee) not in known.taken:
-        known.taken = (*known.taken, (local(name), callee))
+def record_callee(code: CodeType, name: str, callee: CodeType) -> None:
+    """Record that a continuation's variable holds the result of a function that is still running."""
+    learned = record(code)
+    if (local(name), callee) not in learned.taken:
+        learned.taken = (*learned.taken, (local(name), callee))
 
 
-def returns(code: CodeType, value: Value, vm: Machine) -> None:
-    """Note the numbers that a frame of this function returns."""
-    record(code).results |= frozenset(parts(value, RESULT, vm))
+def record_results(code: CodeType, value: Value, vm: Machine) -> None:
+    """Record which results of a function are dynamic values, when a frame of it ends."""
+    record(code).results |= frozenset(dynamic_parts(value, RESULT, vm))
 
 
-def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = None) -> Iterator[Source]:
-    """Yield where a value holds numbers of the graph, or what would be such if it were looked at.
+def dynamic_parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = None) -> Iterator[Source]:
+    """Yield the sources, under `source`, of the dynamic values in a value.
 
-    Objects are gone through once: what was `seen` may be met again, inside of itself or by another way.
+    Each object is visited once; `seen` are those visited, which may contain themselves.
     """
     entity = vm.entity(value) if isinstance(value, Object) else None
     seen = set() if seen is None else seen
@@ -91,7 +91,7 @@ def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = Non
         seen.add(entity.ref)
     origin = getattr(value, "source", None) if entity is None else entity.source
     if origin is not None:
-        yield from (moved(part, source, origin) for part in vm.builder.numbers.varying if is_under(part, origin))
+        yield from (rebased(part, source, origin) for part in vm.builder.numbers.varying if is_under(part, origin))
     if isinstance(value, Symbol):
         yield source
     elif isinstance(value, TensorNode):
@@ -99,14 +99,14 @@ def parts(value: Value, source: Source, vm: Machine, seen: set[int] | None = Non
         yield from (Source("size", source, dim) for dim, size in enumerate(sizes) if isinstance(size, SYMBOLIC))
     elif entity is not None:
         for name, held in entity.attrs.items():
-            yield from parts(held, instance_attr(source, name), vm, seen)
+            yield from dynamic_parts(held, instance_attr(source, name), vm, seen)
         if isinstance(entity.items, (list, tuple)) and len(entity.items) <= MANY:
             for index, held in enumerate(entity.items):
-                yield from parts(held, Source("item", source, index), vm, seen)
+                yield from dynamic_parts(held, Source("item", source, index), vm, seen)
 
 
-def measures(source: Source, obj: Any) -> Iterator[Source]:
-    """Yield all numbers, sizes and texts of an object, or of those in it."""
+def all_numbers(source: Source, obj: Any) -> Iterator[Source]:
+    """Yield the sources of all numbers, sizes and strings in an object."""
     cls = type(obj)
     if cls is int or cls is float or cls is str:
         yield source
@@ -114,14 +114,14 @@ def measures(source: Source, obj: Any) -> Iterator[Source]:
         yield from (Source("size", source, dim) for dim in range(obj.dim()))
     elif (cls is list or cls is tuple) and len(obj) <= MANY:
         for index, held in enumerate(obj):
-            yield from measures(Source("item", source, index), held)
+            yield from all_numbers(Source("item", source, index), held)
 
 
 def is_under(part: Source, origin: Source) -> bool:
-    """Return whether a path leads through another."""
+    """Return whether a source leads through another."""
     return part is origin or (part.base is not None and is_under(part.base, origin))
 
 
-def moved(part: Source, base: Source, origin: Source = RESULT) -> Source:
-    """Return the same path, from another beginning."""
-    return base if part is origin or part.base is None else Source(part.how, moved(part.base, base, origin), part.arg)
+def rebased(part: Source, base: Source, origin: Source = RESULT) -> Source:
+    """Return a source with its beginning `origin` replaced by `base`."""
+    return base if part is origin or part.base is None else Source(part.how, rebased(part.base, base, origin), part.arg)

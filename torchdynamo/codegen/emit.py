@@ -1,4 +1,4 @@
-"""A stack assembler over values: pushes them, wherever they come from, and remembers what it made."""
+"""Emit instructions that push values from wherever they come, and remember which objects were materialized."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, Known, Lazy, Object, Symbol, TensorNode, Value
 
 BOUND = "__bound"
-GRAPH = "<graph>"  # stands for the name of the graph's variable until there is one
+GRAPH = "<graph>"  # placeholder for the name of the graph's variable
 LIKE_A_NAME = re.compile("[a-zA-Z0-9_]+")
 OWN_WORLDS = (
     type,
@@ -42,7 +42,7 @@ OWN_WORLDS = (
 
 
 class CodeEmitter:
-    """The instructions of one replacement, and what they need: outputs of the graph, and bound sources."""
+    """The instructions of one replacement code, with the graph outputs and bound sources that they use."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -50,9 +50,9 @@ class CodeEmitter:
         self.items: list[Item] = []
         self.outputs: dict[torch.fx.Node, int] = {}
         self.bound: dict[Source, int] = {}
-        self.made: dict[Any, str] = {}  # ref, or a string by its id -> the local that holds it
-        self.making: set[Any] = set()
-        self.waiting: dict[Any, list[Entity]] = {}  # by a class that is being made: cells that are to hold it
+        self.made: dict[Any, str] = {}  # materialized object (ref, or kind and id) -> the local that holds it
+        self.making: set[Any] = set()  # objects that are being materialized
+        self.waiting: dict[Any, list[Entity]] = {}  # class that is being made -> cells that will hold it
         self.position: Any = None
         self.cellvars = frozenset(capture.code.co_cellvars)
 
@@ -70,21 +70,21 @@ class CodeEmitter:
                 made_classes.push(self, type(obj))
                 self.op("LOAD_ATTR", obj.name)
                 return
-            self.stays_inside(obj)
+            self.refuse_made_classes(obj)
         if issubclass(type(obj), type) and is_mortal(obj):
-            self.source(class_source(obj))  # as a constant of the code it would stay
+            self.source(class_source(obj))  # a constant of the code would keep the class alive
         else:
             self.op("LOAD_CONST", obj)
 
     def waits(self, cell: Entity, contents: Value | None) -> bool:
-        """Return whether the cell gets its contents later: a class that is being made, and has it in a method."""
+        """Return whether a cell is filled later: it holds a class that is being made, as cells of methods do."""
         key = ("class", id(contents.obj)) if contents.__class__ is Known else None
         if key in self.making:
             self.waiting.setdefault(key, []).append(cell)
         return key in self.making
 
-    def stays_inside(self, obj: Any) -> None:
-        """Break at a value that leads to a class that the frame made, such as a method of C."""
+    def refuse_made_classes(self, obj: Any) -> None:
+        """Raise Restart for an object that leads to a class that the frame made, which has no real counterpart."""
         inside = self.capture.machine.inside
         waiting, seen = [obj], set()
         while waiting:
@@ -100,7 +100,7 @@ class CodeEmitter:
         self.callee(lambda: self.const(fn))
 
     def callee(self, push: Any) -> None:
-        """Emit a callable and the empty slot beside it, in the order of the Python version."""
+        """Emit a callable and the NULL beside it, in the order of the Python version."""
         if versions.NULL_FIRST:
             self.op("NULL")
         push()
@@ -122,7 +122,7 @@ class CodeEmitter:
             raise Restart(-1)
 
     def known(self, value: Known) -> None:
-        """Emit a constant, embedded as classes and C functions are; the user's own functions are fetched."""
+        """Push a known object: constants, classes and C functions as constants, other functions from their source."""
         obj, source = value.obj, value.source
         if source is not None and not isinstance(obj, OWNED) and (type(obj) not in EMBEDDED or source.how == "local"):
             self.source(source)
@@ -136,7 +136,7 @@ class CodeEmitter:
             self.const(obj)
 
     def row(self, items: tuple[Any, ...]) -> None:
-        """Emit a tuple of constants that the frame made."""
+        """Push a tuple of constants that the frame made."""
         name = self.made.get(("tuple", id(items)))
         if name is not None:
             self.op("LOAD_FAST", name)
@@ -147,8 +147,10 @@ class CodeEmitter:
         self.keep_as(("tuple", id(items)), f"__tuple{len(self.made)}")
 
     def text(self, text: str) -> None:
-        """Emit a string that the frame made. As a constant of a code object it would become one with all that equal it,
-        as those do that look like names."""
+        """Push a string that the frame made.
+
+        A constant that looks like a name would be interned, and so become one object with all equal strings.
+        """
         name = self.made.get(("text", id(text)))
         if name is not None:
             self.op("LOAD_FAST", name)
@@ -159,7 +161,7 @@ class CodeEmitter:
         self.keep_as(("text", id(text)), f"__text{len(self.made)}")
 
     def computed(self, value: TensorNode | Symbol) -> None:
-        """Emit a computed value: an input from where it lives, all else from the outputs of the graph."""
+        """Push a tensor or symbol: an input from its source, others from the graph's outputs."""
         if value.source is not None:
             self.source(value.source)
             return
@@ -173,7 +175,7 @@ class CodeEmitter:
         self.op("CALL", (2, ()))
 
     def source(self, source: Source) -> None:
-        """Push what was at a source at entry: a local by itself, anything else through the tuple of bound objects."""
+        """Push the object that was at a source at entry: a local itself, others from the bound tuple."""
         if source.how == "local" and source.arg not in self.cellvars:
             self.op("LOAD_FAST", source.arg)
             return
@@ -182,25 +184,25 @@ class CodeEmitter:
             if self.capture.machine.made_classes and made_in_frame(self.capture.machine, source):
                 made_classes.push_part(self, source)
                 return
-            self.stays_inside(root.arg.object)
+            self.refuse_made_classes(root.arg.object)
         index = self.bound.setdefault(source, len(self.bound))
         self.op("LOAD_FAST", BOUND)
         self.const(BoundIndex(index))
         self.op("GETITEM")
 
     def is_home(self, space: Globals) -> bool:
-        """Return whether the frame's own names are looked up there."""
+        """Return whether these are the globals of the frame."""
         return space.real is self.capture.machine.roots.globals
 
     def namespace(self, space: Globals) -> None:
-        """Push the dictionary of a module's names; that of our own polyfills has no source."""
+        """Push a module's dictionary; that of one of our polyfills has no source and is a constant."""
         if space.source is not None:
             self.source(space.source)
         else:
             self.const(space.real)
 
     def local(self, entity: Entity) -> None:
-        """Push an entity that exists by now."""
+        """Push an object that existed at entry or has been materialized."""
         if entity.ref in self.made:
             self.op("LOAD_FAST", self.made[entity.ref])
         elif entity.source is not None:
@@ -209,7 +211,7 @@ class CodeEmitter:
             self.object(Object(entity.ref, entity.pytype))
 
     def object(self, value: Object) -> None:
-        """Push an object: the one that existed, or one made again (once)."""
+        """Push an object: the one that existed at entry, or one that is materialized once."""
         entity = self.heap[value]
         if entity.ref in self.made or entity.source is not None:
             self.local(entity)
@@ -218,7 +220,7 @@ class CodeEmitter:
             self.op("LOAD_CELL", entity.payload)
             return
         if entity.ref in self.capture.machine.kept:
-            raise Retry(Assumption.CACHES)  # whoever gets it would have to get the one in the cache
+            raise Retry(Assumption.CACHES)  # it must be the very object that the cache holds
         if entity.ref in self.making:
             raise Restart(entity.born - 1)  # it contains itself
         self.making.add(entity.ref)
@@ -232,7 +234,7 @@ class CodeEmitter:
         if row is not None:
             row(self, entity)
             self.keep(entity)
-            if entity.pytype not in model.REBUILD:  # a type's own row has used what the type keeps
+            if entity.pytype not in model.REBUILD:  # a subclass: its attributes come on top of the base's contents
                 materialize.attributes(self, entity)
         elif entity.items.__class__ is IteratorState:
             materialize.iterator(self, entity)
@@ -243,7 +245,7 @@ class CodeEmitter:
             raise Restart(entity.born - 1)
 
     def keep(self, entity: Entity) -> None:
-        """Leave the object on the stack, and remember it for whoever refers to it again."""
+        """Store the object on the stack in a local for later uses, and leave it there."""
         self.keep_as(entity.ref, f"__made{entity.ref}")
 
     def keep_as(self, key: Any, name: str) -> None:
@@ -252,7 +254,7 @@ class CodeEmitter:
         self.op("STORE_FAST", name)
 
     def fields(self, attrs: Mapping[str, Value]) -> None:
-        """Set the attributes of the object on the stack, but those that are absent."""
+        """Set the attributes of the object on the stack, except absent ones."""
         for name, value in attrs.items():
             if value is not ABSENT:
                 self.op("COPY", 1)
@@ -261,7 +263,7 @@ class CodeEmitter:
                 self.op("STORE_ATTR", name)
 
     def instance(self, entity: Entity, fill: str) -> None:
-        """Turn the plain container on top into an instance of the entity's class, filled by that method of its base."""
+        """Turn the plain container on the stack into an instance of a subclass, filled by its base's method `fill`."""
         base = next(b for b in entity.pytype.__mro__ if b in (list, dict, set))
         self.function(materialize.subclass_instance)
         for arg in (entity.pytype, base, getattr(base, fill)):
@@ -272,11 +274,11 @@ class CodeEmitter:
         self.op("POP")
 
 
-EMBEDDED = frozenset(PURE_TYPES) - {frozenset}  # an equal set may have another order
+EMBEDDED = frozenset(PURE_TYPES) - {frozenset}  # an equal frozenset may iterate in another order
 
 
 class BoundIndex(int):
-    """A place in the bound tuple; shifted once it is known how many inputs of the graph come first."""
+    """An index into the bound tuple, shifted once the number of graph inputs before it is known."""
 
 
 OWNED = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)

@@ -1,4 +1,4 @@
-"""Leaving a frame by a break: the instruction itself in Python, then a continuation for each way on from there."""
+"""Leave a frame at a graph break: emit the uncaptured instruction, then calls of continuations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import ABSENT, Known, Object, Value
 from torchdynamo.graph.tracebacks import Above
 
-# Instructions that look below what they pop: how many further items.
+# Instructions that use stack items below those that they pop -> how many.
 PEEKS: dict[str, Any] = {
     "APPEND": lambda arg: arg[1],
     "EXTEND": lambda arg: arg[1],
@@ -37,7 +37,7 @@ PEEKS: dict[str, Any] = {
     "FOR_ITER": lambda arg: 1,
     "SEND": lambda arg: 2,
 }
-# how many values the others of "however many" push: LOAD_SUPER may push an empty slot, which cannot be handed over
+# Instructions that push a variable number of values -> how many. LOAD_SUPER may push NULL, which cannot be passed on.
 COUNTED: dict[str, Callable[[Any], int]] = {
     "UNPACK": lambda arg: int(arg),
     "UNPACK_EX": lambda arg: int(arg[0] + arg[1] + 1),
@@ -46,10 +46,10 @@ NO_CONTINUATION = frozenset({"RAISE", "RERAISE", "RETURN"})
 
 
 class Exit:
-    """Leaving by a break: the instruction itself, then the continuation for each way on.
+    """Leaves a frame at a break: emits the instruction itself, then a call of the continuation for each way on.
 
-    Where the break is in a call that was being followed, the call is that of code for the callee's frame, which leaves
-    in the same way: it executes the instruction there, goes on, and returns.
+    If the break is in an inlined call, the instruction is a call of code for the callee's frame, which leaves in the
+    same way: it executes the instruction there, goes on, and returns.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Exit:
         skipped: list[CodeType],
         names: dict[str, Any],
     ) -> None:
-        """Begin an emission. names: the globals that the code runs with."""
+        """Set up the exit. names: the globals that the code runs with."""
         self.emit = emit
         self.raw = code
         self.exit = exit
@@ -70,16 +70,16 @@ class Exit:
         self.skipped = skipped
         self.needed = 0 if exit.resume_here or exit.callee else operands(self.code.instructions[exit.at])
         self.below = exit.stack[: len(exit.stack) - self.needed]
-        self.shape = [value is ABSENT for value in self.below]  # of the stack below the operands: True where NULL
+        self.shape = [value is ABSENT for value in self.below]  # stack below the operands: True for each NULL
         self.inner = Inner(emit.capture, exit.callee, made, skipped, names) if exit.callee else None
-        self.held = {*code.co_varnames[:1], *held(emit, exit)}  # super() reads the first, unseen
+        self.held = {*code.co_varnames[:1], *held(emit, exit)}  # super() reads the first without an instruction
         why = emit.capture.why
         self.of_data = why is not None and why.reason in dynamism_across_breaks.OF_DATA
 
-    def push_snapshot(self) -> None:
-        """Emit a snapshot: locals by their names, the stack and what a callee is given into temporaries.
+    def store_snapshot(self) -> None:
+        """Store the locals under their names; the stack, and values for a callee's code, in temporaries.
 
-        All values are pushed before any local is written: they may be read from arguments.
+        All values are pushed before any local is written, because they may be read from arguments.
         """
         emit = self.emit
         wanted = self.held | live_locals(self.code, self.exit.at)
@@ -100,21 +100,21 @@ class Exit:
             gone = self.exit.locals.get(name, ABSENT) is ABSENT and name not in stored
             if gone and name not in self.raw.co_cellvars:
                 emit.op("DELETE_FAST", name)
-        self.let_go()
+        self.delete_temporaries()
 
-    def let_go(self) -> None:
-        """Delete what was only needed to make the values: it neither lives on nor is seen by who reads the frame."""
+    def delete_temporaries(self) -> None:
+        """Delete temporaries, so that they do not keep objects alive and are not seen in the frame's locals."""
         self.emit.op("DELETE_FAST", BOUND)
         self.emit.op("DELETE_FAST", GRAPH)
         for index in range(len(self.emit.outputs)):
             self.emit.op("DELETE_FAST", f"__out{index}")
         for name in self.emit.made.values():
-            self.emit.op("LOAD_CONST", None)  # it may not be set
+            self.emit.op("LOAD_CONST", None)  # the local may be unset, and deleting it would raise
             self.emit.op("STORE_FAST", name)
             self.emit.op("DELETE_FAST", name)
 
     def write(self) -> None:
-        """Leave, from where locals and temporaries are in their places."""
+        """Emit the exit; locals and temporaries have been stored."""
         emit, exit = self.emit, self.exit
         if exit.resume_here:
             self.resume(exit.at, stays=True)
@@ -127,7 +127,7 @@ class Exit:
                 emit.op("NULL")
                 continue
             emit.op("LOAD_FAST", f"__stack{depth}")
-            emit.op("DELETE_FAST", f"__stack{depth}")  # an exception that is raised leads to this frame
+            emit.op("DELETE_FAST", f"__stack{depth}")  # a traceback would keep the frame, and this value, alive
         if start is not None:
             emit.items.append(start)
         if self.inner is not None:
@@ -144,7 +144,7 @@ class Exit:
             self.after(region.handler, region.depth, 2 if region.lasti else 1)
 
     def step(self, instruction: Instruction, needed: int, region: RegionStart | None) -> None:
-        """Emit the instruction that could not be captured, and the call of the continuation."""
+        """Emit the instruction that could not be captured, then calls of the continuations after it."""
         emit, index = self.emit, self.exit.at
         depth = len(self.shape)
         op, arg = instruction.op, instruction.arg
@@ -173,17 +173,17 @@ class Exit:
         self.after(index + 1, depth, needed - popped + pushes)
 
     def first_raised(self, instruction: Instruction) -> Any:
-        """Return where the frame is then: where the handler was entered from; None: in the frame that this one goes on
-        for.
-        """
+        """Return the position that a re-raise shows: where the handler was entered; None in a continuation's caller."""
         if not instruction.arg or not versions.EXCEPTION_TABLE:
             return instruction.position
         came = self.exit.stack[-instruction.arg - 1]
         return self.code.instructions[came.obj].position if came.__class__ is Known and came.source is None else None
 
     def look_up(self, instruction: Instruction, end: list[RegionEnd]) -> None:
-        """Emit a method lookup, which leaves two things, one of which may be NULL; nobody knows which. So it is looked
-        up as any attribute is, and the NULL is put beside it."""
+        """Emit a method lookup as a plain attribute lookup, with a NULL beside its result.
+
+        The instruction itself pushes two items, of which either may be NULL, which is not known before.
+        """
         if instruction.op == "LOAD_METHOD":
             plain, method = Instruction("LOAD_ATTR", instruction.arg, instruction.position), True
         else:
@@ -194,7 +194,7 @@ class Exit:
         self.after(self.exit.at + 1, len(self.shape), 2 if method else 1, null)
 
     def after(self, index: int, depth: int, results: int, null: int | None = None) -> None:
-        """Take the results off the stack (all but the one that is NULL), and call the continuation at `index`."""
+        """Pop `results` results, except the NULL at position `null`, and call the continuation at `index`."""
         for at in reversed(range(results)):
             if at != null:
                 self.emit.op("STORE_FAST", f"__stack{depth + at}")
@@ -203,11 +203,11 @@ class Exit:
         self.shape = shape
         for at in (depth + result for result in range(results) if result != null):
             if self.exit.callee is not None:
-                dynamism_across_breaks.take(code, f"__stack{at}", self.exit.callee.code)
+                dynamism_across_breaks.record_callee(code, f"__stack{at}", self.exit.callee.code)
             elif self.of_data:
-                dynamism_across_breaks.draw(code, f"__stack{at}")
+                dynamism_across_breaks.record_read(code, f"__stack{at}")
             else:
-                dynamism_across_breaks.get_back(code, f"__stack{at}")
+                dynamism_across_breaks.record_returned(code, f"__stack{at}")
 
     def resume(self, index: int, stays: bool) -> CodeType:
         emit = self.emit
@@ -230,18 +230,18 @@ class Exit:
         for depth, null in enumerate(self.shape):
             if not null:
                 emit.op("LOAD_FAST", f"__stack{depth}")
-                emit.op("DELETE_FAST", f"__stack{depth}")  # not to be seen by who reads a frame that waits
+                emit.op("DELETE_FAST", f"__stack{depth}")  # hidden from readers of this frame during the call
         emit.op("CALL", (code.co_argcount, ()))
         emit.op("RETURN")
         stack = {f"__stack{depth}": value for depth, value in enumerate(self.below) if depth < len(self.shape)}
-        dynamism_across_breaks.give(
+        dynamism_across_breaks.record_variables(
             code, {**{name: self.exit.locals[name] for name in names}, **stack}, emit.capture.machine
         )
         return code
 
     def way_out(self) -> int | None:
-        """Return what follows the loop that stays Python, where nothing is on the stack any more: it is
-        captured again.
+        """Return the instruction after the uncaptured loop, where the stack is empty and capture
+        starts again; or None.
         """
         iterating = self.code.instructions[self.exit.at].op == "FOR_ITER"
         return way_out(self.code, self.exit.at) if len(self.shape) == iterating else None
@@ -256,7 +256,7 @@ class Exit:
 
 
 class Inner:
-    """Code for the frame of a callee: given what its variables and stack held, it leaves as the frame would."""
+    """Code for a callee's frame: given its variables and stack, it leaves at the break as the frame would."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class Inner:
         skipped: list[CodeType],
         names: dict[str, Any],
     ) -> None:
-        """Begin a continuation. names: the globals of the code that calls it."""
+        """Emit the code. names: the globals of the code that calls this."""
         emit = CodeEmitter(capture)
         self.elsewhere = callee.globals.real is not names
         code, exit = callee.code, callee.exit
@@ -280,17 +280,17 @@ class Inner:
         self.values: dict[str, Value] = {**kept, **stack}
         leaving.write()
         given = (*self.values, *(self.within.given() if self.within else ()))
-        self.code = resume.taking_over(code, emit.items, given, Above(callee.passed) if callee.passed else None)
+        self.code = resume.rest_of_frame(code, emit.items, given, Above(callee.passed) if callee.passed else None)
         self.free = resume.free_names(code)
 
     def given(self) -> list[str]:
-        """Return the temporaries of whoever calls it: the function's parts, and its arguments."""
+        """Return the names of the caller's temporaries: the parts of the function, then its arguments."""
         within = self.within.given() if self.within else ()
         count = self.elsewhere + bool(self.free) + len(self.values) + len(within)
         return [f"__given{index}" for index in range(count)]
 
     def push(self, emit: CodeEmitter) -> None:
-        """Push all that, in that order."""
+        """Push the parts of the function and its arguments, in the order of `given`."""
         if self.elsewhere:
             emit.namespace(self.callee.globals)
         if self.free:
@@ -303,7 +303,7 @@ class Inner:
             self.within.push(emit)
 
     def call(self, emit: CodeEmitter) -> None:
-        """Make the function, and call it with the rest."""
+        """Create the function from its parts and call it with its arguments."""
         names = iter(self.given())
         emit.callee(lambda: self.function(emit, names))
         rest = list(names)
@@ -312,7 +312,7 @@ class Inner:
         emit.op("CALL", (len(rest), ()))
 
     def function(self, emit: CodeEmitter, names: Iterator[str]) -> None:
-        """Push the function, whose parts are the first of these temporaries."""
+        """Create and push the function; the first of `names` hold its parts."""
         space = next(names) if self.elsewhere else ""
         if space:
             emit.function(with_globals)
@@ -325,35 +325,36 @@ class Inner:
             emit.op("CALL", (2, ()))
 
     def take(self, emit: CodeEmitter, name: str) -> None:
-        """Push what a temporary holds, and nothing else holds any more."""
+        """Push the content of a temporary and delete the temporary."""
         emit.op("LOAD_FAST", name)
         emit.op("DELETE_FAST", name)
 
 
 def operands(instruction: Instruction) -> int:
-    """Return how many stack items an instruction looks at."""
+    """Return how many stack items an instruction uses."""
     pops = OPS[instruction.op][1] if instruction.op in OPS else 0
     count = pops if isinstance(pops, int) else pops(instruction.arg)
     return count + (PEEKS[instruction.op](instruction.arg) if instruction.op in PEEKS else 0)
 
 
 def held(emit: CodeEmitter, exit: BreakExit) -> Iterator[str]:
-    """Yield the variables that keep a weakly referenced object alive until the function returns.
+    """Yield the variables that must keep their object alive until the function returns, because it may be observed.
 
-    Where it is there already: it came with the frame, or the instruction is given it. Tensors need not live on.
+    These hold objects that came with the frame or that the instruction is given, which may be weakly referenced.
+    Tensors need not live on.
     """
     operands, made = {value.ref for value in exit.stack if value.__class__ is Object}, emit.capture.machine.made_classes
     for name, value in exit.locals.items():
         entity = emit.heap[value] if isinstance(value, Object) else None
         source = entity.source if entity is not None else getattr(value, "source", None)
         came = source is not None and source.how == "local" and not issubclass(value.pytype, torch.Tensor)
-        exports = value.pytype is memoryview  # while it is there, what it shows does not change its size
-        known = value.__class__ is Known and id(value.obj) in made  # to its bases
+        exports = value.pytype is memoryview  # while it lives, its buffer cannot be resized
+        known = value.__class__ is Known and id(value.obj) in made  # a class that its bases' `__subclasses__` show
         if came or exports or known or (entity is not None and entity.ref in operands):
             yield name
 
 
 def is_own(value: Any, name: str) -> bool:
-    """Return whether the value is the argument of that name, untouched."""
+    """Return whether a value is the unchanged argument of this name."""
     source = getattr(value, "source", None)
     return source is not None and source.how == "local" and source.arg == name

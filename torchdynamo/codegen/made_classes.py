@@ -1,4 +1,4 @@
-"""Classes that the frame made, pushed by the replacement code: made again, once a call."""
+"""Materialize classes that the frame made, once per call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def push(emit: CodeEmitter, cls: type) -> None:
-    """Push a class that the frame made: made again, once."""
+    """Push a class that the frame made; materialize it at its first use."""
     vm, key = emit.capture.machine, ("class", id(cls))
     if key in emit.made:
         emit.op("LOAD_FAST", emit.made[key])
@@ -36,7 +36,7 @@ def push(emit: CodeEmitter, cls: type) -> None:
 
 
 def push_part(emit: CodeEmitter, source: Source) -> None:
-    """Push what lies in a class that the frame made, out of the one that is made again."""
+    """Push an object found inside of a class that the frame made, from the materialized class."""
     base = source.base
     if base is None:
         emit.const(source.arg.object)
@@ -49,4 +49,4 @@ def push_part(emit: CodeEmitter, source: Source) -> None:
         push_part(emit, base)
         emit.op("LOAD_ATTR", source.arg)
     else:
-        emit.stays_inside(source.root().arg.object)
+        emit.refuse_made_classes(source.root().arg.object)

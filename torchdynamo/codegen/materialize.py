@@ -1,4 +1,4 @@
-"""Making again, in the replacement code, objects that the frame made while it was executed symbolically."""
+"""Materialize objects that the frame made while it was executed symbolically."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ INDEXED: dict[type, type] = {type(iter([])): list, type(iter(())): tuple, type(i
 
 
 def is_plain(cls: type) -> bool:
-    """Return whether instances are made by `object.__new__`."""
+    """Return whether instances of a class can be made by `object.__new__`."""
     return all(map(written_in_python, cls.__mro__))
 
 
 def instance(emit: CodeEmitter, entity: Entity) -> None:
-    """Emit a bare instance of the user's class, then its attributes: `__init__` has been run symbolically."""
+    """Materialize an instance without calling `__init__`, which has run symbolically; set its attributes."""
     emit.function(object.__new__)
     emit.const(entity.pytype)
     emit.op("CALL", (1, ()))
@@ -35,13 +35,13 @@ def instance(emit: CodeEmitter, entity: Entity) -> None:
 
 
 def attributes(emit: CodeEmitter, entity: Entity) -> None:
-    """Emit the attributes of the object on top, which stays there."""
+    """Set the attributes of the object on the stack, which stays there."""
     for name, value in entity.attrs.items():
         if name.__class__ is Hidden and is_writable(name.descriptor) and value is not ABSENT:
             hidden_field(emit, entity, name, value)
         found = class_lookup(entity.pytype, name)
         if is_field(found) and not is_writable(found):
-            continue  # it was made with it
+            continue  # a read-only field, set when the object was made
         if value is not ABSENT and name.__class__ is not Hidden and value is not entity.loaded.get(name):
             emit.function(object.__setattr__)
             emit.local(entity)
@@ -52,7 +52,7 @@ def attributes(emit: CodeEmitter, entity: Entity) -> None:
 
 
 def hidden_field(emit: CodeEmitter, entity: Entity, name: Hidden, value: Value) -> None:
-    """Set what C keeps, past what the object's class has by that name."""
+    """Set a field that C keeps, by its own descriptor, although the class may have another one by that name."""
     if value is entity.loaded.get(name):
         return
     emit.function(name.descriptor.__set__)
@@ -63,7 +63,7 @@ def hidden_field(emit: CodeEmitter, entity: Entity, name: Hidden, value: Value) 
 
 
 def iterator(emit: CodeEmitter, entity: Entity) -> None:
-    """Emit an iterator over something that can be made, at the place it has reached."""
+    """Materialize an iterator at its current position. Raises Restart where that is impossible."""
     steps: IteratorState = entity.items
     over = steps.over
     if over is None or is_iterator(emit, over):
@@ -71,11 +71,11 @@ def iterator(emit: CodeEmitter, entity: Entity) -> None:
     if steps.count and not issubclass(over.pytype, INDEXED.get(entity.pytype, ())):
         raise Restart(entity.born - 1)
     if steps.version != version_of(emit, over):
-        raise Restart(entity.born - 1)  # changed since, and what the iterator says to that is an error
+        raise Restart(entity.born - 1)  # the container has changed, and the iterator would raise
     backwards = entity.pytype is reversed or "reverse" in entity.pytype.__name__
     asked = find_slot(over.pytype, "__reversed__" if backwards else "__iter__")
     if asked[0] == "python" and type(asked[1][1]) is types.FunctionType:
-        raise Restart(entity.born - 1)  # a subclass's own, which this iterator has gone past
+        raise Restart(entity.born - 1)  # a subclass overrides it, and this is the base's iterator
     emit.function(reversed if backwards else iter)
     emit.value(over)
     emit.op("CALL", (1, ()))
@@ -88,7 +88,7 @@ def iterator(emit: CodeEmitter, entity: Entity) -> None:
 
 
 def version_of(emit: CodeEmitter, over: Any) -> int:
-    """Return the present version of what is iterated."""
+    """Return the current version of the container that is iterated."""
     if over.__class__ is not Object:
         return 0
     entity = emit.heap[over]
@@ -100,7 +100,7 @@ def is_iterator(emit: CodeEmitter, value: Any) -> bool:
 
 
 def subclass_instance(cls: type, base: Any, fill: Any, items: Any) -> Any:
-    """Return an instance of a container subclass, without running its `__init__` again."""
+    """Return an instance of a container's subclass, filled by `fill`, without calling its `__init__`."""
     made = base.__new__(cls)
     fill(made, items)
     return made

@@ -1,4 +1,4 @@
-"""What the frame did to objects that existed, done for real: contents at entry against contents at exit."""
+"""Replay the frame's side effects on objects that existed at entry."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ from torchdynamo.core.value import ABSENT, is_none
 
 
 def begin(emit: CodeEmitter, capture: Capture) -> list[Item]:
-    """Return what is done before the graph runs: the memory of gradients that are let go of is free while it does."""
+    """Return the instructions before the graph's call: they drop gradients, so that their memory is
+    free for the graph.
+    """
     kept, emit.items = emit.items, []
     for write in capture.machine.effects.pending():
-        if is_let_go(write):
+        if drops_gradient(write):
             store_on_tensor(emit, write)
     made, emit.items = emit.items, kept
     return made
 
 
-def is_let_go(write: Write) -> bool:
-    """Return whether it takes the gradient of a tensor that was there."""
+def drops_gradient(write: Write) -> bool:
+    """Return whether a write sets the gradient of an existing tensor to None."""
     of_tensor = write.kind is EffectKind.TENSOR and write.owner.source is not None
     return of_tensor and write.name == "grad" and is_none(write.value)
 
 
 def replay(emit: CodeEmitter, capture: Capture, begun: bool) -> None:
-    """Emit all side effects in their order, with values as they were at the end."""
+    """Emit all side effects in their order, with the values at the end of the capture. begun:
+    `begin` has been emitted.
+    """
     for write in capture.machine.effects.pending():
-        if not (begun and is_let_go(write)):
+        if not (begun and drops_gradient(write)):
             REPLAYS[write.kind](emit, write)
 
 
@@ -61,7 +65,7 @@ def write_name(emit: CodeEmitter, write: Write) -> None:
 
 
 def write_class(emit: CodeEmitter, write: Write) -> None:
-    """Emit writes to a class that was there at entry; others are made with their attributes."""
+    """Set an attribute of an existing class; others are materialized with their attributes."""
     if id(write.owner) not in emit.capture.machine.made_classes:
         emit.value(write.value)
         emit.const(write.owner)
@@ -81,7 +85,7 @@ def switch(emit: CodeEmitter, write: Write) -> None:
 
 
 def write_attribute(emit: CodeEmitter, write: Write) -> None:
-    """Emit one write of an attribute, past any `__setattr__` of the user, which has been run symbolically."""
+    """Set or delete an attribute without calling the user's `__setattr__`, which has run symbolically."""
     entity, name, value = write.owner, write.name, write.value
     row = holder_of(entity.pytype)
     plain = entity.pytype is types.CellType or lookup.class_lookup(entity.pytype, "__setattr__") is row.set
@@ -105,7 +109,7 @@ def write_attribute(emit: CodeEmitter, write: Write) -> None:
 
 
 def store_on_tensor(emit: CodeEmitter, write: Write) -> None:
-    """Emit writes and deletes of attributes of a tensor."""
+    """Set an attribute of a tensor, or delete one that it had at entry."""
     tensor, name, value = write.owner, write.name, write.value
     if value is not ABSENT:
         emit.value(value)
@@ -130,13 +134,13 @@ REPLAYS: dict[EffectKind, Callable[[CodeEmitter, Write], None]] = {
 
 
 def root_cells(emit: CodeEmitter, capture: Capture) -> None:
-    """Emit the contents of cells of the frame's own variables, which inner functions and the continuation see."""
+    """Fill the cells of the frame's own variables, which inner functions and continuations see."""
     for name, cell in capture.cells.items():
         root_cell(emit, name, capture.machine.heap[cell])  # type: ignore[index]
 
 
-def root_cells_that_stay(emit: CodeEmitter, capture: Capture) -> None:
-    """Emit the cells of functions that are made again, where the frame returns."""
+def fill_referenced_cells(emit: CodeEmitter, capture: Capture) -> None:
+    """Fill those of the frame's cells that materialized functions refer to, when the frame returns."""
     done: set[str] = set()
     while True:
         loaded = {item.arg for item in emit.items if isinstance(item, Instruction) and item.op == "LOAD_CELL"}
@@ -155,5 +159,5 @@ def root_cell(emit: CodeEmitter, name: str, entity: Entity) -> None:
     if value is not ABSENT:
         emit.value(value)
         emit.op("STORE_DEREF", name)
-    elif name in argument_names(emit.capture.code):  # others are empty at entry
+    elif name in argument_names(emit.capture.code):  # cells of other variables are empty at entry
         emit.op("DELETE_DEREF", name)

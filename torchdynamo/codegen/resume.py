@@ -1,4 +1,4 @@
-"""Continuations: the rest of a frame as a function of its live locals and stack."""
+"""Create continuations: the rest of a frame as a function of its live locals and stack."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _numbers = itertools.count(1)
 
 
 class Origin(NamedTuple):
-    """Where a continuation comes from: the code the user wrote, and how many instructions its prologue has."""
+    """The code that the user wrote and a continuation continues, and the length of the continuation's prologue."""
 
     code: CodeType
     prologue: int
-    line: int  # where the user's code goes on; its first line if it is no continuation
-    title: str  # what tells it from other continuations of that code, which all have the function's name
+    line: int  # line at which the user's code goes on; its first line if this is no continuation
+    title: str  # name that is unique among continuations of the code, which all have the function's name
 
 
 _origins: PerCode[tuple[ref[CodeType], int, int, str]] = PerCode()  # weak: the user's code owns its continuations
 
 
 def origin(code: CodeType) -> Origin:
-    """Return the user's code behind a continuation; any other code is its own."""
+    """Return the user's code behind a continuation; other code is its own origin."""
     known = _origins.get(code)
     source = None if known is None else known[0]()
     if known is None or source is None:
@@ -45,8 +45,8 @@ def origin(code: CodeType) -> Origin:
     return Origin(source, *known[1:])
 
 
-def own_cells(code: CodeType) -> tuple[str, ...]:
-    """Return the cells that each call of the user's function makes anew."""
+def own_cell_names(code: CodeType) -> tuple[str, ...]:
+    """Return the cell variables that each call of the user's function creates."""
     return origin(code).code.co_cellvars
 
 
@@ -57,14 +57,13 @@ def is_continuation(code: CodeType) -> bool:
 def continuation(
     code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...], until: int | None = None
 ) -> tuple[CodeType, ...]:
-    """Return the code that begins at instruction `index` of `code` with these locals bound, and this stack (True:
-    NULL).
+    """Return code that begins at instruction `index` with these locals and this stack (True: NULL).
 
-    Where it comes to the instruction `until`, with an empty stack, another continuation goes on: the second of what is
-    given. Made once for each place and shape, and remembered as long as the user's code lives.
+    At the instruction `until`, where the stack is empty, it calls a second continuation, which is returned as well.
+    Continuations are made once for each place and shape, and live as long as the user's code.
     """
     source, shift, *_ = origin(code)
-    if index < shift:  # inside the part that puts the stack back: nothing of the program has run yet
+    if index < shift:  # inside the prologue: none of the program has run yet
         raise Restart(-1)
     index -= shift
     key = (index, names, stack, until)
@@ -75,7 +74,7 @@ def continuation(
 
 
 def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[Instruction]:
-    """Put the stack back, and go to where the frame was left."""
+    """Return instructions that restore the stack and jump to where the frame was left."""
     made: list[Instruction] = []
     for depth, null in enumerate(stack):
         if null:
@@ -100,7 +99,7 @@ def make(
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
     rest: tuple[CodeType, ...] = ()
     if until is not None and does_something(decode(code), until):
-        items, rest = handed_on(code, items, until, arguments)
+        items, rest = continue_at(code, items, until, arguments)
     title = f"__resume_at_{resumed.offset}_{next(_numbers)}"
     name = None if versions.ONE_FRAME_SHOWN else title
     made = given(code, [*prologue, *items[:at], start, *items[at:]], arguments, name)
@@ -109,11 +108,12 @@ def make(
     return made, *rest
 
 
-def handed_on(
+def continue_at(
     code: CodeType, items: list[Item], until: int, given: tuple[str, ...]
 ) -> tuple[list[Item], tuple[CodeType, ...]]:
-    """Return the same, but that another continuation goes on from instruction `until`: unless that would be given a
-    variable that may be unset there.
+    """Return the items with a call of another continuation at instruction `until`, and that continuation.
+
+    Items are unchanged if the continuation would need a variable that may be unset there.
     """
     reached = [item for item in items if isinstance(item, Instruction)][until]
     live = live_locals(decode(code), until)
@@ -142,7 +142,7 @@ def handed_on(
 
 
 def does_something(code: Code, start: int) -> bool:
-    """Return whether anything is called or computed from there on."""
+    """Return whether anything is called or computed from an instruction on."""
     normal = successors(code)
     return any(code.instructions[index].op in COMPUTING for index in reachable([start], normal.__getitem__))
 
@@ -150,13 +150,12 @@ def does_something(code: Code, start: int) -> bool:
 COMPUTING = frozenset({"CALL", "CALL_EX", "BINARY", "COMPARE", "UNARY", "GETITEM"})
 
 
-def taking_over(
+def rest_of_frame(
     code: CodeType, items: list[Item], names: tuple[str, ...], way: Callable[[BaseException], object] | None
 ) -> CodeType:
-    """Return code for the rest of a frame of `code` that is left at once, with these variables; Python runs it as it
-    is.
+    """Return code, not captured, for the rest of a frame with these variables.
 
-    way: sees to the traceback of what leaves the frame.
+    way: called with an exception that leaves the frame, to complete its traceback.
     """
     made = given(code, items, names)
     _native.called_last(made, True, way)
@@ -165,7 +164,7 @@ def taking_over(
 
 
 def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str | None = None) -> CodeType:
-    """Return code like `code` that takes these variables as plain arguments, and all its cells from outside."""
+    """Return code like `code` that takes these variables as positional arguments and all of its cells as free ones."""
     keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
     return assemble(
         items,
@@ -183,5 +182,5 @@ def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str |
 
 
 def free_names(code: CodeType) -> tuple[str, ...]:
-    """Return what a continuation takes as cells: the frame's own and those it got."""
+    """Return the variables that a continuation takes as cells: the function's own and its free ones."""
     return (*code.co_cellvars, *code.co_freevars)

@@ -1,7 +1,8 @@
-"""A continuation has the frame's own cells from outside, and Python says another thing of an empty cell from there.
+"""Make continuations raise UnboundLocalError for the function's own empty cells.
 
-Reads of its own get a handler behind the last instruction, which raises what the frame would: whoever has a function
-of the frame's can empty its cells.
+A continuation gets these cells as free variables, for which Python raises NameError. So each read gets an exception
+handler at the end of the code, which raises the right error. Cells can become empty at any time: an inner function can
+delete its variable.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
 
 
 def checked(code: CodeType) -> list[Item]:
-    """Return the instructions of a function, for a continuation of it: each at its place, and handlers at the end."""
+    """Return the instructions of a function, each at its place, with handlers for its own cells at the end."""
     items = decode(code).items()
     if not (code.co_cellvars and EXCEPTION_TABLE):
         return items
@@ -41,14 +42,14 @@ READS = frozenset({"LOAD_DEREF", "DELETE_DEREF"})
 
 
 def reads_own(item: Item, code: CodeType) -> TypeGuard[Instruction]:
-    """Return whether it reads a cell of the function's own."""
+    """Return whether an instruction reads one of the function's own cells."""
     if not isinstance(item, Instruction) or item.op not in READS:
         return False
     return item.arg in code.co_cellvars
 
 
 def handler(label: Label, read: Instruction, outer: RegionStart | None) -> list[Item]:
-    """Emit the raise of UnboundLocalError in place of what is on the stack, from the same line."""
+    """Return instructions that replace the exception on the stack by UnboundLocalError, at the same line."""
     callee = [Instruction("NULL"), Instruction("LOAD_CONST", UnboundLocalError)]
     raising = [
         Instruction("POP"),

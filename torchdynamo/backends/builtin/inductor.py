@@ -16,6 +16,7 @@ from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
+from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.split_backward import split_into_parts
@@ -49,7 +50,9 @@ def inductor(
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
-            inner_compile=keeping_results(as_in_eager()(skip_sympy_strides()(compile_fx_inner))),
+            inner_compile=keeping_results(
+                recursion_limit_restored()(as_in_eager()(skip_sympy_strides()(compile_fx_inner)))
+            ),
             config_patches=patches,
             decompositions=decompositions(patches),
         )
