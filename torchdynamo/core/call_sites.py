@@ -1,6 +1,7 @@
-"""The calls in which an operation was captured: for an error of the graph, whose traceback is to be the program's.
+"""Record the program's call stack at each captured operation, for the tracebacks of errors in the graph.
 
-Nothing of the program is kept alive by it: a code object owns the graphs of its function, and would own itself.
+Call sites keep nothing of the program alive: a code object owns the graphs of its function, so a strong reference would
+make a cycle.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from torchdynamo.bytecode.decode import decode
 
 
 class CallSite(NamedTuple):
-    """An instruction of a function that runs, and the call of that function."""
+    """An instruction of a running function, with the call site of that function's caller."""
 
     code: ref[CodeType]
-    offset: int  # of the instruction, as `dis` prints it
+    offset: int  # offset of the instruction, as `dis` prints it
     module: str  # the name of the module whose globals the function has
     caller: CallSite | None
 
@@ -29,7 +30,7 @@ class CallSite(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A Python function that a model stands for, at the call that it makes of another."""
+    """A Python function that is replaced by a model, at the place where it would call another function."""
 
     code: ref[CodeType]
     offset: int
@@ -37,7 +38,9 @@ class Passed(NamedTuple):
 
     @classmethod
     def calling(cls, fn: FunctionType, name: str) -> Passed:
-        """Find the first call of `name(...)`, or `self.name(...)`, in a function."""
+        """Return the first call of `name(...)` or `self.name(...)` in a function. Raises
+        LookupError if there is none.
+        """
         found = False
         for instruction in decode(fn.__code__).instructions:
             named = instruction.arg[0] if instruction.op == "LOAD_SUPER" else instruction.arg
@@ -48,9 +51,9 @@ class Passed(NamedTuple):
 
 
 def call_site(frames: Sequence[Any], passed: Sequence[Passed] = ()) -> CallSite | None:
-    """Say where the innermost of these frames stands. Polyfills are no part of the program: their callers count.
+    """Return the call site at which the innermost of these frames stands; polyfills count as their callers.
 
-    passed: functions that were called from there, outermost first, and are not among the frames.
+    passed: functions called from there, outermost first, that have no frame of their own.
     """
     if not frames:
         return None
@@ -70,11 +73,11 @@ def call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
     return fn(*args, **kwargs)
 
 
-_LINES_BEFORE = 2  # of `call`, before its own
+_LINES_BEFORE = 2  # lines between the first of `call` and its call
 
 
 def calling_from(frames: Sequence[Any]) -> Call:
-    """Make a `call` that stands on the line of the innermost of these frames: what is called may warn of its caller."""
+    """Return a `call` that appears to stand on the line of the innermost frame, for warnings about a caller."""
     frame = next((each for each in reversed(frames) if each.globals.source is not None), None)
     line = frame.position().line if frame is not None else None
     if frame is None or line is None:
@@ -87,7 +90,7 @@ def calling_from(frames: Sequence[Any]) -> Call:
 
 
 def calls(passed: Sequence[Passed], site: CallSite | None = None) -> CallSite | None:
-    """Add calls, outermost first, that were made from a call site."""
+    """Add calls, outermost first, on top of a call site."""
     for each in passed:
         site = CallSite(*each, site)
     return site

@@ -1,6 +1,6 @@
-"""One record for each code object of what calls have shown of it; `forget` clears the table of them.
+"""Keep one record per code object of what its calls have shown; `forget` clears them all.
 
-Data only: each field is written and read where its subject is, which the field names.
+Data only: each field is written and read by the module that its comment names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NOWHERE: frozenset[Source] = frozenset()
 
 
 class Account:
-    """What one compiler has spent on a code object, and what came of it. cache/budget.py"""
+    """Costs and benefits of compiling a code object, for one owner (a compiler). Used by cache/budget.py."""
 
     __slots__ = (
         "barren",
@@ -32,21 +32,21 @@ class Account:
     )
 
     def __init__(self, granted_at: int) -> None:
-        self.compiled = 0  # versions, those that are gone too
-        self.served = 0  # calls, by versions that are gone
-        self.served_before = 0  # calls, when the newest version was made
-        self.waited = False  # for what was met late to come again
-        self.refused = 0  # times
-        self.granted_at = granted_at  # refusals
-        self.missed = 0  # calls at the limit of versions that none of them served
+        self.compiled = 0  # entries compiled so far, including dropped ones
+        self.served = 0  # calls served by entries that have been dropped
+        self.served_before = 0  # calls served when the newest entry was compiled
+        self.waited = False  # a capture was put off until its cause comes again
+        self.refused = 0  # captures refused
+        self.granted_at = granted_at  # number of refusals after which the next capture is granted
+        self.missed = 0  # calls at the limit of entries that none of them served
         self.barren = 0  # captures in a row that found no operator on tensors
-        self.operators = 0  # of the largest version
-        self.seconds = 0.0  # that the last capture took
-        self.on_credit = False  # the next capture is
+        self.operators = 0  # operators of the largest entry
+        self.seconds = 0.0  # duration of the last capture
+        self.on_credit = False  # the next capture is granted before it has been earned
 
 
 class CodeRecord:
-    """What is known of a code object that has run."""
+    """Facts learned about a code object from its calls."""
 
     __slots__ = (
         "accounts",
@@ -63,19 +63,19 @@ class CodeRecord:
     )
 
     def __init__(self) -> None:
-        self.accounts: dict[int, Account] = {}  # by owner
-        self.first_runs = 0  # that set something up: first_run.py
-        self.not_speculated = False  # a check of it failed and nothing was raised: capture/speculate/assertions.py
-        self.ran_eagerly = False  # once, under a stance that wants that: stances.py
-        # What was found to vary in any piece of a function as written, by owner: cache/dynamic_sources.py
+        self.accounts: dict[int, Account] = {}  # owner -> account
+        self.first_runs = 0  # runs that set something up: first_run.py
+        self.not_speculated = False  # an assertion failed although nothing was raised: capture/speculate/assertions.py
+        self.ran_eagerly = False  # it has run once under a stance that runs the first call eagerly: stances.py
+        # owner -> sources found to vary in the function or its continuations: cache/dynamic_sources.py
         self.varied: dict[int, frozenset[Source]] = {}
-        # What was written before a continuation, by owner and name: capture/speculate/self_invalidation.py
+        # (owner, name) of writes before a continuation: capture/speculate/self_invalidation.py
         self.written_before: frozenset[tuple[int, Any]] = frozenset()
-        # Numbers, sizes and texts that are others in another call: codegen/dynamism_across_breaks.py
-        self.given = NOWHERE  # among the variables
-        self.drawn = NOWHERE  # variables of a continuation, in which all numbers are such
-        self.returned = NOWHERE  # variables of a continuation that hold what a call of Python's returned
-        self.taken: tuple[tuple[Source, CodeType], ...] = ()  # the same, of a function that has a record
+        # Sources of numbers, sizes and strings that differ in other calls: codegen/dynamism_across_breaks.py
+        self.given = NOWHERE  # in variables of the frame
+        self.drawn = NOWHERE  # variables of a continuation in which all numbers differ
+        self.returned = NOWHERE  # variables of a continuation that hold the result of a call left to Python
+        self.taken: tuple[tuple[Source, CodeType], ...] = ()  # variables with a result of a function that has a record
         self.results = NOWHERE  # in the result
 
 
@@ -83,7 +83,7 @@ _records: PerCode[CodeRecord] = PerCode()
 
 
 def record(code: CodeType) -> CodeRecord:
-    """Return the record of a code object, made when it is first asked for."""
+    """Return the record of a code object, created when it is first needed."""
     found = _records.get(code)
     if found is None:
         _records.set(code, found := CodeRecord())
@@ -91,5 +91,5 @@ def record(code: CodeType) -> CodeRecord:
 
 
 def forget() -> None:
-    """Know nothing of any code object, as if nothing had run."""
+    """Drop all records, as if nothing had run."""
     _records.clear()

@@ -1,7 +1,7 @@
-"""What a user has said about single functions: disabled, skipped, allowed in a graph, ...
+"""Sets of functions that the user has marked: disabled, skipped, allowed in a graph and so on.
 
-Capture reads these sets; the public decorators fill them. They know objects by identity (equal code objects
-or modules with an odd `__eq__` are still different things) and hold them weakly where the type allows it.
+The public decorators fill these sets, and capture reads them. Objects are known by identity, because equal code
+objects, or modules with an odd `__eq__`, are still different things; they are held weakly where possible.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 
 class MarkSet:
-    """A set of objects by identity. Something that dies leaves it."""
+    """A set of objects by identity; an object that dies leaves the set."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._held: dict[int, Any] = {}  # id -> weak reference, or the object itself (wrapped) if it takes none
+        self._held: dict[int, Any] = {}  # id -> weak reference, or a wrapper of an object that supports none
 
     @property
     def held(self) -> Mapping[int, Any]:
-        """What is behind the marks; empty if there are none."""
+        """Mapping from the ids of marked objects to their references, which capture checks quickly."""
         return self._held
 
     def add(self, obj: Any) -> None:
@@ -32,11 +32,11 @@ class MarkSet:
 
         try:
             held[key] = weakref.ref(obj, forget)
-        except TypeError:  # method descriptors of C types: they live as long as their type
+        except TypeError:  # method descriptors of C types, which live as long as their type
             held[key] = _Held(obj)
 
     def discard(self, obj: Any) -> None:
-        """Take the mark off, if it is there."""
+        """Remove an object's mark, if it has one."""
         if obj in self:
             del self._held[id(obj)]
 
@@ -55,7 +55,7 @@ class MarkSet:
 
 
 class _Held:
-    """Answers like a weak reference, for what cannot be weakly referenced."""
+    """Imitates a weak reference to an object that supports none."""
 
     __slots__ = ("obj",)
 
@@ -66,20 +66,18 @@ class _Held:
         return self.obj
 
 
-DISABLED = MarkSet("disabled")  # callables: never inlined, called for real, with nothing compiled inside
-SKIPPED = MarkSet("skipped")  # code objects: that frame stays Python; what it calls may be compiled
-ASKED = MarkSet("asked")  # code objects of what was given to `compile` or `optimize`, rather than called in there
-ALLOWED = MarkSet("allowed")  # callables: one node of the graph, not looked into
-DISALLOWED = MarkSet("disallowed")  # callables: never a node; the graph breaks there
-CONSTANT = MarkSet("constant")  # callables: run once while capturing, the result burnt in
+DISABLED = MarkSet("disabled")  # callables that are never inlined but called in Python, uncompiled all the way down
+SKIPPED = MarkSet("skipped")  # code objects whose frames are not compiled; their callees may be
+ASKED = MarkSet("asked")  # code objects that were passed to `compile` or `optimize` themselves
+ALLOWED = MarkSet("allowed")  # callables that become one node of the graph, without being inlined
+DISALLOWED = MarkSet("disallowed")  # callables that never become a node: the graph breaks there
+CONSTANT = MarkSet("constant")  # callables that run once during capture; their result is a constant
 
 
 def graph_break() -> None:
-    """End the graph here. Does nothing when the caller is not being compiled; capture knows it by identity."""
+    """Request a graph break here. Does nothing in code that is not compiled; capture recognizes it by identity."""
 
 
 def is_compiling() -> bool:
-    """Return True for code that is being captured (which answers without calling this), False for code that
-    just runs.
-    """
+    """Return False; in code that is being captured, True (capture answers without calling this)."""
     return False

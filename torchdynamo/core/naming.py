@@ -1,4 +1,4 @@
-"""What an object is called. Its `repr` and its attributes may be code of the user's, which is not run for that."""
+"""Name objects for people, without calling their `repr` or attributes, which may run the user's code."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ WITH_NAMES = (
     *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
 )
 BRACKETS: dict[type, str] = {tuple: "()", list: "[]", set: "{}", frozenset: "{}"}
-TRUSTED = ("torch", "torchdynamo", "numpy")  # whose objects say what they are and do nothing else
+TRUSTED = ("torch", "torchdynamo", "numpy")  # packages whose `repr` has no side effects
 QUALNAME = type.__dict__["__qualname__"]
 OWN: Any = type.__dict__["__dict__"]
 
 
 def class_name(cls: type) -> str:
-    """Return the name of a class as its class statement had it, whatever a metaclass says."""
+    """Return the name that the class statement gave a class, regardless of its metaclass."""
     name: str = QUALNAME.__get__(cls)
     return name
 
 
 def is_found(cls: type) -> bool:
-    """Return whether the class lies where its name says: in a module, or in a class that does."""
+    """Return whether looking a class up by its name, in its module or enclosing class, finds it."""
     found: Any = sys.modules.get(str(OWN.__get__(cls).get("__module__")))
     for name in class_name(cls).split("."):
         if found is None:
@@ -37,9 +37,7 @@ def is_found(cls: type) -> bool:
 
 
 def is_mortal(obj: Any) -> bool:
-    """Return a class that goes when nobody has it any more, as one that was made in a function does; or an instance of
-    one.
-    """
+    """Return whether an object is a class that can be freed, such as one made in a function, or an instance of one."""
     cls = obj if issubclass(type(obj), type) else type(obj)
     if id(cls) in _lasting or not type(obj).__weakrefoffset__:
         return False
@@ -49,16 +47,16 @@ def is_mortal(obj: Any) -> bool:
     return False
 
 
-_lasting: dict[int, type] = {}  # by id: what is found by its name stays
+_lasting: dict[int, type] = {}  # id -> class that was found by its name, and is never freed
 
 
 def has_name(obj: Any) -> bool:
-    """Return whether it is something that has a name of its own."""
+    """Return whether an object has a name of its own."""
     return issubclass(type(obj), type) or type(obj) in WITH_NAMES
 
 
 def text_of(obj: Any) -> str:
-    """`repr(obj)`, which Python refuses for numbers of thousands of digits."""
+    """Return `repr(obj)`, or a description where Python refuses it for a number with thousands of digits."""
     try:
         return repr(obj)
     except ValueError:
@@ -66,7 +64,7 @@ def text_of(obj: Any) -> str:
 
 
 def called(obj: Any) -> str:
-    """Return a name or a text for people."""
+    """Return the name of an object, or a short text for it."""
     cls = type(obj)
     if issubclass(cls, type):
         return class_name(obj)

@@ -1,7 +1,7 @@
-"""Small programs over numbers: what guards evaluate to see whether a condition still holds.
+"""Programs over numbers, by which guards evaluate conditions.
 
-A program is a tuple of (operation, operand) in postfix order: `load` pushes one of the numbers that are given, `int`
-and `float` push their operand, the rest take what they need off the stack. csrc/numbers.c runs the same programs.
+A program is a tuple of (operation, operand) in postfix order: `load` pushes one of the given numbers, `int` and `float`
+push their operand, other operations take their operands off the stack. csrc/numbers.c runs them natively.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 Program: TypeAlias = "tuple[tuple[str, Any], ...]"
 LIMIT = 1 << 63
 
-FUNCTIONS = "sqrt exp expm1 log log1p log2 log10 cos sin tan acos asin atan cosh sinh tanh".split()  # of math
+FUNCTIONS = "sqrt exp expm1 log log1p log2 log10 cos sin tan acos asin atan cosh sinh tanh".split()  # of module math
 
-# The order is that of Op in csrc/numbers.c. With each: how many operands, and what it gives.
+# Operation -> number of operands, and its function. The order is that of Op in csrc/numbers.c.
 OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "load": (0, lambda: None),
     "int": (0, lambda: None),
@@ -50,18 +50,20 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 def power(a: Any, b: Any) -> Any:
-    """Return a power that is surely a real number, and no larger one than numbers.c computes."""
+    """Return `a ** b` where the result is surely real and numbers.c computes it too; otherwise raise Outside."""
     if (type(a) is type(b) is int and 0 <= b <= 64) or (a > 0 and type(a) is float):
         return a**b
     raise Outside
 
 
 class Outside(ArithmeticError):
-    """A number that 64 bits do not hold."""
+    """Raised for a number that does not fit into 64 bits."""
 
 
 def run(program: Iterable[tuple[str, Any]], numbers: Sequence[Any]) -> Any:
-    """Return the program's answer. Raises ArithmeticError or ValueError where 64 bits or Python know none."""
+    """Return the result of a program. Raises ArithmeticError or ValueError where there is none, or where it does not
+    fit into 64 bits.
+    """
     stack: list[Any] = []
     for name, operand in program:
         count, fn = OPERATIONS[name]

@@ -1,4 +1,4 @@
-"""What may be done with a callable: predicates over properties, not lists of names."""
+"""Decide how a callable is treated, by predicates on its properties rather than lists of names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ except ImportError:  # torch does without
 else:
     NUMPYS = tuple(kind for kind in vars(np).values() if isinstance(kind, type) and issubclass(kind, np.generic))
 
-# Types whose methods have no effects and whose results are decided by their arguments.
+# Types whose methods have no side effects and depend only on their arguments.
 PURE_TYPES: frozenset[type] = frozenset(
     {
         *(bool, int, float, complex, str, bytes, type(None), range, tuple, slice, frozenset),
@@ -58,7 +58,7 @@ PURE_MODULES = frozenset(
     {"math", "_operator", "cmath", "itertools", "_bisect", "unicodedata", "_string", "_struct", "binascii", "zlib"}
     | {"scipy.fft._pocketfft.pypocketfft"}
 )
-# Of those modules, what changes its first argument, or gives what is changed by use.
+# Functions of those modules that modify their first argument, or return an object with a state.
 WRITERS = frozenset(
     {"setitem", "delitem", "insort", "insort_left", "insort_right", "iconcat"}
     | {"pack_into", "iter_unpack", "compressobj", "decompressobj"}
@@ -71,7 +71,7 @@ OPERATOR_MODULES = frozenset(
     f"torch._C.{name}" for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")
 )
 STATE_WORDS = ("is_", "_is_", "get_", "_get_", "has_", "_has_", "_are_", "are_", "_cuda_get_", "_len_torch_")
-# Where torch.overrides looks for operators, Tensor apart, and under which names.
+# (namespace, names) in which torch.overrides looks for operators, besides Tensor.
 OPERATOR_SPACES = (
     *((module, module.__all__) for module in (torch, torch.functional)),
     *((module, dir(module)) for module in (F, torch.nn.init, torch.linalg, torch.fft, torch.special)),
@@ -82,17 +82,17 @@ CODE = (
     *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
     *(types.ClassMethodDescriptorType, *OPERATOR_TYPES),
 )
-# An optimizer's update of all parameters in one kernel.
+# Optimizers' updates of all parameters in one kernel.
 FUSED_UPDATES = tuple(getattr(torch, f"_fused_{name}_") for name in ("adam", "adamw", "sgd", "adagrad"))
-# The one function of torch's that graphs call with a body to run: what torch puts around it is for torch.compile.
+# The one torch function that graphs call with a body to run; its wrapper is only for torch.compile.
 CHECKPOINT = inspect.unwrap(torch.utils.checkpoint.checkpoint)
 
 
 @functools.cache
 def graph_functions() -> frozenset[int]:
-    """Return the functions of `overridable` that are written in Python: the same list, by the rules it is made by.
+    """Return the ids of those functions of `overridable` that are written in Python, found by the same rules.
 
-    PyTorch's own takes 20 ms, which the first capture of a process would pay.
+    PyTorch's own search takes 20 ms, which the first capture of a process would pay.
     """
     ignored = torch.overrides.get_ignored_functions()
     named = ((space, name) for space, names in OPERATOR_SPACES for name in names if is_public(name))
@@ -102,31 +102,29 @@ def graph_functions() -> frozenset[int]:
 
 
 def is_public(name: str) -> bool:
-    """Return whether a name of a module of operators stands for one: `relu`, not `_relu`, `relu_`, `Tensor`."""
+    """Return whether a name in a module of operators is an operator's: `relu`, not `_relu`, `relu_` or `Tensor`."""
     return name[0].islower() and not name.endswith("_")
 
 
 @functools.cache
 def overridable() -> frozenset[int]:
-    """Return the functions and methods that dispatch through `__torch_function__`: PyTorch's own list of its
-    operators.
-    """
+    """Return the ids of functions and methods that dispatch through `__torch_function__`, by PyTorch's own list."""
     found = torch.overrides.get_overridable_functions()
     return frozenset(id(fn) for group in found.values() for fn in group)
 
 
 def is_graph_function(fn: types.FunctionType) -> bool:
-    """Return a Python function of torch that counts as one operator: `torch.nn.functional.dropout`, `torch.einsum`."""
+    """Return whether a Python function of torch counts as one operator, as `torch.einsum` does."""
     return id(fn) in graph_functions()
 
 
 def is_overridable(fn: Any) -> bool:
-    """Return whether a call of this asks `__torch_function__`."""
+    """Return whether calls of a function dispatch through `__torch_function__`."""
     return id(fn) in overridable()
 
 
 def is_torch_operator(fn: Any) -> bool:
-    """Return a C function of torch that makes or takes tensors."""
+    """Return whether this is a C function of torch that makes or takes tensors."""
     if isinstance(fn, OPERATOR_TYPES):
         return True
     if type(fn) is not types.BuiltinFunctionType or not (getattr(fn, "__module__", None) or "").startswith("torch"):
@@ -136,12 +134,12 @@ def is_torch_operator(fn: Any) -> bool:
 
 
 def is_tensor_method(fn: Any) -> bool:
-    """Return a C method of tensors."""
+    """Return whether this is a tensor method written in C."""
     return fn.__objclass__ in torch.Tensor.__mro__ and fn.__objclass__ is not object
 
 
 def is_pure(fn: Any) -> bool:
-    """Return a C function that has no effects: of constants it can be run at once."""
+    """Return whether this is a C function without side effects, which can be called during capture on constants."""
     if id(fn) in PURE_BUILTINS or id(fn) in PURE_STATICS:
         return True
     if isinstance(fn, (operator.attrgetter, operator.itemgetter, operator.methodcaller)):
@@ -158,21 +156,19 @@ def is_pure(fn: Any) -> bool:
 
 
 def reads_torch_state(fn: Any) -> bool:
-    """`torch._C.is_grad_enabled` and its kind, by their names: C functions that look at a flag of the process."""
+    """Return whether this is a C function, judged by its name, that reads a flag such as the grad mode."""
     if type(fn) is not types.BuiltinFunctionType or fn.__self__ is None or isinstance(fn.__self__, type):
         return False  # operators of torch have no owner
     return fn.__name__.startswith(STATE_WORDS)
 
 
 def is_code(obj: Any) -> bool:
-    """Return whether this is a part of a program's text: a module, a class, a function, a way to read an attribute."""
+    """Return whether an object is part of a program's text: a module, class, function or descriptor."""
     return isinstance(obj, CODE)
 
 
 def in_optimizer(frames: list[Any]) -> bool:
-    """Return whether the innermost frame is code of torch.optim: what it does to numbers is known, and they
-    stay real.
-    """
+    """Return whether the innermost frame is code of torch.optim, whose numbers stay plain Python numbers."""
     return bool(frames) and str(frames[-1].globals.real.get("__name__", "")).startswith("torch.optim.")
 
 

@@ -1,8 +1,8 @@
-"""Every reason why a graph ends or a frame is left to Python: one row each, and how it is told.
+"""The table of all reasons why a graph ends or a frame is not compiled, and their messages.
 
-`title` is the first line of the message, `text` says what happened in the user's words, `hint` what to write
-instead. Fields in braces are filled by whoever breaks: mostly `name` (of what was called or read), `type`
-(of the value) and `what`; a field nobody filled reads as "it".
+`title` is the first line of the message, `text` says what happened in the user's words, `hint` what to write instead.
+Whoever breaks fills the fields in braces: mostly `name` (of what was called or read), `type` (of the value) and `what`;
+a field that nobody filled reads as "it".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Reason(NamedTuple):
-    """A row of the table."""
+    """A row of the table of reasons."""
 
     id: str
     title: str
@@ -21,7 +21,7 @@ class Reason(NamedTuple):
     hint: str
 
 
-# Breaks: capture stops at one place of a frame, and the rest of the frame goes on from there.
+# Breaks: capture stops at one instruction of a frame, and a continuation runs the rest.
 _BREAKS = (
     Reason(
         "data-dependent branch",
@@ -227,7 +227,7 @@ _BREAKS = (
     ),
 )
 
-# Skips: a whole frame is left to Python.
+# Skips: a whole frame is not compiled.
 _SKIPS = (
     Reason(
         "generator",
@@ -309,24 +309,24 @@ SKIPS: frozenset[str] = frozenset(row.id for row in _SKIPS)
 
 
 class _Fields(dict[str, Any]):
-    """A field nobody filled must not turn a message into a crash."""
+    """Fields of a message; one that nobody filled reads as "it", so that a message never raises."""
 
     def __missing__(self, name: str) -> str:
         return "it"
 
 
 def title(reason_id: str, **fields: Any) -> str:
-    """Return the first line of a reason's message."""
+    """Return the title of a reason, the first line of its message."""
     return REASONS[reason_id].title.format_map(_Fields(fields))
 
 
 def message(reason_id: str, **fields: Any) -> str:
-    """Return what happened, in a sentence."""
+    """Return the sentence that says what happened."""
     return REASONS[reason_id].text.format_map(_Fields(fields))
 
 
 def hint(reason_id: str, **fields: Any) -> str:
-    """Return what to write instead."""
+    """Return the sentence that says what to write instead."""
     return REASONS[reason_id].hint.format_map(_Fields(fields))
 
 
@@ -341,10 +341,10 @@ def unsupported_text(
     end_column: int | None,
     callers: Sequence[tuple[str, int | None, str, str]] = (),
 ) -> str:
-    """Return the whole message of an `Unsupported`: what, where with a caret, why, what to write instead, the id.
+    """Return the message of an `Unsupported`: title, place with a caret, why, what to write instead, id.
 
-    callers: file, line, function and source line of the calls that led there, outermost first.
-    Columns count bytes of the UTF-8 line, as code objects have them.
+    callers: file, line, function and source line of the calls that led there, outermost first. Columns count bytes of
+    the UTF-8 line, as in code objects.
     """
     lines = [title(reason, **fields), "Processing original code:"]
     for caller in callers:
@@ -364,18 +364,18 @@ def unsupported_text(
 
 
 def place(filename: str, line: int | None, function: str) -> str:
-    """Return a place in a program, as tracebacks have it."""
+    """Return a line that names a place in a program, as tracebacks do."""
     return f'  File "{filename}", line {"?" if line is None else line}, in {function}'
 
 
 def quote(source_line: str, column: int | None, end_column: int | None) -> list[str]:
-    """Return the user's line, and carets under the part that is meant.
+    """Return the user's line and carets under the expression.
 
-    That is all of it where columns are unknown, and all from `column` where the expression goes on beyond the line.
+    All of the line is marked where columns are unknown, and all from `column` where the expression spans several lines.
     """
     raw = source_line.encode()
     text = source_line.strip()
-    begin = len(raw) - len(source_line.lstrip().encode())  # where the text begins in the raw line
+    begin = len(raw) - len(source_line.lstrip().encode())  # indentation in bytes
     start = begin if column is None else max(column, begin)
     stop = begin + len(text.encode()) if end_column is None or column is None else end_column
     before = raw[begin:start].decode(errors="replace")
@@ -385,7 +385,7 @@ def quote(source_line: str, column: int | None, end_column: int | None) -> list[
 
 
 def _width(char: str) -> int:
-    """Return the terminal columns of a character: wide ones take two, combining ones none."""
+    """Return how many terminal columns a character takes: wide ones two, combining ones none."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

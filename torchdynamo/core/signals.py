@@ -1,4 +1,4 @@
-"""How symbolic execution leaves an instruction early."""
+"""Exceptions by which symbolic execution leaves an instruction early."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 
 from torchdynamo.core.value import Object
 
-# Where a capture stops: the step of the root frame, then that of the frame which it calls there, and so on.
+# Place where a capture stops: the step of the root frame, then that of the frame it calls there, and so on.
 StopPath = tuple[int, ...]
 
 
 class Break(Exception):
-    """Capture cannot continue past the current instruction. Names a row of core/reasons.py and fills its fields."""
+    """Raised where capture cannot continue. Names a row of core/reasons.py and fills its fields."""
 
     def __init__(self, reason: str, **fields: Any) -> None:
         super().__init__(reason)
         self.reason = reason
         self.fields = fields
-        self.where: Any = None  # Position of the innermost frame, filled in as it passes
+        self.where: Any = None  # Position of the innermost frame, set while the exception passes it
         self.callers: tuple[Any, ...] = ()  # Positions of the calls that led there, outermost first
-        self.raises = False  # the program itself is going to raise there, as far as can be told
-        self.restart: StopPath = ()  # where the next try must stop; nothing if there is no such place
-        self.inner: list[Any] = []  # the frames that return straight to one another, up to where it broke; not the root
+        self.raises = False  # the program itself will probably raise there
+        self.restart: StopPath = ()  # place where the next try must stop; empty if there is none
+        self.inner: list[Any] = []  # inlined frames down to the break whose callers just return their result; no root
 
 
 class Raised(Exception):
-    """The user's program raises here: a Python exception, as a symbolic object."""
+    """Carries a Python exception, as a symbolic object, that the user's program raises."""
 
     def __init__(self, value: Object) -> None:
         super().__init__(value)
@@ -34,18 +34,18 @@ class Raised(Exception):
 
 
 class Assumption(Enum):
-    """What a capture presumes until it turns out wrong, and a later one of the frame does not."""
+    """An assumption that captures make until it turns out wrong; then the frame is captured again without it."""
 
-    LAYOUTS = "tensors lie in memory as those of their sizes do"
-    CACHES = "functions with a cache are called anew for each number"
-    AHEAD = "functions called ahead of time, on both sides of a branch, do nothing else"
-    SLICES = "slices take all that they ask for"
+    LAYOUTS = "layouts in memory are those of sizes other than 0 and 1"
+    CACHES = "functions with a cache are called again for each number"
+    AHEAD = "functions called ahead of time, on both sides of a branch, have no side effects"
+    SLICES = "slices lie within their tensors"
     ADDRESSES = "no key of a dict of numbers is the id of an object"
-    MARKED = "functions marked by torch.compile's allow_in_graph can be followed"
+    MARKED = "functions marked by torch.compile's allow_in_graph can be inlined"
 
 
 class Retry(Exception):
-    """Capture must be done again from the start, without a presumption."""
+    """Raised to capture the frame again from its start, without an assumption."""
 
     def __init__(self, without: Assumption) -> None:
         super().__init__(without)
@@ -53,15 +53,15 @@ class Retry(Exception):
 
 
 class Stop(Exception):
-    """The step was reached at which this capture is to end."""
+    """Raised at the step at which this capture is to end."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.frames: list[Any] = []  # that are left, the innermost first
+        self.frames: list[Any] = []  # frames that are left, the innermost first
 
 
 class Restart(Exception):
-    """Capture must be done again from the start of the frame, and stop at an earlier step of the root."""
+    """Raised to capture the frame again from its start and stop at an earlier step of the root frame."""
 
     def __init__(self, step: int, what: str = "a value that cannot be made again") -> None:
         super().__init__(step)
@@ -70,4 +70,6 @@ class Restart(Exception):
 
 
 class NotYet(Exception):
-    """The program sets something up that cannot be followed: this call runs eagerly, the next is captured."""
+    """Raised where the program sets something up that cannot be captured: this call runs eagerly,
+    the next is captured.
+    """

@@ -1,8 +1,8 @@
-"""Where a value lives when a frame begins: an interned path, and the guards that speak of it.
+"""Sources, which are interned paths to objects that exist when a frame begins, and guards, which are facts about them.
 
-A source is three words: *how* to take the step, from which *base*, with what *arg*.
-`self.layers[0].weight` is local 'self', then its dict, then key '_modules', and so on down.
-Sources are compared by identity, hold no policy, and (but for `pinned`) pickle as plain data.
+A source has three fields: *how* to take the last step, from which *base*, with what *arg*.
+`self.layers[0].weight` is local 'self', then its dict, then key '_modules', and so on.
+Sources are compared by identity, hold no policy, and (except `pinned`) pickle as plain data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torchdynamo.core.naming import called, class_name, has_name, is_mortal
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """What a path can start from: the frame as the hook got it."""
+    """The objects that a source can start from: the parts of the frame, as the hook got it."""
 
     locals: Mapping[str, Any]
     globals: dict[str, Any]
@@ -29,7 +29,7 @@ class Roots:
 
 
 class Accessor(NamedTuple):
-    """One way to take a step: its meaning in Python, and how it is written for people."""
+    """A kind of step: its meaning in Python, and its text for people."""
 
     load: Callable[[Any, Any], Any]  # (base object or Roots, arg) -> object
     show: Callable[[str, Any], str]  # (text of base, arg) -> text
@@ -57,17 +57,17 @@ def _under_object(dct: dict[Any, Any], key: Any) -> Any:
 
 
 def keys_in_order(dct: dict[Any, Any]) -> list[Any]:
-    """Return a dict's keys in order, without asking a subclass; an OrderedDict keeps an order of its own."""
+    """Return a dict's keys in order, without calling a subclass's methods; an OrderedDict has its own order."""
     return list(OrderedDict.__iter__(dct) if isinstance(dct, OrderedDict) else dict.__iter__(dct))
 
 
 def _call(fn: Any, args: tuple[Any, ...]) -> Any:
-    if isinstance(fn, weakref.ref):  # what it refers to, whatever a user's subclass makes of a call
+    if isinstance(fn, weakref.ref):  # the referent, even if a user's subclass overrides the call
         return weakref.ref.__call__(fn)
     return fn(*args)
 
 
-# how -> its readings. The native reading (guards/program.py, csrc/guards.c) uses the same names.
+# how -> accessor. The native guard program (guards/program.py, csrc/guards.c) uses the same names.
 ACCESSORS: dict[str, Accessor] = {
     # roots: the base is the Roots
     "local": Accessor(lambda roots, name: roots.locals[name], lambda _, name: name),
@@ -79,16 +79,16 @@ ACCESSORS: dict[str, Accessor] = {
     # steps: the base is an object
     "dict": Accessor(lambda obj, _: obj.__dict__, lambda base, _: f"{base}.__dict__"),
     "key": Accessor(lambda dct, key: dict.__getitem__(dct, key), lambda base, key: f"{base}[{key!r}]"),
-    # the key is an object, found where another source leads
+    # the key is the object at another source
     "keyed": Accessor(_under_object, lambda base, key: f"{base}[{key}]"),
     "item": Accessor(_item, lambda base, index: f"{base}[{index}]"),
     "attr": Accessor(getattr, lambda base, name: f"{base}.{name}"),
-    # a key of a dict by its position, and what is under that
+    # a key of a dict by its position, and its value
     "key_at": Accessor(lambda dct, at: keys_in_order(dct)[at], lambda base, at: f"list({base})[{at}]"),
     "value_at": Accessor(
         lambda dct, at: dict.__getitem__(dct, keys_in_order(dct)[at]), lambda base, at: f"list({base}.values())[{at}]"
     ),
-    # what a descriptor in C keeps in the object; the descriptor lies where another source leads
+    # a field that a C descriptor stores in the object; the descriptor is at another source
     "field": Accessor(
         lambda obj, descriptor: descriptor.__get__(obj, type(obj)), lambda base, descriptor: f"{base}.<{descriptor}>"
     ),
@@ -99,12 +99,12 @@ ACCESSORS: dict[str, Accessor] = {
     "class_attr": Accessor(_class_attr, lambda base, name: f"{base}.{name}"),
     # the results that functools.lru_cache keeps
     "cache": Accessor(lambda fn, _: _native.cache_of(fn), lambda base, _: f"cache({base})"),
-    # only of C callables that do nothing but look: a weakref, `torch._C._get_cudnn_enabled`
+    # only for C callables without side effects: a weakref, `torch._C._get_cudnn_enabled`
     "call": Accessor(_call, lambda base, args: f"{base}({', '.join(map(repr, args))})"),
     # a tensor's size or stride in a dimension
     "size": Accessor(lambda obj, dim: obj.size(dim), lambda base, dim: f"{base}.size({dim})"),
     "stride": Accessor(lambda obj, dim: obj.stride(dim), lambda base, dim: f"{base}.stride({dim})"),
-    # only of tensors, sets and locks, and only methods that do nothing but look: `storage_offset`
+    # only for tensors, sets and locks, and methods without side effects: `storage_offset`
     "method": Accessor(lambda obj, name: getattr(obj, name)(), lambda base, name: f"{base}.{name}()"),
 }
 LED_TO = frozenset({"keyed", "field"})  # steps whose arg is another source
@@ -112,9 +112,9 @@ ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"
 
 
 class Pinned:
-    """An object a source begins at: only for what owns nothing of the user's (a class, a C function).
+    """An object that a source begins at; only for objects that own nothing of the user's (classes, C functions).
 
-    Held, unless it is a class that may go; then its source goes as well, and all that begin there.
+    It is held, except for a class that can be freed: then its source goes as well, with all that begin there.
     """
 
     __slots__ = ("address", "held", "text", "weak")
@@ -127,7 +127,7 @@ class Pinned:
 
     @property
     def object(self) -> Any:
-        """The object; None if it is gone."""
+        """The pinned object; None if it has been freed."""
         return self.held if self.weak is None else self.weak()
 
     def __eq__(self, other: Any) -> bool:
@@ -141,18 +141,23 @@ class Pinned:
 
 
 class Source:
-    """An interned path; make one with the functions below. Equal paths are the same object."""
+    """An interned path, made by the functions below: equal paths are the same object."""
 
     __slots__ = ("__weakref__", "arg", "base", "how", "table")
     how: str
     base: Source | None
     arg: Any
-    table: dict[tuple[Any, ...], Source]  # where the paths that go on from here are
+    table: dict[tuple[Any, ...], Source]  # paths that continue this one
 
     _interned: ClassVar[dict[tuple[Any, ...], Source]] = {}
 
     def __new__(cls, how: str, base: Source | None = None, arg: Hashable = None) -> Source:
-        key = (how, base, type(arg), arg if not isinstance(arg, weakref.ref) else id(arg))  # equal ones are many
+        key = (
+            how,
+            base,
+            type(arg),
+            arg if not isinstance(arg, weakref.ref) else id(arg),
+        )  # weak references may be equal
         table = cls._interned if base is None else base.table
         self = table.get(key)
         if self is None:
@@ -165,7 +170,7 @@ class Source:
         return self
 
     def pin(self, key: tuple[Any, ...]) -> None:
-        """Hold weakly an object that may go: sources that begin at it are known for as long as it is there."""
+        """Hold the object weakly if it can be freed; sources that begin at it are dropped with it."""
         pinned, table = self.arg, self.table
         if pinned.weak is not None:
             pinned.weak = weakref.ref(pinned.object, lambda _: table.pop(key, None))
@@ -175,13 +180,15 @@ class Source:
         return Source, (self.how, self.base, self.arg)
 
     def load(self, roots: Roots) -> Any:
-        """Fetch the object by walking the path in Python (capture and tests; hits do it natively)."""
+        """Return the object at this source by walking the path in Python; for capture and tests,
+        hits do it natively.
+        """
         base = roots if self.base is None else self.base.load(roots)
         arg = self.arg.load(roots) if self.how in LED_TO else self.arg
         return ACCESSORS[self.how].load(base, arg)
 
     def __str__(self) -> str:
-        """Return the path as the user would write it: `self.layers[0].weight`."""
+        """Return the path as the user would write it, such as `self.layers[0].weight`."""
         base, how, arg = self.base, self.how, self.arg
         if how == "key" and base is not None:
             if base.how in ("globals", "builtins"):
@@ -204,31 +211,31 @@ class Source:
         return source
 
 
-MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})  # nn.Module's; users write them as attributes
+MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})  # their items are attributes of an nn.Module
 
 
 def local(name: str) -> Source:
-    """Return an argument of the frame."""
+    """Return the source of an argument of the frame."""
     return Source("local", None, name)
 
 
 def global_(name: str) -> Source:
-    """Return a name in the frame's globals."""
+    """Return the source of a name in the frame's globals."""
     return Source("key", Source("globals"), name)
 
 
 def builtin(name: str) -> Source:
-    """Return a name in the frame's builtins."""
+    """Return the source of a name in the frame's builtins."""
     return Source("key", Source("builtins"), name)
 
 
 def free(name: str) -> Source:
-    """Return the contents of a free variable's cell."""
+    """Return the source of a free variable's value."""
     return Source("contents", Source("closure", None, name))
 
 
 def instance_attr(base: Source, name: str) -> Source:
-    """Return an entry of an instance's `__dict__`."""
+    """Return the source of an entry of an instance's `__dict__`."""
     return Source("key", Source("dict", base), name)
 
 
@@ -244,7 +251,7 @@ class Position(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """One fact about the state at entry that a capture rests on; true when it is made.
+    """A fact about the state at entry that a capture relies on; true when it is made.
 
     `kind` names a row of guards/kinds; `arg` is data of that kind; `position` is the user's line that asked.
     """

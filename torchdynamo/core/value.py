@@ -1,4 +1,4 @@
-"""What capture knows of a Python value. Six kinds, never mutated, never subclassed."""
+"""Values: what capture knows of a Python object. There are six kinds, immutable and never subclassed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchdynamo.core.source import Source
 
 
 class Known:
-    """A Python object that is fixed for this trace: a constant, function, class, module, enum member."""
+    """A Python object that is constant in this capture: a constant, function, class, module, enum member."""
 
     __slots__ = ("obj", "source")
 
@@ -27,7 +27,7 @@ class Known:
 
 
 class TensorNode:
-    """A tensor that flows through the graph: its node, its fake, and where it lived at entry (None if computed)."""
+    """A tensor that flows through the graph: its node, its fake tensor, and its source (None if computed)."""
 
     __slots__ = ("fake", "node", "pytype", "source")
 
@@ -42,7 +42,7 @@ class TensorNode:
 
 
 class Object:
-    """Identity only: a reference into the heap, and the exact type."""
+    """A reference to an object in the heap, by identity, and its exact type."""
 
     __slots__ = ("pytype", "ref")
 
@@ -55,7 +55,7 @@ class Object:
 
 
 class Lazy:
-    """Something nothing has looked at yet: only its source is known. It may be moved, not used."""
+    """An object that nothing has looked at yet: only its type and source are known. It can be moved but not used."""
 
     __slots__ = ("pytype", "source")
 
@@ -68,7 +68,7 @@ class Lazy:
 
 
 class Symbol:
-    """A number known as an expression over sizes: a graph node and its symbolic example."""
+    """A number of the graph: its node and its symbolic value."""
 
     __slots__ = ("fake", "node", "pytype", "source")
 
@@ -80,7 +80,7 @@ class Symbol:
 
 
 class Absent:
-    """No value: an unbound local, a deleted attribute, the NULL beside a callable."""
+    """The absence of a value: an unbound local, a deleted attribute, the NULL beside a callable."""
 
     __slots__ = ()
     pytype = type(None)
@@ -99,10 +99,10 @@ NO_ITEMS = Known(())
 
 
 def boolean(answer: bool) -> Known:
-    """Return the Known bool."""
+    """Return a truth value as a Known."""
     return TRUE if answer else FALSE
 
 
 def is_none(value: Value) -> bool:
-    """Return whether it is the None that nothing depends on."""
+    """Return whether a value is a None that is known without a guard."""
     return value.__class__ is Known and value.obj is None
