@@ -1,4 +1,4 @@
-"""Writes make it matter what is the same: objects the frame changed, and tensors the graph writes to."""
+"""Guard which objects and tensors are aliases, where the frame or the graph writes to one of them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from torchdynamo.graph.numpy_nodes import np
 
 
 class Input(NamedTuple):
-    """A tensor the graph is given."""
+    """A tensor that is an input of the graph."""
 
     source: Source
     tensor: torch.Tensor
-    grown: bool  # it requires a gradient when the frame is done
+    grown: bool  # it requires a gradient at the end of the frame
 
 
 def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
-    """Return which tensors share memory, which are views of which, which objects are one."""
+    """Return guards on shared memory, on views, and on the identity of objects that the frame changed."""
     vm = captured.machine
     made: list[Guard] = []
     if gm is not None:
@@ -45,16 +45,16 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
 
 
 def own_keywords(code: CodeType) -> Source | None:
-    """Return the dictionary that the call makes for `**kwargs`: when the frame begins, nobody else has it."""
+    """Return the source of the dict that each call makes for `**kwargs`, which is no alias of another; or None."""
     if not code.co_flags & inspect.CO_VARKEYWORDS:
         return None
     return local(code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)])
 
 
 def space_guards(vm: Machine, new: Source | None) -> list[Guard]:
-    """Return where the frame wrote to a dictionary, by whatever way, it is guarded that all it met are different ones.
+    """Guard that all dicts met are different objects, if the frame wrote to any of them.
 
-    Not of what is `new` in each call.
+    new: source of a dict that each call makes, which is left out.
     """
     dicts = [e for e in vm.heap.entities if e.pytype is dict and e.source not in (None, new)]
     if not any(e.touched for e in dicts) and not any(space.written for space in vm.aliased_dicts.values()):
@@ -66,7 +66,7 @@ def space_guards(vm: Machine, new: Source | None) -> list[Guard]:
 
 
 def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
-    """Return the inputs that the graph writes to, and the others."""
+    """Return the inputs that the graph writes to, and its other inputs."""
     names = mutated_inputs(gm)
     written: list[Input] = []
     read: list[Input] = []
@@ -78,23 +78,21 @@ def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
 
 
 def written_apart(vm: Machine, gm: Any) -> bool:
-    """Return whether what the graph writes to shares no memory with its other inputs, as backends take for granted."""
+    """Return whether inputs that the graph writes to share no memory with other inputs; backends assume that."""
     written, read = inputs_of(vm, gm)
     alone = len(written) + len(read) == 1
     return alone or _native.tensors_apart(tuple(each.tensor for each in written), tuple(each.tensor for each in read))
 
 
 class Memory(NamedTuple):
-    """Something else than a tensor that has memory, of which the frame saw the contents."""
+    """An object other than a tensor, with memory whose contents the frame read or wrote."""
 
     source: Source
     real: Any
 
 
 def memories(vm: Machine) -> tuple[list[Memory], list[Memory]]:
-    """Return the bytearrays that the frame writes to, when the graph has run; and those, and arrays of NumPy's, that it
-    read.
-    """
+    """Return the buffers that the frame writes to after the graph, and the bytearrays and arrays that it only read."""
     written: list[Memory] = []
     read: list[Memory] = []
     for entity in vm.heap.entities:
@@ -107,8 +105,9 @@ LENDERS = (bytearray,) if np is None else (bytearray, np.ndarray)
 
 
 def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Return what must be apart: what the graph writes from what the frame read, what it gets from what the frame
-    writes.
+    """Return the pairs of groups that must not share memory.
+
+    What the graph writes must be apart from what the frame read, and the graph's inputs from what the frame writes.
     """
     by_frame, seen = memories(vm)
     if gm is None or not (by_frame or seen):
@@ -119,7 +118,7 @@ def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tupl
 
 
 def memory_apart(vm: Machine, gm: Any) -> bool:
-    """Return whether the graph and the frame see each other's writes nowhere."""
+    """Return whether neither the graph nor the frame sees the other's writes."""
     return all(
         _native.tensors_apart(*(tuple(each[1] for each in group) for group in pair))
         for pair in in_each_others_way(vm, gm)
@@ -127,16 +126,16 @@ def memory_apart(vm: Machine, gm: Any) -> bool:
 
 
 def memory_guards(vm: Machine, gm: Any) -> list[Guard]:
-    """Return guards that memory stays shared as it is."""
+    """Return guards that memory stays unshared between the graph and the frame."""
     pairs = [(sources(written), sources(read)) for written, read in in_each_others_way(vm, gm)]
     return [Guard(pair[0][0], "NO_OVERLAP", pair) for pair in pairs]
 
 
 def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
-    """Record that a write through a view gives its history to its base and all views of that, which then require
-    gradients.
+    """Guard which inputs are views of what, if the graph gives an input a gradient history.
 
-    So where something written to requires one, it is guarded which of the tensors that did not are views of what.
+    A write through a view gives that history to its base and to all other views of the base, which require gradients
+    from then on.
     """
     given = {each.source: each.tensor for each in inputs if not each.tensor.requires_grad} if grown else {}
     given.update((each.source, each.tensor) for each in grown)
@@ -155,5 +154,5 @@ def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
 
 
 def sources(inputs: Iterable[Input | Memory]) -> tuple[Source, ...]:
-    """Return where they come from."""
+    """Return the sources of these inputs."""
     return tuple(each.source for each in inputs)

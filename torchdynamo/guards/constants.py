@@ -1,4 +1,4 @@
-"""Constants: objects that are what they are worth. Two are the same if exact types and values are, all the way down."""
+"""Constants: objects that are known by their value. Two are equal if exact types and values are, at every depth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATOMS: frozenset[type] = frozenset(
 
 
 def parts_of(obj: Any) -> tuple[Any, ...] | None:
-    """Return what a compound constant is made of; None for everything else."""
+    """Return the parts of a compound constant; None for other objects."""
     cls = type(obj)
     if cls is tuple or cls is torch.Size:
         return tuple(obj)
@@ -28,7 +28,7 @@ def parts_of(obj: Any) -> tuple[Any, ...] | None:
 
 
 def is_constant(obj: Any) -> bool:
-    """Return whether the object is a constant through and through."""
+    """Return whether an object and all of its parts are constants."""
     if type(obj) in ATOMS:
         return True
     parts = parts_of(obj)
@@ -36,7 +36,7 @@ def is_constant(obj: Any) -> bool:
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    """Return the same constant: 1 is not 1.0, 0.0 is not -0.0, and nan is nan."""
+    """Return whether two constants are equal: 1 is not 1.0, 0.0 is not -0.0, and nan is nan."""
     cls = type(a)
     if cls is not type(b):
         return False

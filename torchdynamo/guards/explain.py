@@ -1,4 +1,4 @@
-"""Which guard failed, said in the user's words: what it was, what it is now, and which line needs it."""
+"""Explain which guard failed: what was there, what is there now, and which line relies on it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.kind import MISSING, GuardDifference, read
 from torchdynamo.guards.kinds import KINDS
 
-# Of these the fact says itself what it is about.
+# Kinds whose text names its subject itself.
 WITHOUT_PLACE = {"GLOBAL_STATE": "torch's state", "NUMBERS": ""}
 
 
 class FailedGuard(NamedTuple):
-    """A guard that does not hold for a frame, and how the facts changed."""
+    """A guard that does not hold for a frame, and the difference."""
 
     guard: Guard
     change: GuardDifference
@@ -44,7 +44,9 @@ COSTS = {0: "with its owner", -1: "each call", -2: "metadata"}
 
 
 class Guards(list[Guard]):
-    """All guards of an entry; as text, one a line, with what a hit pays for each and the line that needs it."""
+    """A list of an entry's guards; as text, one per line, with the cost of each per hit and the
+    line that relies on it.
+    """
 
     def __init__(self, guards: Iterable[Guard], program: _native.GuardProgram) -> None:
         super().__init__(guards)
@@ -55,7 +57,7 @@ class Guards(list[Guard]):
 
 
 def line(guard: Guard, cost: int) -> str:
-    """`self.layers[3].weight TENSOR_MATCH torch.float32 cpu [4, 4]  [metadata]  model.py:12`."""
+    """Return a guard as a line such as `self.weight TENSOR_MATCH torch.float32 cpu [4, 4]  [metadata]  model.py:12`."""
     subject = WITHOUT_PLACE.get(guard.kind, str(guard.source))
     what = f"{subject} {guard.kind} {KINDS[guard.kind].told(guard.arg)}".strip()
     paid = COSTS.get(cost) or f"{cost} word{'s' if cost > 1 else ''}"

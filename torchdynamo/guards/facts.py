@@ -1,5 +1,7 @@
-"""What objects are, without the objects: names, hashes of code, parts. Equal facts, as far as a guard can tell, are
-one object in two processes."""
+"""Describe objects by facts that can be stored: names, hashes of code, parts.
+
+If two objects, of one or of two processes, have equal facts, guards cannot tell them apart.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from torchdynamo.core.value import ABSENT
 
 
 class Named(NamedTuple):
-    """A module, or something written in C: known by where it is found."""
+    """A module, or an object written in C: known by the name under which it is found."""
 
     kind: str
     module: str
@@ -25,7 +27,7 @@ class Named(NamedTuple):
 
 
 class Class(NamedTuple):
-    """A class: its name, and those of what it is made from."""
+    """A class: known by its name and those of its bases."""
 
     kind: str
     module: str
@@ -34,7 +36,7 @@ class Class(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A function or its code: known by its name, and by what it does."""
+    """A function or code object: known by its name and a hash of what it does."""
 
     kind: str
     name: str
@@ -42,14 +44,14 @@ class Written(NamedTuple):
 
 
 class DescriptorFact(NamedTuple):
-    """A descriptor round functions: a property, a static method."""
+    """A descriptor around functions: a property, a static method."""
 
     kind: str
     parts: tuple[Any, ...]
 
 
 class Unnamed(NamedTuple):
-    """An object that is known by its identity alone, which ends with the process."""
+    """An object that is known only by its identity, which ends with the process."""
 
     text: str
 
@@ -60,7 +62,7 @@ FACTS = (Named, Class, Written, DescriptorFact, Unnamed)
 
 @cache
 def hash_of(code: types.CodeType) -> str:
-    """Return what the code does: all of it but file, lines and the names of variables nobody asks for."""
+    """Return a hash of all that a code object does; file and lines do not count."""
     told = (
         *(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_name),
@@ -70,7 +72,7 @@ def hash_of(code: types.CodeType) -> str:
 
 
 def constant(const: Any) -> str:
-    """Return a constant of code as text, the same in every process."""
+    """Return a constant of a code object as text that is equal in every process."""
     if type(const) is types.CodeType:
         return hash_of(const)
     if type(const) is tuple:
@@ -90,7 +92,7 @@ DESCRIPTORS_IN_C = (
 
 
 def fact_of(obj: Any) -> Fact:
-    """Return what is to be told of an object."""
+    """Return the fact that describes an object."""
     if obj is ABSENT:
         return Named("absent", "", "")
     if isinstance(obj, type):
@@ -119,11 +121,11 @@ def fact_of(obj: Any) -> Fact:
 
 
 class Unresolved(LookupError):
-    """There is no such object in this process."""
+    """Raised if there is no such object in this process."""
 
 
 def object_of(fact: Fact, candidates: Iterable[Any]) -> Any:
-    """Return the object the fact speaks of: one of those at hand, or what is found under its name."""
+    """Return the object that a fact describes, among the candidates or by its name. Raises Unresolved."""
     for candidate in candidates:
         if not isinstance(fact, Unnamed) and fact_of(candidate) == fact:
             return candidate
@@ -134,7 +136,7 @@ def object_of(fact: Fact, candidates: Iterable[Any]) -> Any:
 
 
 def by_name(fact: Named | Class) -> Iterator[Any]:
-    """Yield what a module that was imported has under the name, as it is written there and as it is got."""
+    """Yield the objects found under a fact's name in an imported module, by its dict and by attribute access."""
     if fact.kind == "absent":
         yield ABSENT
     owner: Any = sys.modules.get(fact.module or "builtins")

@@ -1,7 +1,7 @@
-"""What a guard may keep of an object: itself if it owns nothing of the user's, else a weak reference if it has any.
+"""Decide how a guard keeps an object: itself if it owns nothing of the user's, else a weak reference if possible.
 
-A guard that held a model, or a function whose closure holds one, would keep it alive for as long as the code it is
-cached on.
+A guard that held a model, or a function whose closure holds one, would keep it alive as long as the code that the guard
+belongs to.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TRACKED = 1 << 14  # Py_TPFLAGS_HAVE_GC: may refer to other objects
 
 
 class Weak:
-    """An object that is known by a weak reference, and what to call it once it is gone."""
+    """A weak reference to an object, with a name for it once it is gone."""
 
     __slots__ = ("name", "ref", "text")
 
@@ -46,7 +46,7 @@ class Weak:
 
 
 def owns_nothing(obj: Any, depth: int = 3) -> bool:
-    """Return whether keeping the object alive keeps nothing of the user's alive: a class, a C function, a finfo, ..."""
+    """Return whether holding an object keeps nothing of the user's alive: a class, a C function, a finfo, ..."""
     if issubclass(type(obj), OWN_NOTHING) or is_constant(obj):
         return True
     if type(obj) is types.BuiltinFunctionType:
@@ -58,22 +58,22 @@ def owns_nothing(obj: Any, depth: int = 3) -> bool:
 
 
 def weakrefable(obj: Any) -> bool:
-    """Return whether weak references to the object can be made."""
+    """Return whether an object supports weak references."""
     return bool(type(obj).__weakrefoffset__)
 
 
 def held(obj: Any) -> Any:
-    """Return what to keep: the object, or a `Weak` where that can be made."""
+    """Return what a guard keeps of an object: the object, or a `Weak`."""
     if is_constant(obj):
         return obj
     return obj if not is_mortal(obj) and (owns_nothing(obj) or not weakrefable(obj)) else Weak(obj)
 
 
 def is_same(kept: Any, value: Any) -> bool:
-    """Return whether the value is the object that was kept."""
+    """Return whether a value is the object that was kept."""
     return value is (kept.ref() if type(kept) is Weak and value is not None else kept)
 
 
 def lower_kept(kept: Any) -> tuple[str, Any]:
-    """Return the native check for it, and its payload."""
+    """Return the native check of a kept object, and its payload."""
     return ("is_weak", kept.ref) if type(kept) is Weak else ("is", kept)

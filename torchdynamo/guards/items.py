@@ -1,4 +1,4 @@
-"""Items of dicts and sets as facts: a constant is known by its value, NaN and any other object by its identity."""
+"""Compare items of dicts and sets with guards: constants by value, nan and other objects by identity."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from torchdynamo.guards.kind import Check, NodeOf
 
 
 def keep(item: Any) -> Any:
-    """Return what a guard keeps of it."""
+    """Return what a guard keeps of an item."""
     return item if type(item) is Weak else held(item)
 
 
 def same_item(kept: Any, value: Any) -> bool:
-    """Return whether it is that item."""
+    """Return whether a value is the kept item."""
     return same_constant(kept, value) if is_constant(kept) and not holds_nan(kept) else is_same(kept, value)
 
 
-COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")  # which C knows as one function of a class
+COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")  # one slot of a C class has them all
 FAMILIES: dict[type, str] = {
     object: "identity",
     str: "text",
@@ -38,7 +38,7 @@ FAMILIES: dict[type, str] = {
 
 
 def family_of(cls: type) -> str | None:
-    """Return how objects of the class are compared; None where the class says that itself."""
+    """Return how objects of a class are compared; None if the class itself defines that."""
     for base in cls.__mro__:
         if base in FAMILIES:
             own = all(class_attribute(cls, name) is class_attribute(base, name) for name in COMPARISONS)
@@ -49,12 +49,12 @@ def family_of(cls: type) -> str | None:
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """Read an attribute of a class past its metaclass."""
+    """Return an attribute of a class, without asking its metaclass; None if there is none."""
     return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
 
 
 def same_key(kept: Any, value: Any) -> bool | None:
-    """Return whether a dict takes the one for the other (1 is True is 1.0 there); None if only user code could tell."""
+    """Return whether a dict counts two keys as equal (1 is True is 1.0); None if only user code could tell."""
     if kept is value:
         return True
     families = family_of(type(kept)), family_of(type(value))
@@ -72,7 +72,7 @@ def same_key(kept: Any, value: Any) -> bool | None:
 
 
 def lower_item(item: Any) -> tuple[str, Any]:
-    """Return how the native program looks for it."""
+    """Return the native check of an item, and its payload."""
     kept = keep(item)
     return ("equal", kept) if is_constant(kept) and not holds_nan(kept) else lower_kept(kept)
 
@@ -83,22 +83,22 @@ def keep_all(guard: Guard, roots: Roots) -> Guard:
 
 
 def keep_one(guard: Guard, roots: Roots) -> Guard:
-    """Settle a guard whose argument is an item."""
+    """Settle a guard whose argument is one item."""
     return guard._replace(arg=keep(guard.arg))
 
 
 def lower_items(check: str) -> Callable[[Guard, NodeOf], Check]:
-    """Return the lowering of a guard whose argument is a collection of items."""
+    """Return the lowering of a guard whose argument is a collection of items, for a native check."""
     return lambda guard, node_of: (node_of(guard.source), check, tuple(map(lower_item, guard.arg)))
 
 
 def lower_one(check: str) -> Callable[[Guard, NodeOf], Check]:
-    """Return the lowering of a guard whose argument is an item."""
+    """Return the lowering of a guard whose argument is one item, for a native check."""
     return lambda guard, node_of: (node_of(guard.source), check, lower_item(guard.arg))
 
 
 def has_key(dct: Any, kept: Any) -> bool | None:
-    """Return whether the dict has the key; None if only code of a key's class could tell, which is not run."""
+    """Return whether a dict has a key; None if only code of a key's class could tell, which is not run."""
     key = kept.ref() if type(kept) is Weak else kept
     if key is None and kept is not None:
         return None
@@ -110,6 +110,6 @@ def has_key(dct: Any, kept: Any) -> bool | None:
 
 
 def same_items(kept: Iterable[Any], values: Iterable[Any]) -> bool:
-    """Return whether two collections without repetition have the same items."""
+    """Return whether two collections without duplicates have the same items."""
     facts, found = list(kept), list(values)
     return len(facts) == len(found) and all(any(same_item(fact, value) for fact in facts) for value in found)

@@ -1,4 +1,4 @@
-"""What a kind of guard is: a fact about one object, said twice (in Python and natively), and told to people."""
+"""A kind of guard: a fact about one object, with its meaning in Python, its native check and its text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Check: TypeAlias = "tuple[int, str, Any]"  # node of the program, native check, 
 
 
 class GuardDifference(NamedTuple):
-    """What is not as it was: which part of the object (`.dtype`), and how it was and is."""
+    """The difference that made a guard fail: the part of the object (`.dtype`), its old and its new text."""
 
     part: str
     old: str
@@ -21,39 +21,39 @@ class GuardDifference(NamedTuple):
 
 
 def short(obj: Any) -> str:
-    """Return an object in at most a line, by name if it has one."""
+    """Return the text of an object in at most 80 characters."""
     text = called(obj)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def as_is(guard: Guard, roots: Roots) -> Guard:
-    """Return the fact, which needs no settling."""
+    """Return the guard unchanged."""
     return guard
 
 
 def plain_change(value: Any, arg: Any, roots: Roots) -> GuardDifference:
-    """Return the object as the fact."""
+    """Return the difference between the guard's argument and the object."""
     return GuardDifference("", short(arg), short(value))
 
 
 class GuardKind(NamedTuple):
-    """A row of the table of kinds. `arg` is the guard's own argument, `value` the object at its source."""
+    """A row of the table of kinds. `arg` is the guard's argument, `value` the object at its source."""
 
     name: str
     holds: Callable[[Any, Any, Roots], bool]  # (value, arg, roots): the meaning
     lower: Callable[[Guard, NodeOf], Check]
-    why: Callable[[Any, Any, Roots], GuardDifference] = plain_change  # of a guard that does not hold
-    settle: Callable[[Guard, Roots], Guard] = as_is  # reads off what capture left open, lets go of what it may not keep
-    told: Callable[[Any], str] = short  # the argument, for people
+    why: Callable[[Any, Any, Roots], GuardDifference] = plain_change  # (value, arg, roots): why it does not hold
+    settle: Callable[[Guard, Roots], Guard] = as_is  # completes a capture's guard and drops strong references
+    told: Callable[[Any], str] = short  # text of the argument
 
 
 def by_node(check: str) -> Callable[[Guard, NodeOf], Check]:
-    """Return the usual lowering: that check of the source's node, with the guard's own argument."""
+    """Return the usual lowering: a check of the source's node with the guard's own argument."""
     return lambda guard, node_of: (node_of(guard.source), check, guard.arg)
 
 
 class NoObject:
-    """Stands for the object where a source leads nowhere."""
+    """The result of reading a source that leads nowhere."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -63,8 +63,8 @@ MISSING = NoObject()
 
 
 def read(source: Source, roots: Roots) -> Any:
-    """Return the object at a source, or MISSING: a way there may lead through code of the user's, which may raise
-    anything.
+    """Return the object at a source, or MISSING. The path may lead through the user's code, which
+    may raise anything.
     """
     try:
         return source.load(roots)

@@ -1,4 +1,4 @@
-"""Getters and methods in C that guards ask, and that only look: no Python runs, and no other thread."""
+"""Register the C getters and methods that guards may call: they have no side effects and run no Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if np is not None:
 
 
 def register() -> None:
-    """Tell the native programs of them."""
+    """Register them with the native guard program."""
     for cls, names in LOOKING:
         for name in names:
             found: Any = cls.__dict__[name]

@@ -1,4 +1,4 @@
-"""Guards to the native program: one node for each source, one check for each guard, and what the code is given."""
+"""Lower guards to the native program: one node for each source, one check for each guard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchdynamo.guards.kinds import KINDS
 
 
 def complete(guards: Iterable[Guard], roots: Roots) -> list[Guard]:
-    """Settle the facts while the frame is there to read them off; what is returned keeps no object of the user's."""
+    """Settle guards while their frame exists; the results hold no object of the user's."""
     settled: list[Guard] = []
     for guard in guards:
         fact = KINDS[guard.kind].settle(guard, roots)
@@ -30,7 +30,7 @@ class Nodes:
         self.rows: list[tuple[str, int, Any]] = []
 
     def of(self, source: Source) -> int:
-        """Return the node of a source, made if it is new."""
+        """Return the index of a source's node, adding it if it is new."""
         found = self.index.get(source)
         if found is None:
             parent = -1 if source.base is None else self.of(source.base)
@@ -41,7 +41,7 @@ class Nodes:
 
 
 def row(source: Source, parent: int, arg: Any) -> tuple[str, int, Any]:
-    """Return how the native program takes this step; modules and pinned objects are simply there."""
+    """Return the native form of a source's last step; modules and pinned objects become constants."""
     if source.how == "pinned":
         weak = source.arg.weak
         return ("constant", -1, source.arg.object) if weak is None else ("weak", -1, weak)
@@ -59,7 +59,7 @@ looking.register()
 
 
 def lower(guards: Sequence[Guard], bound: Sequence[Source], code: CodeType) -> _native.GuardProgram:
-    """Return the native program of these guards; `bound` are the sources the code gets in its tuple."""
+    """Return the native program of these guards; `bound` are the sources of the code's bound tuple."""
     nodes = Nodes()
     checks = [KINDS[guard.kind].lower(guard, nodes.of) for guard in guards]
     fetched = tuple(nodes.of(source) for source in bound)

@@ -1,7 +1,7 @@
-"""What torch has found out about numbers that vary while a graph was made, as guards.
+"""Turn torch's guards on symbols into guards of this package.
 
-torch says it in sympy, which is slow and needs Python; here it becomes small programs (guards/kinds/numbers.py). A
-number in an expression that cannot be said so is fixed to the value it has.
+torch has them as sympy expressions, which are slow and need Python; here they become small programs
+(guards/kinds/numbers.py). Symbols in an expression that cannot be translated are guarded to have their current value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchdynamo.core.source import Guard, Position, Source
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.sizes import SizeLayout
 
-# sympy's and torch's classes, by name -> operation; those with several operands are folded from the left
+# name of a sympy or torch class -> operation; operations with several operands are folded from the left
 FOLDED = {"Add": "add", "Mul": "mul", "Max": "max", "Min": "min", "And": "and", "Or": "or"}
 PLAIN = {
     "FloorDiv": "floordiv",
@@ -46,13 +46,11 @@ PLAIN = {
 
 
 class Unsaid(Exception):
-    """An expression that has no program."""
+    """Raised for an expression that cannot be translated."""
 
 
 def number_guards(numbers: Numbers, layouts: dict[Source, SizeLayout]) -> list[Guard]:
-    """Return all that must hold of the numbers at entry: a guard for each line that asks, and one for what no line
-    asks.
-    """
+    """Return the guards on symbols at entry: one for each line that asked for any, and one for the others."""
     if not numbers.entries:
         return []
     places = numbers.places()
@@ -74,7 +72,7 @@ def number_guards(numbers: Numbers, layouts: dict[Source, SizeLayout]) -> list[G
 
 
 def conditions(numbers: Numbers) -> Iterator[Any]:
-    """Yield what torch decided by the numbers' values, and the ranges it was told."""
+    """Yield torch's guards on symbols, and the ranges that symbols were given."""
     from sympy import Ge, Integer, Le  # type: ignore[import-untyped]
 
     yield from (guard.expr for guard in numbers.env.guards)
@@ -88,7 +86,7 @@ def conditions(numbers: Numbers) -> Iterator[Any]:
 
 
 class Writer:
-    """Writes programs over a growing list of sources."""
+    """Translates conditions to programs over a growing list of sources."""
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers = numbers
@@ -99,7 +97,7 @@ class Writer:
         return "load", self.sources.setdefault(source, len(self.sources))
 
     def require(self, expr: Any) -> None:
-        """Guard a condition; where it cannot be written as one, guard the value of each number in it."""
+        """Guard a condition; if it cannot be translated, guard the current value of each of its symbols."""
         if not expr.free_symbols & set(self.numbers.entries):
             return
         try:
@@ -110,11 +108,14 @@ class Writer:
                 self.programs[self.load(source), ("int", value), ("eq", None)] = None
 
     def require_room(self, source: Source) -> None:
-        """Guard that a Python integer fits into the 64 bits that integers of graphs have."""
+        """Guard that a Python integer fits into 64 bits, as integers of a graph must."""
         self.programs[self.load(source), self.load(source), ("eq", None)] = None
 
     def require_stride(self, source: Source, layout: SizeLayout, dim: int, stride: Any) -> None:
-        """Guard a stride that sizes explain, unless there is at most one element in its dimension."""
+        """Guard that a stride is the product of sizes that it was at capture.
+
+        It may be anything if its dimension has one element, or if the tensor is empty.
+        """
         if not isinstance(stride, torch.SymInt) or stride.node.expr in self.numbers.entries:
             return
         empty: list[tuple[str, Any]] = [("int", 1)]
@@ -131,7 +132,7 @@ class Writer:
         self.programs[(*same, *single, ("or", None), *empty, ("int", 0), ("eq", None), ("or", None))] = None
 
     def said(self, expr: Any) -> Iterator[tuple[str, Any]]:
-        """Walk through the program of an expression."""
+        """Yield the operations of an expression's program. Raises Unsaid."""
         if expr in self.numbers.entries:
             yield self.load(self.numbers.entries[expr][0])
         elif isinstance(expr, int) or expr.is_Integer:

@@ -1,9 +1,8 @@
-"""Guards on disk: structure, names, hashes of code and values, and none of the objects.
+"""Store guards on disk: structure, names, hashes of code and values, but no objects.
 
-`dumps` puts a fact (`facts.py`) in the place of every object that is not plain data, so a pickle of guards imports
-nothing of the user's when it is read. `resolve` holds facts against a frame that is there, and puts that frame's
-objects in their place: what comes back are guards as a capture would have made them, or `Unresolved`, where there is
-no such object, which is as much as a guard that fails.
+`dumps` replaces every object that is not plain data by a fact (`facts.py`), so that unpickling imports nothing of the
+user's. `resolve` compares facts with a real frame and inserts that frame's objects: the result are guards as a capture
+would have made them. Where there is no such object it raises `Unresolved`, which counts as a failed guard.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from torchdynamo.guards.kinds.class_attr import find
 from torchdynamo.guards.kinds.tensor_match import TensorMeta
 from torchdynamo.guards.program import complete
 
-STAMP = (1, platform.python_version(), f"{torch.__version__}")  # packed state and dispatch keys are of one torch
+STAMP = (1, platform.python_version(), f"{torch.__version__}")  # packed state and dispatch keys depend on the version
 OURS = ("copyreg", "torchdynamo")  # modules whose names may stand in the pickle
 CONTAINERS = (dict, list, set)
 PLAIN_TYPES = (torch.dtype, torch.device, torch.Size, slice, range, complex)
 
 
 class Facts(pickle.Pickler):
-    """Pickles facts instead of objects."""
+    """A pickler that writes facts in the place of objects."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return what is plain is pickled as ever."""
+        """Write plain data as usual, and other objects as facts."""
         if type(obj) is Weak:
             return whole(fact_of(obj.ref()))
         if type(obj) is Pinned:
@@ -49,12 +48,12 @@ class Facts(pickle.Pickler):
 
 
 def whole(fact: Any) -> tuple[Any, ...]:
-    """Return how a fact is made again."""
+    """Return a pickle reduction that restores a fact."""
     return type(fact), tuple(fact)
 
 
 def is_plain(obj: Any) -> bool:
-    """Return whether pickle writes an object out as data, with the classes and functions that make it again."""
+    """Return whether an object is pickled as data: it and its parts need only our own classes and functions."""
     if isinstance(obj, (type, FunctionType, BuiltinFunctionType)):
         module = str(obj.__module__)
         ours = module.partition(".")[0] in OURS and getattr(sys.modules[module], obj.__name__, None) is obj
@@ -65,23 +64,23 @@ def is_plain(obj: Any) -> bool:
 
 
 def dumps(guards: Iterable[Guard]) -> bytes:
-    """Return the guards as bytes."""
+    """Return guards as bytes."""
     file = io.BytesIO()
     Facts(file).dump((STAMP, [guard._replace(arg=without_containers(guard.arg)) for guard in guards]))
     return file.getvalue()
 
 
 def without_containers(arg: Any) -> Any:
-    """Return a guard's data with facts for lists, dicts and sets, known by which they are: pickle would write their
-    items.
-    """
+    """Return a guard's argument with facts for dicts, lists and sets, which are known by identity."""
     if type(arg) in CONTAINERS:
         return fact_of(arg)
     return tuple(map(without_containers, arg)) if type(arg) is tuple else arg
 
 
 def loads(data: bytes) -> list[Guard]:
-    """Return the guards, with facts in the place of objects: `resolve` them before asking them anything."""
+    """Return guards from bytes, with facts in the place of objects: `resolve` them before use. Raises ValueError for
+    guards that another version of Python or torch wrote.
+    """
     stamp, guards = pickle.loads(data)
     if stamp != STAMP:
         raise ValueError(f"these guards were written by {stamp}, and this is {STAMP}")
@@ -89,17 +88,17 @@ def loads(data: bytes) -> list[Guard]:
 
 
 def resolve(guards: Iterable[Guard], roots: Roots) -> list[Guard]:
-    """Return the guards with this frame's objects for the facts."""
+    """Return guards with facts replaced by objects of this frame. Raises Unresolved."""
     told = list(guards)
     return complete(ResolveScope(told, roots).resolved(told), roots)
 
 
 class ResolveScope:
-    """Where objects are looked for: a frame, and the classes of all that the guards lead to in it."""
+    """Finds the objects that facts describe, in a frame and in the classes of all that the guards lead to."""
 
     def __init__(self, guards: list[Guard], roots: Roots) -> None:
         self.roots = roots
-        self.found: dict[Any, Any] = {}  # by fact: what is told twice is one object
+        self.found: dict[Any, Any] = {}  # fact -> object: equal facts stand for one object
         values = [read(guard.source, roots) for guard in guards if guard.source.root().how != "pinned"]
         met = [*map(type, values), *(value for value in values if isinstance(value, type))]
         self.classes = list({cls: None for each in met for cls in each.__mro__})
@@ -113,7 +112,7 @@ class ResolveScope:
         return guard._replace(source=source, arg=self.live(guard.arg, at_hand))
 
     def live(self, told: Any, at_hand: list[Any]) -> Any:
-        """Return what was told, with objects in it."""
+        """Return data with its facts replaced by objects. Raises Unresolved."""
         if isinstance(told, FACTS):
             found = object_of(told, at_hand)
             if self.found.setdefault(told, found) is not found:
@@ -131,7 +130,7 @@ class ResolveScope:
 
 
 def the_one(made: Any, at_hand: list[Any]) -> Any:
-    """Return the object at hand that is worth the same, if there is one: some guards ask which it is."""
+    """Return the object at hand that equals a value, if there is one, because some guards compare identity."""
     return next((found for found in at_hand if type(found) is type(made) and same(found, made)), made)
 
 
@@ -142,7 +141,7 @@ def same(found: Any, made: Any) -> bool:
 
 
 def candidates(guard: Guard, source: Source, roots: Roots) -> Iterator[Any]:
-    """Walk through the objects that a guard's data may speak of, by what is at its source now."""
+    """Yield the objects that a guard's argument may stand for, judged by what is at its source now."""
     value = read(source, roots)
     yield from (value, type(value))
     if hasattr(value, "__code__"):

@@ -1,4 +1,4 @@
-"""One file for each kind of guard: its meaning in Python, and what the native program checks for it."""
+"""Kinds of guards, one file each: the meaning in Python, and the check of the native program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a class has under a name, along its MRO."""
+"""Guard the attribute that a class has under a name, along its MRO."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def find(cls: Any, name: str) -> Any:
 
 
 def kept(arg: tuple[str, Any]) -> tuple[str, Any]:
-    """Return where the attribute can only be kept strongly, nothing is lost: the class, which the source
-    names, has it.
+    """Return the guard's argument with a weak reference in the place of the attribute, if it supports one.
+
+    Otherwise it is held, which keeps nothing more alive: the class, which the source names, has it too.
     """
     name, expected = arg
     return arg if expected is ABSENT or type(expected) is Weak else (name, held(expected))
@@ -47,7 +48,7 @@ def why(value: Any, arg: tuple[str, Any], roots: Roots) -> GuardDifference:
 
 
 def told(obj: Any) -> str:
-    """Return an attribute, or that there is none."""
+    """Return an attribute as text."""
     if type(obj) is FunctionType:
         return f"{obj.__qualname__} of {obj.__code__.co_filename}:{obj.__code__.co_firstlineno}"
     return "no such attribute" if obj is ABSENT else short(obj)

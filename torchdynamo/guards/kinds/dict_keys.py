@@ -1,4 +1,4 @@
-"""The keys of a dict, in order."""
+"""Guard the keys of a dict, in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, short
 
 
 def keys_of(value: Any) -> list[Any] | None:
-    """Return the keys without asking a subclass."""
+    """Return the keys of a dict without calling a subclass's methods; None for another object."""
     if isinstance(value, OrderedDict):
         return list(OrderedDict.__iter__(value))
     return list(dict.keys(value)) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Several sources hold different objects."""
+"""Guard that several sources hold different objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def id_or_missing(obj: Any) -> Any:
 
 
 def why(value: Any, arg: tuple[Source, ...], roots: Roots) -> GuardDifference:
-    """Name the first two that are one."""
+    """Name the first two sources that hold one object."""
     seen: dict[int, Source] = {}
     for source in arg:
         first = seen.setdefault(id(read(source, roots)), source)

@@ -1,4 +1,4 @@
-"""A constant: the same exact type, and equal; floats by their bits."""
+"""Guard the value of a constant: equal exact types and values, floats to the bit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A function by its code; a module, class or C function by itself.
+"""Guard a function by its code object, and other callables (modules, classes, C functions) by identity.
 
-The code alone is kept: a function owns its globals and what its closure holds.
+Only the code object is kept, because a function owns its globals and the contents of its closure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, short
 
 
 def kept(arg: Any) -> Any:
-    """Return what stands for the object: code for a function."""
+    """Return what a guard keeps of an object: the code of a function, a weak reference, or the object itself."""
     if type(arg) is FunctionType:
         return arg.__code__
     return arg if type(arg) in (Weak, CodeType) else held(arg)
@@ -38,7 +38,7 @@ def why(value: Any, arg: Any, roots: Roots) -> GuardDifference:
 
 
 def placed(code: CodeType) -> str:
-    """Say where a function is, since functions of one name differ by that."""
+    """Return the name and the place of a function, because functions of one name differ by that."""
     return f"{code.co_name} of {code.co_filename}:{code.co_firstlineno}"
 
 

@@ -1,4 +1,4 @@
-"""Grad mode, autocast, default dtype, modes and flags of the process and thread, in one packed compare."""
+"""Guard process and thread state (grad mode, autocast, default dtype, modes, flags) by one packed comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def settle(guard: Guard, roots: Roots) -> Guard:
 
 
 def why(value: Any, arg: Any, roots: Roots) -> GuardDifference:
-    """Name each field that is another."""
+    """Name each field that differs."""
     packed, modes = _native.global_state()
     old, new = _native.global_state_fields(arg[0]), _native.global_state_fields(packed)
     moved = [name for name in old if old[name] != new[name]]

@@ -1,4 +1,4 @@
-"""A dict has a key, as Python finds it. Where only a key's own code could tell, that is not so."""
+"""Guard that a dict has a key, by Python's equality. Fails where only a key's own code could tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same object. Held weakly, unless it is something that owns nothing of the user's."""
+"""Guard the identity of an object. It is held weakly, unless it owns nothing of the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dict has a key, which is the integer at another source."""
+"""Guard that a dict has a key: the integer at another source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, read
 
 
 def has_number(dct: Any, number: Any) -> bool:
-    """Return whether an integer is surely a key."""
+    """Return whether an integer is certainly a key of a dict."""
     return isinstance(dct, dict) and type(number) is int and _native.has_key(dct, number) is True
 
 

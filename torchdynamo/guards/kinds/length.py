@@ -1,4 +1,4 @@
-"""How many items a container has."""
+"""Guard the number of items of a container."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MEASURED: tuple[type, ...] = (list, tuple, bytes, dict, set, frozenset, str, deq
 
 
 def length(value: Any) -> int | None:
-    """Return the length without asking a subclass's `__len__`; None for what has none that we know."""
+    """Return the length without calling a subclass's `__len__`; None for an object of another type."""
     for base in MEASURED:
         if isinstance(value, base):
             return base.__len__(value)  # type: ignore[attr-defined]

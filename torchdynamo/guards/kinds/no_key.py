@@ -1,4 +1,4 @@
-"""A dict does not have a key, nor one of its hash that may be equal to it."""
+"""Guard that a dict lacks a key, and any key of equal hash that may be equal to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tensors a graph writes to share no memory with each other, nor with the others it is given."""
+"""Guard that tensors which a graph writes to share no memory with each other or with its other inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def holds(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots:
 
 
 def why(value: Any, arg: tuple[tuple[Source, ...], tuple[Source, ...]], roots: Roots) -> GuardDifference:
-    """Name the first two that are in each other's way."""
+    """Name the first two sources whose tensors share memory."""
     written, others = arg
     for index, source in enumerate(written):
         for other in (*written[:index], *others):

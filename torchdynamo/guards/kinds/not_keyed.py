@@ -1,4 +1,4 @@
-"""A dict does not have a key, which is the object at another source; an integer by its value."""
+"""Guard that a dict lacks a key: the object at another source, or an equal integer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, read
 
 
 def has_it(dct: dict[Any, Any], key: Any) -> bool:
-    """Return whether the object is a key, or another key has a hash that it may have: of a tensor, or of a class."""
+    """Return whether a dict may have a key: the object, or a key with one of the hashes that the object may have.
+
+    Tensors and classes hash by identity, in one of two ways.
+    """
     if type(key) is int:
         return _native.has_key(dct, key) is not False
     hashes = (id(key), object.__hash__(key))

@@ -1,7 +1,7 @@
-"""Facts about numbers that vary: conditions over integers, floats and tensors' sizes.
+"""Guard conditions on symbols: integers, floats, and sizes of tensors.
 
-The argument is (sources, programs), see core/number_programs.py; `load` pushes the number at a source. What a
-tensor of one number holds is a float, and what is asked for as one; all other sources hold integers.
+The argument is (sources, programs), see core/number_programs.py; `load` pushes the number at a source. A source that
+reads a 0-dim tensor's content or converts to float gives a float, all others integers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTENTS = 3
 
 
 def numbers_at(sources: tuple[Source, ...], roots: Roots) -> list[Any]:
-    """Return what is there now."""
+    """Return the numbers at these sources. Raises Outside for other objects and for integers beyond 64 bits."""
     found = [read(source, roots) for source in sources]
     if not all(fits(source, number) for source, number in zip(sources, found, strict=True)):
         raise Outside
@@ -27,14 +27,14 @@ def numbers_at(sources: tuple[Source, ...], roots: Roots) -> list[Any]:
 
 
 def fits(source: Source, number: Any) -> bool:
-    """Return whether it is a number of the kind that is expected there."""
+    """Return whether an object is a number of the kind that is expected at its source."""
     if is_contents(source):
         return type(number) is float
     return type(number) is int and -LIMIT <= number < LIMIT
 
 
 def is_contents(source: Source) -> bool:
-    """Return a float: what a tensor of one number holds, or a float itself."""
+    """Return whether a source gives a float: the content of a 0-dim tensor, or a float itself."""
     return source.how == "method" and source.arg in ("item", "__float__")
 
 
@@ -57,7 +57,7 @@ def lower(guard: Guard, node_of: NodeOf) -> Check:
 
 
 def place(source: Source, node_of: NodeOf) -> tuple[int, int, int]:
-    """Return how the native program finds a number: an int object, a float object, or a tensor's size or stride."""
+    """Return how the native program reads a number: an int object, a float object, or a tensor's size or stride."""
     if is_contents(source):
         return CONTENTS, node_of(source), 0
     kind = MEASURES.get(source.how, 0)
@@ -95,7 +95,7 @@ SIGNS = {
 
 
 def tell(program: Program, sources: tuple[Source, ...]) -> str:
-    """Return the condition as Python would say it."""
+    """Return a condition as Python text."""
     stack: list[str] = []
     for name, operand in program:
         count = OPERATIONS[name][0]

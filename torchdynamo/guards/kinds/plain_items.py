@@ -1,4 +1,4 @@
-"""A dict holds numbers, strings and None, whichever they are: nobody hears of it when they go."""
+"""Guard that a dict holds only numbers, strings and None, whose removal nobody can observe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sources hold one object."""
+"""Guard that two sources hold the same object."""
 
 from __future__ import annotations
 

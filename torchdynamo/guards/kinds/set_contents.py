@@ -1,4 +1,4 @@
-"""The items of a set."""
+"""Guard the items of a set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph rests on of a tensor: class, dtype, device, layout, flags, sizes, strides."""
+"""Guard a tensor's metadata: class, dtype, device, layout, flags, sizes, strides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, by_node, short
 
 
 class TensorMeta(NamedTuple):
-    """A tensor without its data. None in `size` or `stride`: any; instead of them: not compared."""
+    """A tensor's metadata. None in `size` or `stride` matches any number; None instead of them is not compared."""
 
     cls: type
     dispatch_keys: int  # conjugate and negative bits, inference, quantization and dispatch in Python show here
@@ -28,24 +28,24 @@ class TensorMeta(NamedTuple):
 
 
 def restore(fields: dict[str, Any]) -> TensorMeta:
-    """Unpickle: layouts go by name."""
+    """Unpickle metadata; layouts are pickled by name."""
     return TensorMeta(**{**fields, "layout": getattr(torch, fields["layout"])})
 
 
 def meta(tensor: Any) -> TensorMeta:
-    """Return the metadata of a tensor now."""
+    """Return the current metadata of a tensor."""
     return TensorMeta._make(_native.tensor_meta(tensor))
 
 
 def same_dims(wanted: tuple[int | None, ...] | None, found: tuple[int | None, ...] | None) -> bool:
-    """Return whether sizes or strides are the same, None matching any."""
+    """Return whether sizes or strides are equal, where None matches any number."""
     if wanted is None or found is None:
         return wanted is None
     return len(wanted) == len(found) and all(a is None or a == b for a, b in zip(wanted, found, strict=True))
 
 
 def differs(value: Any, arg: TensorMeta) -> str:
-    """Return the first field that is another; empty if none is."""
+    """Return the name of the first field that differs; "" if none does."""
     if type(value) is not arg.cls:
         return "cls"
     found = meta(value)
@@ -69,7 +69,7 @@ def why(value: Any, arg: TensorMeta, roots: Roots) -> GuardDifference:
 
 
 def settle(guard: Guard, roots: Roots) -> Guard:
-    """Read the metadata off the tensor; sizes and strides are given where some of them may vary."""
+    """Complete the guard with the tensor's metadata; the argument gives sizes and strides if some are dynamic."""
     if isinstance(guard.arg, TensorMeta):
         return guard
     now = meta(guard.source.load(roots))

@@ -1,4 +1,4 @@
-"""The exact class of an object."""
+"""Guard the exact class of an object."""
 
 from __future__ import annotations
 

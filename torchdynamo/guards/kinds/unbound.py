@@ -1,4 +1,4 @@
-"""A variable, cell or slot that is empty. The source is the empty place itself, or for a cell the cell."""
+"""Guard that a variable, cell or slot is empty. The source is the empty place itself; for a cell it may be the cell."""
 
 from __future__ import annotations
 

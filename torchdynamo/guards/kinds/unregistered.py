@@ -1,7 +1,7 @@
-"""A class that an abstract class does not take for a subclass. It might, once somebody calls `register`.
+"""Guard that an abstract class does not count a class as its subclass, which `register` may change.
 
-Every registration in the process changes one token, and each hit compares that. Backends import much when they first
-compile, and register classes on the way: so the token is read when the frame is done, if the answer is still the same.
+Every registration in the process changes one token, and each hit compares it. Backends import many modules in their
+first compile and register classes on the way, so the token is read when the frame is done, if the answer still holds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torchdynamo.guards.kind import GuardDifference, GuardKind, NodeOf, read
 
 
 def settle(guard: Guard, roots: Roots) -> Guard:
-    """Return the token alone."""
+    """Replace the guard by one that compares the token."""
     cls, abstract, token = guard.arg
     now = token if issubclass(cls, abstract) else read(guard.source, roots)
     return guard._replace(kind="EQUALS_MATCH", arg=now)
