@@ -1,19 +1,19 @@
-"""Stop compiling a function from which nothing is gained: whose versions are not used, or compute nothing.
+"""Stop compiling functions that gain nothing from it: their entries are not used, or compute nothing.
 
-A version pays for itself when it is called often. A program that compiles one in each step, for a class or an object
-that the step makes, or for a value that never comes back, pays for all of them. So a function may have a few versions,
-and after that one more for so many calls that its versions served; refused, it asks ever more rarely, and is granted
-one now and then, since programs change. Versions of small graphs have to be called more often: they save less, and cost
-nearly the same. Functions in which no operator on tensors is captured gain nothing at all, nor do helpers of installed
-packages that have one or two: move a batch, take an item, copy.
+An entry pays for itself when it is called often. A program that compiles one in each step (for a class or an object
+that the step makes, or for a value that never comes back) pays for all of them. So a function may have a few entries,
+and after these one more for every so many calls that its entries served. Each refusal makes it ask less often, and now
+and then one is granted, because programs change. Entries with small graphs must be called more often: they save less
+and cost nearly as much. Functions in which no operator on tensors is captured gain nothing at all, nor do functions of
+installed packages with one or two operators: move a batch, take an item, copy.
 
-Most of a program is compiled in its first steps. A call of a kind that first comes after that may be the only one: it
-has to come again some times before it is compiled, and until then nothing is compiled for what it calls either. That
-holds when nothing was compiled for a whole round of the program: most functions that have versions used one since.
+Most of a program is compiled in its first steps. A kind of call that first comes later may be the only one: it must
+come again a few times before it is compiled, and until then nothing is compiled for what it calls either. Later means
+that nothing was compiled for a whole round of the program: most functions with entries have used one since.
 
-A function that the program itself gave to `compile` or `optimize` is not held to that, but for versions without number.
-These counts are of calls, versions and operators, not of seconds, so that a program compiles alike in each run. What is
-tried again although it was in vain so far is on credit: all of that together may take a twentieth of the time.
+A function that the program itself passed to `compile` or `optimize` is exempt, except from a limit of entries. The
+counts are of calls, entries and operators, not of seconds, so that a program compiles alike in each run. Captures that
+are tried again although they gained nothing so far are on credit: together they may take a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from torchdynamo.core import marks
 from torchdynamo.core.learned import Account, record
 from torchdynamo.hook.frames import is_library
 
-FREE = 4  # versions of a function that was not asked for
-FREE_IF_BRIEF = 3  # of one with versions that were gone before they served a call: of a first run, of a brief object
-FREE_IF_SMALL = 2
-FREE_IF_LATE = 2
-FREE_IF_ASKED = 64
-LITTLE = 2  # operators of a function of an installed package, with which entering a graph costs more than it saves
-SMALL = 4  # operators, at most
-LARGE = 16  # operators; a version of fewer has to serve more calls, in proportion
-CALLS = 16  # that have to be served for the first version beyond; for the next four times as many, then nine times
-ROUND = 6  # calls, at least, that the versions of the function serve in it
-MOST = 0.6  # of the functions with versions; others are for the beginning, or for an evaluation
-GRANTED = 16  # refusals after which one is granted all the same; for the next twice as many
+# Entries that a function may have without having paid for them:
+FREE = 4
+FREE_IF_BRIEF = 3  # if entries were dropped before they served a call: of a first run, of a short-lived object
+FREE_IF_SMALL = 2  # if its graphs have at most SMALL operators
+FREE_IF_LATE = 2  # if it is first called after the program's first steps
+FREE_IF_ASKED = 64  # if it was passed to `compile` or `optimize`
+LITTLE = 2  # operators; for functions of installed packages, entering a graph of so few costs more than it saves
+SMALL = 4  # operators
+LARGE = 16  # operators; an entry of fewer must serve more calls, in proportion
+CALLS = 16  # calls to be served for the first entry beyond the free ones; four times as many for the next, then nine
+ROUND = 6  # least number of calls that the function's entries serve in a round of the program
+MOST = 0.6  # part of the functions with entries that a round uses; others are for the beginning, or an evaluation
+GRANTED = 16  # refusals after which an entry is granted all the same; twice as many for the next
 LONGEST_REST = 1000  # calls
-BARREN = 32  # calls is the first rest of a function that computes nothing, and so many times longer is the next
-BARREN_LIBRARY = 256  # of one of an installed package
-IN_VAIN = 3  # pieces of a function, each ended by a break, in none of which anything was computed
+BARREN = 32  # calls of the first rest of a function that computes nothing; each further rest is longer by this factor
+BARREN_LIBRARY = 256  # the same factor for a function of an installed package
+IN_VAIN = 3  # parts of a function, each ended by a break, after which one that computes nothing rests
 
 
 class Credit:
-    """The time that captures on credit may take."""
+    """Limits the time of captures that gained nothing so far."""
 
-    SHARE = 0.05  # of the time since the first
+    SHARE = 0.05  # part of the time since the first such capture
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
@@ -57,7 +58,7 @@ class Credit:
         self.spent = 0.0
 
     def covers(self, seconds: float) -> bool:
-        """Return whether so much may be spent now."""
+        """Return whether a capture of so many seconds may be made now."""
         if self.since is None:
             self.since = self.clock()
         return self.spent + seconds <= self.SHARE * (self.clock() - self.since)
@@ -67,21 +68,21 @@ credit = Credit()
 
 
 def account(code: CodeType, owner_id: int) -> Account:
-    """Return the account of a code object with this compiler, opened when it is first asked for."""
+    """Return the account of a code object with one compiler, created when it is first needed."""
     accounts = record(code).accounts
     return accounts.get(owner_id) or accounts.setdefault(owner_id, Account(GRANTED))
 
 
 class Refusal(NamedTuple):
-    """Says why no further version is compiled."""
+    """Tells why no further entry is compiled."""
 
-    times: int  # that it was refused
-    versions: int  # that were compiled
-    calls: int  # that these have served, besides those that compiled
+    times: int  # number of refusals
+    versions: int  # entries compiled
+    calls: int  # calls that these have served, besides those that compiled them
 
 
 def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | None:
-    """Return None if one more version of a code object may be compiled; else it is not asked for some calls.
+    """Return None if another entry may be compiled; else the refusal, after which no entry is asked for for some calls.
 
     asked_for: the function as the program wrote it, of which `code` may be a continuation.
     """
@@ -91,7 +92,7 @@ def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | Non
         rest(code, owner_id, BARREN)
         return Refusal(0, own.compiled, 0)
     served = own.served + served_now(code, owner_id)
-    again = served - own.compiled  # not the calls that compiled
+    again = served - own.compiled  # calls served, without those that compiled
     waits = asked_for not in marks.ASKED and own.compiled >= FREE_IF_LATE and not own.waited
     if waits and is_late(own, served, owner_id):
         own.waited = True
@@ -109,7 +110,7 @@ def refusal(code: CodeType, asked_for: CodeType, owner_id: int) -> Refusal | Non
 
 
 def free(own: Account, asked_for: CodeType, again: int) -> int:
-    """Return how many versions a function may have that need not have paid for themselves."""
+    """Return how many entries a function may have without having paid for them by served calls."""
     if asked_for in marks.ASKED:
         return FREE_IF_ASKED
     if own.operators <= SMALL:
@@ -118,7 +119,7 @@ def free(own: Account, asked_for: CodeType, again: int) -> int:
 
 
 def is_late(own: Account, served: int, owner_id: int) -> bool:
-    """Return whether nothing was compiled for a whole round of the program."""
+    """Return whether nothing has been compiled for a whole round of the program."""
     if served - own.served_before <= ROUND:
         return False
     in_use, there_are = _native.codes_in_use(owner_id)
@@ -126,7 +127,7 @@ def is_late(own: Account, served: int, owner_id: int) -> bool:
 
 
 def miss(code: CodeType, owner_id: int) -> int:
-    """Count a call that found no version and may not make one; return how many there have been."""
+    """Count a call that no entry served and that may not compile one; return how many there have been."""
     own = account(code, owner_id)
     own.missed += 1
     rest(code, owner_id, own.missed**2 // 8)
@@ -134,12 +135,12 @@ def miss(code: CodeType, owner_id: int) -> int:
 
 
 def served_now(code: CodeType, owner_id: int) -> int:
-    """Return how many calls the versions that there are have served."""
+    """Return how many calls the current entries have served."""
     return sum(entry.hits for entry in _native.cache_entries(code) if entry.owner_id == owner_id)
 
 
 def spent(code: CodeType, owner_id: int, operators: int) -> None:
-    """Note that a version was compiled, with so many operators on tensors."""
+    """Record that an entry was compiled, with so many operators on tensors."""
     own = account(code, owner_id)
     own.compiled += 1
     own.served_before, own.waited = own.served + served_now(code, owner_id), False
@@ -147,7 +148,7 @@ def spent(code: CodeType, owner_id: int, operators: int) -> None:
 
 
 def took(code: CodeType, owner_id: int, seconds: float) -> None:
-    """Note how long a capture took, and whatever followed."""
+    """Record how many seconds a capture and the compile after it took."""
     own = account(code, owner_id)
     own.seconds = seconds
     if own.on_credit:
@@ -155,20 +156,20 @@ def took(code: CodeType, owner_id: int, seconds: float) -> None:
 
 
 def gone(code: CodeType, entry: _native.Entry) -> None:
-    """Note that a version is dropped."""
+    """Record that an entry was dropped."""
     account(code, entry.owner_id).served += entry.hits
 
 
 def fruitful(code: CodeType, asked_for: CodeType, owner_id: int) -> None:
-    """Note that a capture found enough operators on tensors, in a code object and the function it is a piece of."""
+    """Record that a capture of a function, or of a part of it, found enough operators on tensors."""
     account(code, owner_id).barren = account(asked_for, owner_id).barren = 0
     account(asked_for, owner_id).operators += 1
 
 
 def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -> bool:
-    """Note that a capture found too few operators on tensors; return whether the function is left to Python for now.
+    """Record that a capture found too few operators on tensors; return whether the function rests for now.
 
-    whole: the capture reached the end of the function; what follows a break may still compute something.
+    whole: the capture reached the end of the function; the part after a break may still compute something.
     """
     written = account(asked_for, owner_id)
     if asked_for in marks.ASKED or written.operators:
@@ -183,8 +184,8 @@ def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -
 
 
 def rest(code: CodeType, owner_id: int, calls: int, deep: bool = False) -> None:
-    """Do not ask for a version while so many calls go by that there is none for.
+    """Ask for no entry during the next `calls` calls that none serves.
 
-    deep: nor for versions of what those calls, and this one, call.
+    deep: nor for entries of the functions that these calls, and the current one, call.
     """
     _native.rest_code(code, owner_id, min(calls, LONGEST_REST), deep)

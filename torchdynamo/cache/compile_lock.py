@@ -1,8 +1,8 @@
-"""Threads compile one at a time, and what one has compiled the others need not.
+"""Let one thread compile at a time; the others use what it has compiled.
 
-Capture switches settings of the process for real, and two threads that meet a function for the first time would both
-compile it. A wait is not for ever: a backend may take a lock that another thread holds while it waits for us, as
-Inductor and torch.compile do, so who has waited long enough runs the call eagerly, and asks again the next time.
+Capture changes settings of the process, and two threads that meet a function for the first time would both compile it.
+The wait is limited: a backend may take a lock that another thread holds while it waits for us, as Inductor and
+torch.compile do. A thread that has waited long enough runs the call eagerly, and tries again the next time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torchdynamo.core.source import Roots
 
 PATIENCE = 30.0  # seconds
 PATIENCE_OF_A_FORK = 1.0
-_turn = threading.RLock()  # a backend may call what is compiled, too
+_turn = threading.RLock()  # reentrant, because a backend may call compiled functions
 
 
 @contextmanager
 def turn() -> Iterator[bool]:
-    """Be the only thread that compiles. False: it did not come to that."""
-    lock = _turn  # a new process, forked in here, may have another
+    """Hold the right to compile inside of the block. Yields False if the thread has waited too long for it."""
+    lock = _turn  # a process forked inside of the block may have another
     ours = lock.acquire(timeout=PATIENCE)
     try:
         yield ours
@@ -38,7 +38,7 @@ _forking = threading.local()
 
 
 def _before_fork() -> None:
-    """Wait a moment for who compiles now: a new process would have its locks, and nobody to release them."""
+    """Wait briefly for the thread that compiles: the new process would inherit its locks, but not the thread."""
     _forking.ours = _turn if _turn.acquire(timeout=PATIENCE_OF_A_FORK) else None
 
 
@@ -49,7 +49,7 @@ def _after_fork() -> None:
 
 
 def _forked() -> None:
-    """Take back the turn of a thread that a new process does not have: it would never end."""
+    """Replace the lock in a new process if a thread holds it that does not exist there."""
     global _turn
     given = _forking.ours is not None
     _after_fork()
@@ -61,13 +61,13 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 def publish(code: CodeType, made: Any) -> None:
-    """Let the next thread in turn find an entry."""
+    """Make an entry visible to the threads that wait."""
     if isinstance(made, _native.Entry):
         _native.keep_entry(code, made)
 
 
 def made_meanwhile(code: CodeType, roots: Roots, owner_id: int) -> Any:
-    """Return an entry that fits the frame and that this compiler made since the hook looked, or None."""
+    """Return an entry of this compiler that another thread has made for such a frame; None if there is none."""
     for entry in _native.cache_entries(code):
         program = entry.check
         if entry.owner_id != owner_id or not isinstance(program, _native.GuardProgram):

@@ -1,4 +1,4 @@
-"""What earlier entries of a function took for constants, and changes between calls: numbers, sizes, texts, arrays."""
+"""Find what changes between calls although earlier entries assumed it constant: numbers, sizes, strings, arrays."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.tensor_match import TensorMeta
 
 NUMBERS = (int, float)
-MANY = 32  # numbers that change together are data, and no sizes: a symbol for each would cost more than it saves
+MANY = 32  # more numbers that change together are data, not sizes: a symbol for each would cost more than it saves
 
 
-WASTED = 3  # so many versions for texts or keys that never came back, and the next one rests on none
-DATA = 4  # so many floats that vary in one list are data
+WASTED = 3  # entries wasted on strings or keys that never came back, after which the next assumes none
+DATA = 4  # floats that change in one list, from which on the list is data
 CONTENTS = frozenset({"LENGTH", "DICT_KEYS", "SET_CONTENTS"})
 
 
 def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> frozenset[Source]:
-    """Return where it is: what changed since, and what was found to change before, in any piece of the function.
+    """Return the sources that have changed since earlier entries, or were found to change in any part of the function.
 
-    whole: the graph may not end, so contents that change remain constants.
+    whole: the graph may not end, so changing contents remain constants.
     """
     guards = (guard for entry in entries_of(code, owner_id) for guard in entry.guards)
     found = frozenset(source for guard in guards for source in varying(guard, roots))
@@ -45,7 +45,7 @@ def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> fro
 
 
 def in_other_pieces(code: CodeType, owner_id: int, found: frozenset[Source]) -> frozenset[Source]:
-    """Return what was found to vary in any piece of the function so far: all know its variables by the same names."""
+    """Record the dynamic sources of this part of a function; return those known from its other parts."""
     varied = record(resume.origin(code).code).varied
     before = varied.get(owner_id, frozenset())
     varied[owner_id] = before | {source for source in found if is_of_variable(source)}
@@ -53,13 +53,13 @@ def in_other_pieces(code: CodeType, owner_id: int, found: frozenset[Source]) -> 
 
 
 def is_of_variable(source: Source) -> bool:
-    """Return whether a path begins at a variable that all pieces of a function know by its name."""
+    """Return whether a source begins at a variable, which all parts of a function know by the same name."""
     root = source.root()
     return root.how == "local" and not root.arg.startswith("__stack")
 
 
 def changing_contents(code: CodeType, owner_id: int, roots: Roots) -> frozenset[Source]:
-    """Return the texts, containers and bytes of arrays that were others in versions which no call came back for."""
+    """Return the sources of strings, containers and arrays that differed in entries which served no further call."""
     wasted: dict[Source, int] = {}
     for entry in _native.cache_entries(code):
         if entry.owner_id == owner_id and entry.info is not None and entry.hits <= 1:
@@ -70,19 +70,19 @@ def changing_contents(code: CodeType, owner_id: int, roots: Roots) -> frozenset[
 
 
 def lists_of_data(found: Iterable[Source], roots: Roots) -> frozenset[Source]:
-    """Return the lists in which several floats vary."""
+    """Return the sources of lists in which several floats change."""
     floats = (source for source in found if source.how == "item" and type(read(source, roots)) is float)
     lists = Counter(source.base for source in floats if source.base is not None)
     return frozenset(source for source, times in lists.items() if times >= DATA and type(read(source, roots)) is list)
 
 
 def is_about_contents(guard: Guard) -> bool:
-    """Return whether it fails when something holds other items or characters."""
+    """Return whether a guard is about the items or characters that an object contains."""
     return guard.kind in CONTENTS or (guard.kind == "EQUALS_MATCH" and type(guard.arg) in (str, bytes))
 
 
 def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
-    """Yield what a guard takes for a constant and is none."""
+    """Yield the sources that a guard assumed constant and that differ now."""
     if guard.kind == "TYPE_MATCH" and guard.arg in NUMBERS:
         yield guard.source
     elif guard.kind == "EQUALS_MATCH" and type(guard.arg) in NUMBERS:
@@ -108,13 +108,13 @@ def varying(guard: Guard, roots: Roots) -> Iterator[Source]:
     elif guard.kind == "TENSOR_MATCH" and isinstance(guard.arg, TensorMeta):
         now = read(guard.source, roots)
         if type(now) is int:
-            yield guard.source  # a tensor in one call and a number in the next: another number will follow
+            yield guard.source  # a tensor became a number: other numbers will follow
         elif isinstance(now, torch.Tensor) and now.layout is torch.strided and not now.is_nested:
             yield from varying_dimensions(guard.source, guard.arg, now)
 
 
 def running_keys(guard: Guard, now: Any) -> Iterator[Source]:
-    """Yield the places, by position, at which a dict whose keys are integers has another one for a key."""
+    """Yield the sources, by position, of integer keys of a dict that differ from the guarded ones."""
     found = keys_in_order(now) if isinstance(now, dict) else []
     if all(type(key) is int for key in (*guard.arg, *found)):
         differing = (at for at, pair in enumerate(zip(guard.arg, found, strict=False)) if pair[0] != pair[1])
@@ -122,7 +122,7 @@ def running_keys(guard: Guard, now: Any) -> Iterator[Source]:
 
 
 def varying_dimensions(source: Source, before: TensorMeta, now: torch.Tensor) -> Iterator[Source]:
-    """Walk through the differing sizes, and the strides that differ where no size says so."""
+    """Yield the sources of sizes that differ, and of strides that differ without a size as the cause."""
     if before.size is None or before.stride is None or len(before.size) != now.dim():
         return
     for dim, length in enumerate(before.size):

@@ -1,4 +1,4 @@
-"""What is kept of each compiled frame, and how many a function has."""
+"""The record that is kept of each compiled frame, and how many a function has."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from torchdynamo.core.source import Guard
 
 
 class CompiledEntry(NamedTuple):
-    """The record behind a native entry: `eval_frame.cache_entries(fn)` shows it."""
+    """The record behind a native entry, shown by `eval_frame.cache_entries(fn)`."""
 
     code: CodeType
     guards: list[Guard]
-    graph: Any  # torch.fx.GraphModule, or None where nothing was captured
+    graph: Any  # torch.fx.GraphModule, or None if nothing was captured
     why: Why | None  # what ended the capture, if it did not reach the end of the frame
     name: str
-    compiler: Any  # who made it: kept, so that entering the same context again finds the same one
-    ties: Ties  # what drops it
+    compiler: Any  # the compiler that made it, kept alive so that its owner id stays its own
+    ties: Ties  # weak references that drop the entry
 
 
 def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
-    """Return the entries of this compiler on a code object, oldest first."""
+    """Return a compiler's entries on a code object, the oldest first."""
     return [
         entry.info for entry in _native.cache_entries(code) if entry.owner_id == owner_id and entry.info is not None
     ]
 
 
 def wasted(code: CodeType, owner_id: int) -> int:
-    """Return how many of them served no call but the one they were made for."""
+    """Return how many entries served no call but the one that they were made for."""
     return sum(entry.owner_id == owner_id and entry.hits <= 1 for entry in _native.cache_entries(code))

@@ -1,5 +1,6 @@
-"""An entry goes when something it cannot do without has gone: an object that one of its guards knows by a weak
-reference. That guard would never hold again, and the entry would take one of the places that a function has.
+"""Drop an entry when an object that one of its guards refers to weakly is freed.
+
+That guard would never hold again, and the entry would count against the function's limit.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from torchdynamo.cache import budget
 from torchdynamo.core.source import Guard, Source
 from torchdynamo.guards.identity import Weak
 
-ABOUT_ABSENCE = frozenset({"NO_KEY", "NOT_KEYED"})  # what is gone is no key of anything
+ABOUT_ABSENCE = frozenset({"NO_KEY", "NOT_KEYED"})  # these still hold when the object is freed
 
 
 class Ties:
-    """Weak references that tell when their object goes; they live as long as the entry's record."""
+    """Weak references that drop an entry when their object is freed; they live as long as the entry's record."""
 
     __slots__ = ("__weakref__", "refs")
 
@@ -33,7 +34,7 @@ class Ties:
 
 
 def needed_by(guard: Guard) -> Iterator[Any]:
-    """Walk through the objects that are in a guard's data by weak references."""
+    """Yield the objects that a guard's argument refers to weakly."""
     parts = guard.arg if type(guard.arg) is tuple else (guard.arg,)
     for part in parts if guard.kind not in ABOUT_ABSENCE else ():
         obj = part.ref() if type(part) is Weak else None
@@ -42,7 +43,7 @@ def needed_by(guard: Guard) -> Iterator[Any]:
 
 
 def begun_at(root: Source) -> Iterator[Any]:
-    """Walk through the class that a path begins at, if it may go."""
+    """Yield the class that a source begins at, if it can be freed."""
     obj = root.arg.weak() if root.how == "pinned" and root.arg.weak is not None else None
     if obj is not None:
         yield obj
@@ -56,8 +57,9 @@ def drop(
     drop_entry: Callable[[CodeType, _native.Entry], None] = _native.drop_entry,
     ends: Callable[[], bool] = sys.is_finalizing,
 ) -> None:
-    """Drop the entry of an object that is gone; perhaps while Python ends, which empties modules before it frees
-    objects.
+    """Drop the entry of an object that was freed.
+
+    Its helpers are bound as defaults, because Python empties modules before it frees the last objects.
     """
     where, which = code(), ties()
     if where is not None and which is not None and not ends():

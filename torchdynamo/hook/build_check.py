@@ -1,4 +1,4 @@
-"""Loads the extension, and says what to do when it does not go with the torch or the Python that is running."""
+"""Load the extension, and say what to do if it was built for another torch or Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REBUILD = "Build it here: `pip install -e . --no-build-isolation`, or `python se
 
 
 def installed_torch() -> str | None:
-    """Return the version of torch, which must be loaded before an extension that links against it."""
+    """Return torch's version, importing it, since an extension that links against it needs it loaded; or None."""
     if find_spec("torch") is None:
         return None
     version: str = str(import_module("torch").__version__)
@@ -19,7 +19,7 @@ def installed_torch() -> str | None:
 
 
 def check_versions(built_for_torch: str, built_for_python: str, torch: str | None) -> None:
-    """Raise ImportError if the extension was built for another torch or Python. One without torch goes with any."""
+    """Raise ImportError if the extension was built for another torch or Python; one built without torch fits any."""
     if built_for_torch and built_for_torch != torch:
         raise ImportError(f"torchdynamo was built for torch {built_for_torch}, and this is torch {torch}. {REBUILD}")
     here = platform.python_version()

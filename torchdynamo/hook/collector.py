@@ -1,7 +1,7 @@
-"""Python's cyclic garbage collector rests while a frame is compiled.
+"""Disable Python's cyclic garbage collector while a frame is compiled.
 
-A capture makes a great many objects, nearly all of which live until it ends. Collections in between find nothing, and
-now and then walk all that the process has: a fifth of a second where a library of models is imported.
+A capture makes many objects, nearly all of which live until it ends. Collections in between find nothing, and full ones
+traverse the whole heap of the process: a fifth of a second with a library of models imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_resting: dict[int, int] = {}  # by thread: how many frames it compiles; a Counter would call what a program replaces
+_resting: dict[int, int] = {}  # thread id -> number of frames it compiles; a Counter would call replaceable builtins
 _was_on = False
 
 
@@ -33,7 +33,7 @@ def _count(change: int) -> None:
 
 
 def _forked() -> None:
-    """Forget what threads compile that a new process does not have."""
+    """Forget compiles of threads that a new process does not have."""
     global _lock
     _lock, mine, before = threading.Lock(), threading.get_ident(), bool(_resting)
     for thread in [*_resting]:
@@ -48,7 +48,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @contextmanager
 def resting() -> Iterator[None]:
-    """Keep the collector off inside, and leave it as it was."""
+    """Disable the collector inside of the block; restore it when the last compile ends."""
     _count(1)
     try:
         yield
@@ -58,9 +58,9 @@ def resting() -> Iterator[None]:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Let the collector work inside of `resting`, for what is not ours and may take long: a backend.
+    """Enable the collector inside of `resting`, for a backend, which may take long.
 
-    What was made so far is no reason to collect: the capture lives on, and most of it goes when the frame is compiled.
+    Objects made so far do not count towards its threshold: most of them live until the frame is compiled.
     """
     if not _resting:
         yield

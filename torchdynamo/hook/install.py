@@ -1,4 +1,4 @@
-"""The frame hook, as the rest of the package speaks to it."""
+"""The interface of the frame hook for the rest of the package."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ __all__ = [
 
 
 class FrameCallback(Protocol):
-    """Asked about a function that is being called and has no entry that fits.
+    """A callback that is asked about a function call that no entry serves.
 
-    None lets the function run as it is, this time. An Entry is kept with the function's code, and runs if its guards
-    hold. An exception is raised from the call. An attribute `owner_id` of the callback (0 if there is none) says whose
-    entries may serve it. While it runs, no callback is on in its thread. Its attribute `shield`, if it has one, is used
-    where another frame hook is in too: `shield(callback)` is called in its place, out of that hook's sight.
+    None runs the call as it is, this time. An Entry is kept with the function's code and runs if its guards hold. An
+    exception is raised from the call. The callback's attribute `owner_id` (0 if missing) selects the entries that may
+    serve it. While it runs, no callback is active in its thread. If another frame hook is installed too, the callback's
+    attribute `shield`, if it has one, is called as `shield(callback)` in its place, unseen by that hook.
     """
 
     def __call__(
@@ -56,4 +56,4 @@ class FrameCallback(Protocol):
 
 
 Setting: TypeAlias = FrameCallback | Literal[False] | None
-"""What a thread can have on: a callback; False, what is cached and nothing new; None, nothing at all."""
+"""A thread's setting: a callback; False for existing entries only; None for no hook at all."""

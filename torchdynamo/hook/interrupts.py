@@ -1,10 +1,10 @@
-"""Signals wait while a frame is compiled, until an exception can be raised.
+"""Defer signals while a frame is compiled, until an exception can be raised safely.
 
-What Python does for a signal (KeyboardInterrupt, for Ctrl-C) happens between any two instructions. A capture calls
-torch's C++, which calls Python again, in functions that end the process where an exception comes out. So handlers are
-called in between: at each instruction that is captured; in a backend, as soon as no call of torch's C++ is under way,
-and no block of `with` is being entered or left, which an exception might leave half open; and in the end. Python calls
-them in the main thread alone, so only that one is looked after.
+Python runs a signal's handler (KeyboardInterrupt, for Ctrl-C) between any two instructions. A capture calls torch's
+C++, which calls Python again from functions that end the process if an exception leaves them. So handlers are called at
+safe points: at each captured instruction; in a backend, when no call of torch's C++ is active and no `with` block is
+being entered or left, which an exception might leave half open; and at the end. Python calls handlers in the main
+thread only, so only that thread needs this.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ WATCHED = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 )
 EDGES = frozenset({"__enter__", "__exit__", "enter_context"})
-EVERY = 0.001  # seconds between looks whether a backend can be interrupted
+EVERY = 0.001  # seconds between checks whether a backend can be interrupted
 
-waiting: list[int] = []  # signals that have come; those who can be interrupted look whether it is empty
-_handlers: dict[int, Handler] = {}  # the program's, while ours are in their places
-_raised: list[BaseException] = []  # what handlers raised; it may be lost on its way, in a finalizer, say
-_taken_by = 0  # the thread that has put ours there
-_place: int | None = None  # where on the C stack the backend began that is at work, if one is
-_caller: FrameType | None = None  # the frame that called it
-_looking = threading.Lock()  # held while it is decided whether to look once more
+waiting: list[int] = []  # signals that have arrived; safe points check whether it is empty
+_handlers: dict[int, Handler] = {}  # the program's handlers, while ours replace them
+_raised: list[BaseException] = []  # exceptions of handlers, which may get lost on their way, as in a finalizer
+_taken_by = 0  # id of the thread that installed our handlers
+_place: int | None = None  # position on the C stack where the running backend began; None if none runs
+_caller: FrameType | None = None  # the frame that called the backend
+_looking = threading.Lock()  # held while deciding whether to interrupt the main thread
 
 
 class DeferredSignals:
-    """A stretch of code in which signals wait. `error`: what a handler raised, and the region raises."""
+    """The state of a block in which signals are deferred. `error`: a handler's exception, raised at its end."""
 
     error: BaseException | None = None
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[DeferredSignals]:
-    """Keep signals waiting in here, and call their handlers at the end, if not before.
+    """Defer signals inside of the block; call their handlers at its end, if not before.
 
-    Raises at the end, too, what a handler has raised before and somebody has caught since.
+    At the end it also raises what a handler raised earlier and somebody has caught since.
     """
     region = DeferredSignals()
     if _handlers or threading.current_thread() is not threading.main_thread():
@@ -63,7 +63,7 @@ def deferred() -> Iterator[DeferredSignals]:
         mine = dict(_handlers)
         _give_back()
         while waiting:
-            with contextlib.suppress(BaseException):  # it is among those raised
+            with contextlib.suppress(BaseException):  # recorded in `_raised`
                 deliver(mine)
         region.error = _raised[0] if _raised else None
         _raised.clear()
@@ -73,7 +73,7 @@ def deferred() -> Iterator[DeferredSignals]:
 
 @contextlib.contextmanager
 def allowed() -> Iterator[None]:
-    """Let signals through inside of `deferred`, for what may take long."""
+    """Let signals through inside of `deferred`, for a backend, which may take long."""
     global _caller, _place
     if not _handlers or threading.current_thread() is not threading.main_thread():
         yield
@@ -81,7 +81,7 @@ def allowed() -> Iterator[None]:
     if waiting:
         deliver()
     outer = _place, _caller
-    _place, _caller = _native.stack_place(), sys._getframe(2)  # who called __enter__
+    _place, _caller = _native.stack_place(), sys._getframe(2)  # the frame that called __enter__
     try:
         yield
     finally:
@@ -90,7 +90,7 @@ def allowed() -> Iterator[None]:
 
 
 def deliver(handlers: dict[int, Handler] | None = None) -> None:
-    """Call the handlers of the signals that have come; they may raise."""
+    """Call the handlers of the signals that have arrived; they may raise."""
     if threading.current_thread() is not threading.main_thread():
         return
     known = dict(_handlers) if handlers is None else handlers
@@ -104,12 +104,12 @@ def deliver(handlers: dict[int, Handler] | None = None) -> None:
 
 
 def came() -> bool:
-    """Return whether a handler has raised something: it goes to the program, whatever else fails because of it."""
+    """Return whether a handler has raised: its exception goes to the program, whatever else fails because of it."""
     return bool(_raised)
 
 
 def _take_over() -> None:
-    """Put ours in the places of the handlers that are written in Python."""
+    """Replace the handlers that are written in Python by ours."""
     global _taken_by
     _taken_by = threading.get_ident()
     for number in WATCHED:
@@ -120,7 +120,7 @@ def _take_over() -> None:
 
 
 def _give_back() -> None:
-    """Put the program's handlers back, but where it has set another meanwhile."""
+    """Restore the program's handlers, except where it has set another one meanwhile."""
     for number, handler in _handlers.items():
         if signal.getsignal(number) is _note:
             signal.signal(number, handler)
@@ -128,7 +128,7 @@ def _give_back() -> None:
 
 
 def _forked() -> None:
-    """Give back what the main thread had taken over, where a new process does not have that thread."""
+    """Restore the program's handlers in a new process that lacks the thread which replaced them."""
     global _caller, _looking, _place
     _looking = threading.Lock()
     if _handlers and _taken_by != threading.get_ident():
@@ -142,7 +142,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _note(number: int, frame: FrameType | None) -> None:
-    """Remember a signal; while a backend is at work, call its handler, now or soon."""
+    """Record a signal; while a backend runs, call its handler now or soon."""
     if number not in waiting:
         waiting.append(number)
     place = _place
@@ -155,9 +155,7 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _at_the_edge_of_a_block(frame: FrameType | None) -> bool:
-    """Return whether the backend is entering or leaving a block of `with`: an error there might leave the block half
-    open.
-    """
+    """Return whether the backend is entering or leaving a `with` block, which must not be interrupted."""
     while frame is not None and frame is not _caller:
         if frame.f_code.co_name in EDGES:
             return True
@@ -166,7 +164,7 @@ def _at_the_edge_of_a_block(frame: FrameType | None) -> bool:
 
 
 def _look_again(number: int, place: int) -> None:
-    """Have the main thread decide once more, if it is still there."""
+    """Have the main thread check again, if the backend still runs."""
     time.sleep(EVERY)
     with _looking:
         if _place == place and number in waiting:

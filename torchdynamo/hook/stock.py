@@ -1,7 +1,7 @@
 """Python's builtins as they were when torchdynamo was imported.
 
-A program may put its own in their place: it then gets those. What captures and compiles the program goes on with the
-ones there were, which are back in their places while it runs.
+If the program replaces some, it gets its own; the code that captures and compiles goes on with the original ones, which
+are restored while it runs.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from types import TracebackType
 from typing import Any
 
 REAL: dict[str, Any] = vars(builtins)
-# Those that programs replace for good, and that only talk to the world outside, stay as they are.
+# Builtins that only talk to the outside world, and that programs replace for good, are left as they are.
 OUTSIDE = ("print", "open", "input", "breakpoint", "help", "exit", "quit", "copyright", "credits", "license")
 STOCK = tuple((name, value) for name, value in REAL.items() if name not in (*OUTSIDE, "__import__", "_"))
 
 
 class Seen(dict[str, Any]):
-    """A copy of the builtins as the program sees them, made where it has replaced some."""
+    """A copy of the builtins as the program sees them, made if it has replaced some."""
 
 
 class StockBuiltins:
-    """While entered, Python's own builtins are in their places; gives what the program sees as its builtins."""
+    """Restores Python's own builtins inside of the block, and yields the builtins that the program sees."""
 
     __slots__ = ("replaced", "space")
 
@@ -49,7 +49,7 @@ class StockBuiltins:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         stock = dict(STOCK)
         for name, value in (self.replaced or {}).items():
-            if REAL.get(name) is not stock[name]:  # somebody has written another since
+            if REAL.get(name) is not stock[name]:  # somebody has replaced it since
                 continue
             if value is GONE:
                 del REAL[name]
@@ -59,11 +59,11 @@ class StockBuiltins:
 
 
 GONE = object()
-OPEN: dict[int, tuple[int, StockBuiltins]] = {}  # those that have put something in its place, with their thread
+OPEN: dict[int, tuple[int, StockBuiltins]] = {}  # id -> thread id and a block that has replaced builtins
 
 
 def _forked() -> None:
-    """Put back what threads have replaced that a new process does not have."""
+    """Undo replacements by threads that a new process does not have."""
     mine = threading.get_ident()
     for thread, kept in [*OPEN.values()]:
         if thread != mine:

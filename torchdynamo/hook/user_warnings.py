@@ -1,4 +1,4 @@
-"""Warnings of ours, at the line of the program that they are about: where it calls what is compiled."""
+"""Show our warnings at the line of the program that calls the compiled function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchdynamo.hook.frames import is_program
 
 
 def warn_user(text: str, category: type[Warning]) -> None:
-    """Give a warning at the innermost call of the program that is under way; outside of any, at our caller's."""
+    """Show a warning at the program's innermost active call, or at our caller's if there is none."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and not is_program(frame.f_code):

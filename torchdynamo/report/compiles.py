@@ -1,4 +1,4 @@
-"""Reports a compiled frame, and why it was compiled once more, to whoever collects events or reads the log."""
+"""Report compiled frames, and why they were compiled again, to event collectors and the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torchdynamo.report.recompiles import Hindrance, NumberInput
 
 
 def what_failed(code: CodeType, owner_id: int, roots: Roots) -> FailedGuard | None:
-    """Return what of the newest version does not hold for this call, for whoever reports it."""
+    """Return the guard of the newest entry that fails for this call; None if nobody reads it."""
     if not (recompiles.wanted() or explain.watched() or config.debug):
         return None
     known = entries_of(code, owner_id)
@@ -31,7 +31,7 @@ def what_failed(code: CodeType, owner_id: int, roots: Roots) -> FailedGuard | No
 def recompile_text(
     code: CodeType, failed: FailedGuard, varying: list[NumberInput], guards: list[Guard], constant: Break | None
 ) -> str:
-    """Return why a function is compiled once more."""
+    """Return the message that says why a function is compiled again."""
     hindrance = None
     if constant is not None:
         hindrance = Hindrance(message(constant.reason, **constant.fields), constant.where)
@@ -48,7 +48,7 @@ def tell(
     numbers: Sequence[NumberInput] = (),
     again: str = "",
 ) -> None:
-    """Report the frame to whoever collects events."""
+    """Report a compiled frame to the collectors of events."""
     if explain.watched():
         place = why.position if why else None
         users = resume.origin(code)

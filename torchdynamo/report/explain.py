@@ -1,4 +1,4 @@
-"""What was compiled while somebody watched: events from the pipeline, gathered into a report for people."""
+"""Collect events of compiled frames, and present them as a report for people."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from torchdynamo.report.recompiles import Decision, NumberInput, decisions
 
 @dataclass(frozen=True)
 class CompileEvent:
-    """One frame that went through the pipeline: what became of it, and what ended its graph, if anything did."""
+    """A frame that went through the pipeline: its graph, if it has one, and what ended that, if anything did."""
 
     function: str
     filename: str
-    line: int  # where the graph ended, if something ended it; else where the function begins
+    line: int  # line at which the graph ended early, or else at which the function begins
     graph: torch.fx.GraphModule | None = None
     ops: int = 0
     guards: Sequence[Guard] = ()
@@ -36,8 +36,8 @@ class CompileEvent:
     backend: str = ""
     reason: str | None = None  # id of a row in core/reasons.py
     reason_text: str = ""
-    numbers: Sequence[NumberInput] = ()  # inputs of the graph that may be others in the next call
-    again: str = ""  # why the function is compiled once more, if it was before
+    numbers: Sequence[NumberInput] = ()  # symbols that are inputs of the graph
+    again: str = ""  # why the function is compiled again, if it was compiled before
 
 
 _watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", default=())
@@ -45,7 +45,7 @@ _watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", d
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[CompileEvent]]:
-    """Collect the events of this thread in a list while the block runs. Blocks may be nested."""
+    """Collect this thread's events in a list during the block. Blocks may be nested."""
     events: list[CompileEvent] = []
     token = _watching.set((*_watching.get(), events))
     try:
@@ -55,27 +55,27 @@ def collecting() -> Iterator[list[CompileEvent]]:
 
 
 def watched() -> bool:
-    """Return whether anybody collects: an event that nobody reads need not be made."""
+    """Return whether anybody collects events; otherwise none needs to be made."""
     return bool(_watching.get())
 
 
 def emit(event: CompileEvent) -> None:
-    """Record what was compiled of a frame, once."""
+    """Append an event to the lists of all active collectors."""
     for events in _watching.get():
         events.append(event)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `torchdynamo.explain(fn)(*args)` found. Print it."""
+    """The result of `torchdynamo.explain(fn)(*args)`, to be printed."""
 
     function: str
     events: list[CompileEvent] = field(repr=False)
-    result: Any = field(default=None, repr=False)  # what the call returned
+    result: Any = field(default=None, repr=False)  # result of the call
 
     @property
     def compiled(self) -> list[CompileEvent]:
-        """The frames that have a graph."""
+        """Frames that have a graph."""
         return [event for event in self.events if event.graph is not None]
 
     @property
@@ -96,12 +96,12 @@ class Explanation:
 
     @property
     def breaks(self) -> list[CompileEvent]:
-        """The frames whose graph something ended before they returned."""
+        """Frames whose graph ended before they returned."""
         return [event for event in self.events if event.reason and event.reason not in reasons.SKIPS]
 
     @property
     def skips(self) -> list[CompileEvent]:
-        """The frames left to Python as a whole."""
+        """Frames that were not compiled at all."""
         return [event for event in self.events if event.reason in reasons.SKIPS]
 
     @property
@@ -118,17 +118,17 @@ class Explanation:
 
     @property
     def symbols(self) -> list[NumberInput]:
-        """The sizes and numbers that may be others in the next call."""
+        """Sizes and numbers that may differ in the next call."""
         return [number for event in self.compiled for number in event.numbers]
 
     @property
     def decisions(self) -> list[Decision]:
-        """What lines of the program decide by them: for another answer, the function is compiled again."""
+        """Conditions on symbols that lines of the program decide: another answer compiles the function again."""
         return decisions(self.guards)
 
     @property
     def recompiles(self) -> list[str]:
-        """Why functions were compiled again."""
+        """Messages that say why functions were compiled again."""
         return [event.again for event in self.compiled if event.again]
 
     @property
@@ -179,7 +179,7 @@ class Explanation:
         return table
 
     def _guard_table(self) -> Table:
-        """Return a table of guards, in which one row stands for every graph that has the same guard."""
+        """Return a table of guards, with one row for all graphs that have an equal guard."""
         graphs: dict[tuple[str, str], list[int]] = {}
         for index, event in enumerate(self.compiled):
             for guard in event.guards:
@@ -191,7 +191,7 @@ class Explanation:
 
 
 def _told(event: CompileEvent) -> RenderableType:
-    """Return a reason with the user's line."""
+    """Return an event's reason with the user's line."""
     source = linecache.getline(event.filename, event.line).strip()
     text = f"{_place(event.filename, event.line)} in {event.function}: {event.reason_text} [{event.reason}]"
     return Padding(Text(f"{text}\n    {source}" if source else text), (0, 2))

@@ -1,4 +1,4 @@
-"""Who asks to be told, or wants an error, when no version of a function serves a call."""
+"""Tell a listener, or raise an error, when no entry of a function serves a call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from torchdynamo.guards.explain import first_failure
 
 
 class GuardFail(NamedTuple):
-    """A version of a function that does not serve a call: why, and which function."""
+    """An entry of a function that does not serve a call: the failed guard, and the function's code."""
 
     reason: str
     orig_code: CodeType
 
 
 def announce(code: CodeType, owner_id: int, roots: Roots, listener: Callable[[GuardFail], object] | None) -> None:
-    """Tell the listener, newest version first, what fails. Raise RecompileError where the settings say so."""
+    """Report to the listener, the newest entry first, which guard fails.
+
+    Raises RecompileError under `config.error_on_recompile`.
+    """
     if listener is None and not config.error_on_recompile:
         return
     reasons = [str(first_failure(entry.guards, roots)) for entry in reversed(entries_of(code, owner_id))]

@@ -1,4 +1,4 @@
-"""Says that a function is not compiled any more: it has as many versions as it may have, or they are hardly used."""
+"""Say that a function is not compiled any more: it has reached its limit of entries, or these are hardly used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchdynamo.report.recompiles import remedy
 
 
 def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int, dynamic: bool | None) -> str:
-    """Name the function, the guard that kept failing, and what to do."""
+    """Return a message that names the function, the guard that kept failing, and what to do."""
     return (
         f"{named(code)} was compiled {limit} times, which is "
         f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{reason(guards, roots, dynamic)}"
@@ -22,7 +22,7 @@ def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int
 def unprofitable_text(
     code: CodeType, guards: Sequence[Guard], roots: Roots, versions: int, calls: int, dynamic: bool | None
 ) -> str:
-    """Name a function whose versions are hardly used, the guard that kept failing, and what to do."""
+    """Return a message for a function whose entries are hardly used: the failing guard, and what to do."""
     return (
         f"{named(code)} was compiled {versions} times, and its versions served {calls} more calls: compiling costs "
         f"more than it saves, so other calls of it run eagerly for some time.{reason(guards, roots, dynamic)}"
@@ -30,13 +30,13 @@ def unprofitable_text(
 
 
 def reason(guards: Sequence[Guard], roots: Roots, dynamic: bool | None) -> str:
-    """Say what keeps changing, and what to do about it."""
+    """Return a sentence on what keeps changing and what to do about it."""
     failure = first_failure(guards, roots)
     what = f" What kept changing: {failure}." if failure else ""
     return f"{what} {remedy(failure, roots, dynamic)}"
 
 
 def named(code: CodeType) -> str:
-    """Return a function's name and place, of which the code may be a continuation."""
+    """Return the name and place of the function that code belongs to; it may be a continuation."""
     users = resume.origin(code)
     return f"{users.code.co_name} ({users.code.co_filename}:{users.line})"

@@ -1,4 +1,4 @@
-"""What a program says of sizes, held against what its function makes of them: contradictions are errors."""
+"""Check the user's marks of dynamic sizes against what the function makes of them: contradictions are errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torchdynamo.graph.numbers import Numbers
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.report.recompiles import decisions
 
-SPECIAL = (0, 1)  # sizes by which torch's own rules may decide: that makes no error
+SPECIAL = (0, 1)  # sizes that torch's own rules may specialize without an error
 
 
 def check_marks(captured: Capture, numbers: Numbers) -> None:
-    """Raise ConstraintViolationError where a size that has been marked (`mark_dynamic`, `mark_unbacked`) has become a
-    constant, or does not range over all that its bounds allow.
+    """Raise ConstraintViolationError if a marked size (`mark_dynamic`, `mark_unbacked`) was specialized, or does not
+    range over all that its bounds allow.
     """
     found = list(contradictions(captured, numbers))
     if found:
@@ -29,7 +29,7 @@ def check_marks(captured: Capture, numbers: Numbers) -> None:
 
 
 def contradictions(captured: Capture, numbers: Numbers) -> Iterator[str]:
-    """Yield a sentence for each such size."""
+    """Yield a sentence for each marked size that was specialized or bounded."""
     vm = captured.machine
     for value in vm.inputs:
         tensor = vm.input_objects[value.node]

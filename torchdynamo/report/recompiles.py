@@ -1,4 +1,4 @@
-"""Why a function is compiled once more: what changed, what varies from now on, and what stays fixed by which line."""
+"""Explain why a function is compiled again: what changed, what becomes a symbol, what stays constant and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = (1 << 63) - 1
 
 
 class NumberInput(NamedTuple):
-    """A number that may be another in the next call: its name in the graph, where it is found, between what it lies."""
+    """A symbol that is an input of the graph: its name there, its source, its bounds."""
 
     name: str
     source: Source
@@ -39,7 +39,7 @@ class NumberInput(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a line of the user's decided by numbers that vary."""
+    """A condition on symbols that a line of the user's decided."""
 
     fact: str
     position: Position
@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
 
 class Hindrance(NamedTuple):
-    """What would end the graph if numbers varied."""
+    """A reason why a number cannot become a symbol: it would end the graph."""
 
     text: str
     position: Position | None
@@ -63,14 +63,14 @@ class Hindrance(NamedTuple):
 
 
 def pointed_at(place: Position) -> list[str]:
-    """Return the line, with carets."""
+    """Return the source line of a position, with carets under the expression."""
     line = linecache.getline(place.filename, place.line) if place.line else ""
     end = place.end_column if place.end_line == place.line else None
     return quote(line, place.column, end) if line.strip() else []
 
 
 def decisions(guards: Iterable[Guard]) -> list[Decision]:
-    """Return the facts about numbers that lines of the program have asked for."""
+    """Return the conditions on symbols that lines of the program have decided."""
     return [
         Decision(tell(program, guard.arg[0]), guard.position)
         for guard in guards
@@ -86,7 +86,7 @@ def told(
     guards: Iterable[Guard],
     hindrance: Hindrance | None = None,
 ) -> str:
-    """Return the message: old and new, and what the next version takes for given."""
+    """Return the message: the old and new value, and what the next entry assumes."""
     decided = decisions(guards)
     lines = [f"{where} is compiled again: {failure or 'another version does not fit'}"]
     if failure is not None and failure.guard.kind == "NUMBERS" and failure.guard.position is not None:
@@ -103,12 +103,12 @@ def told(
 
 
 def is_any_float(source: Source, guards: Iterable[Guard]) -> bool:
-    """Return whether the next version takes a number that changed as an input."""
+    """Return whether the next entry takes a changed number as a float input."""
     return any(each.source is source and each.kind == "TYPE_MATCH" and each.arg is float for each in guards)
 
 
 def why_fixed(failure: FailedGuard) -> str:
-    """Return why a fact that changed is a fact again in the next version."""
+    """Return why a changed fact is guarded again in the next entry."""
     if failure.guard.kind == "TENSOR_MATCH":
         return "only sizes and strides can vary, and not those of parameters or under dynamic=False"
     if failure.guard.kind == "EQUALS_MATCH":
@@ -143,7 +143,7 @@ SIZES = frozenset({".size()", ".stride()"})
 
 
 def wanted() -> bool:
-    """Return whether anybody reads such messages."""
+    """Return whether anybody reads these messages."""
     return logger.isEnabledFor(logging.INFO)
 
 
@@ -152,7 +152,7 @@ def say(text: str) -> None:
 
 
 def number_inputs(values: Iterable[Any], ranges: Any) -> list[NumberInput]:
-    """Return the inputs of a graph that are numbers, with what is known of them."""
+    """Return those inputs of a graph that are symbols, with their bounds."""
     found = []
     for value in values:
         least, most = ranges(value.fake)
