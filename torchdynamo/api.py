@@ -1,4 +1,4 @@
-"""What users hold: compile, optimize, run, disable, and what they say about single functions."""
+"""The public functions: compile, optimize, run, disable, explain, reset, and marks on single functions."""
 
 from __future__ import annotations
 
@@ -63,14 +63,17 @@ def compile(
 ) -> Any:
     """Return a function or nn.Module that is compiled when it is first called, and again for inputs of another kind.
 
-    Takes what `torch.compile` takes, and is a decorator when `model` is left out.
+    Accepts the arguments of `torch.compile`, and is a decorator if `model` is left out.
 
     model: a function, method, callable object or nn.Module.
-    fullgraph: raise `exc.Unsupported` where the program cannot be one graph, instead of breaking the graph.
-    dynamic: True captures sizes as symbols from the first call on; False specialises on every size.
+    fullgraph: raise `exc.Unsupported` if the program cannot be one graph, instead of breaking the graph.
+    dynamic: True makes sizes symbols from the first call on; False specializes every size; None, the default, makes a
+        size a symbol once it has changed.
     backend: a name (`list_backends()`) or a function `(gm, example_inputs) -> callable`.
     mode, options: settings of the backend, such as Inductor's "reduce-overhead".
-    disable: return `model` as it is.
+    disable: return `model` unchanged.
+
+    Raises TypeError, ValueError, `exc.UnknownBackend` or `exc.UnknownSetting` for wrong arguments.
     """
     _check(fullgraph, dynamic, backend, mode, options)
     if disable:
@@ -87,10 +90,10 @@ def optimize(
     nopython: bool = False,
     guard_fail_fn: Callable[[GuardFail], object] | None = None,
 ) -> EvalContext:
-    """Compile what runs inside: a `with` block, or a decorator for functions, methods and nn.Modules.
+    """Compile all that runs inside of a `with` block, or of a decorated function, method or nn.Module.
 
-    `nopython=True` raises `exc.Unsupported` at the first thing that would end a graph. `guard_fail_fn` is called before
-    a function is compiled again, for each version that there is, newest first, with `reason` and `orig_code`.
+    `nopython=True` raises `exc.Unsupported` at the first graph break. `guard_fail_fn` is called before a function is
+    compiled again, once for each of its entries, the newest first, with an object that has `reason` and `orig_code`.
     """
     _check(nopython, None, backend, None, None, fullgraph_name="nopython")
     settings: dict[str, Any] = {"fullgraph": nopython, "backend": backend}
@@ -103,7 +106,7 @@ def run(fn: F) -> F: ...
 @overload
 def run(fn: None = None) -> EvalContext: ...
 def run(fn: Any = None) -> Any:
-    """Use what was compiled before and never compile: a `with` block, or a decorator."""
+    """Use existing compiled code but compile nothing new, inside of a `with` block or a decorated function."""
     context = EvalContext(False, "run()", run)
     return context if fn is None else context(fn)
 
@@ -113,9 +116,9 @@ def disable(fn: F, recursive: bool = True) -> F: ...
 @overload
 def disable(fn: None = None, recursive: bool = True) -> EvalContext: ...
 def disable(fn: Any = None, recursive: bool = True) -> Any:
-    """Run plain Python inside, calls included: a `with` block, or a decorator. `recursive=False` is `skip`.
+    """Run plain Python, calls included, inside of a `with` block or a decorated function.
 
-    Calls of functions that are decorated themselves, by `compile` or `optimize`, are still compiled.
+    Functions that are decorated by `compile` or `optimize` themselves are still compiled. `recursive=False` is `skip`.
     """
     if not recursive:
         return skip(fn)
@@ -128,7 +131,7 @@ def skip(fn: F) -> F: ...
 @overload
 def skip(fn: None = None) -> Callable[[F], F]: ...
 def skip(fn: Any = None) -> Any:
-    """Leave this function's own frame to Python; what it calls may still be compiled."""
+    """Do not compile this function's own frame; functions that it calls may still be compiled."""
     if fn is None:
         return skip
     code = _code_of(fn)
@@ -138,31 +141,38 @@ def skip(fn: Any = None) -> Any:
 
 
 def allow_in_graph(fn: F) -> F:
-    """Make calls of this function one operation of the graph, without looking into it. Also takes a list."""
+    """Make each call of this function one node of the graph, without inlining it. Also takes a list.
+
+    Raises TypeError for something that is not callable, and for bound methods.
+    """
     return _mark(fn, marks.ALLOWED, marks.DISALLOWED)
 
 
 def disallow_in_graph(fn: F) -> F:
-    """End the graph before each call of this function, which then runs in Python. Also takes a list."""
+    """Break the graph before each call of this function, which then runs in Python. Also takes a list.
+
+    Raises TypeError for something that is not callable, and for bound methods.
+    """
     return _mark(fn, marks.DISALLOWED, marks.ALLOWED)
 
 
 def assume_constant_result(fn: F) -> F:
-    """Promise that this function always returns the same: it is called once, while capturing."""
+    """Call this function once, during capture, and use its result as a constant from then on. Also takes a list."""
     return _mark(fn, marks.CONSTANT, None)
 
 
 def reset() -> None:
-    """Forget everything compiled so far, as after a fresh start."""
+    """Drop all compiled entries and what was learned about functions. Settings and registered backends stay."""
     pipeline.reset()
 
 
 def explain(
     fn: Callable[..., Any], *, backend: str | Backend = "eager", dynamic: bool | None = None
 ) -> Callable[..., Explanation]:
-    """Call `fn` once, compiled from nothing, and tell what happened: `print(torchdynamo.explain(fn)(*args))`.
+    """Return a function that calls `fn` once, compiled afresh, and reports graphs, breaks, symbols and guards.
 
-    The call is a real one, side effects included. What was compiled before is neither used nor changed.
+    Use it as `print(torchdynamo.explain(fn)(*args))`. The call is real, with its side effects. Existing compiled code
+    is neither used nor changed.
     """
     _check(False, dynamic, backend, None, None)
     target = fn._orig_mod if isinstance(fn, OptimizedModule) else without_compiler(fn)
@@ -208,7 +218,9 @@ def _named(thing: Any) -> str:
 def _check(
     fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: Any, fullgraph_name: str = "fullgraph"
 ) -> None:
-    """Say what is wrong with an argument where it is written, not at the first call."""
+    """Check arguments where they are written, rather than at the first call. Raises TypeError, ValueError,
+    UnknownBackend or UnknownSetting.
+    """
     if not isinstance(fullgraph, bool):
         raise TypeError(f"{fullgraph_name} is True or False, not {fullgraph!r}")
     if dynamic not in (None, True, False):

@@ -1,4 +1,4 @@
-"""Captures a frame as far as it goes: where a capture must end early, once more from the start up to there."""
+"""Capture a frame as far as possible: where a capture must end early, do it again from the start up to there."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from torchdynamo.specialization import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_AS
 
 
 class Followed(NamedTuple):
-    """A frame that was executed as far as possible, and the code drafted for it."""
+    """A captured frame, and the code drafted for it."""
 
     capture: Capture
     draft: codegen.Draft
     builder: GraphBuilder
     why: Why | None
-    constant: Break | None  # what numbers that vary would have led to: they are constants
+    constant: Break | None  # the break that symbols would have led to, if numbers are constants because of it
 
 
-MOST_TRIES = 64  # to capture a frame; eight times the most that any test takes
+MOST_TRIES = 64  # tries to capture a frame: eight times as many as any test takes
 SHARED_MEMORY = "tensors share memory with what the function reads or writes itself"
 NOT_MADE = "side effect not replayable"
 
 
 def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed | Why:
-    """Capture; where that must end early, again from the start up to there. Why, if nothing can be captured."""
+    """Capture a frame, again and shorter if needed; return the reason if nothing can be captured."""
     stops: StopPath = ()
     why: Why | None = None
-    place: StopPath = ()  # of the first break
+    place: StopPath = ()  # stop of the first break
     checking = compiler.fullgraph or not learned.record(code).not_speculated
     known = entries_of(code, compiler.owner_id)
     most = MOST_WHOLE_IF_ASKED if resume.origin(code).code in marks.ASKED else MOST_WHOLE
@@ -65,7 +65,7 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
         try:
             with contextlib.nullcontext() if specialization.by_value else shape_env.sizes_zero_and_one_like_others():
                 captured = capture(code, roots, builder, stops, checking)
-            if not rests_rightly(captured, builder, compiler.fullgraph):
+            if not can_deoptimize(captured, builder, compiler.fullgraph):
                 captured.machine.let_go()
                 stops, why, checking = (), None, False
                 continue
@@ -82,7 +82,7 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
             specialization.drop(again.without)
             continue
         except Break as raised:
-            raised.__traceback__ = None  # it leads to this frame, which keeps it, and so all the user's objects
+            raised.__traceback__ = None  # it would make a cycle with this frame and keep the user's objects alive
             end = specialization.other(raised, builder, beginning=not stops)
             if end is None:
                 continue
@@ -92,7 +92,7 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
         except Restart as again:
             end = specialization.back() if specialization.fixed else None
             why = why or (why_of(end) if end else Why(NOT_MADE, {"what": again.what}, None))
-            # What was made in a call that is followed to its inside may not have been made yet further out.
+            # An object made in an inlined call may not exist yet at a stop further out.
             inside = again.step < 0 or stops[:1] == (again.step,)
             earlier = end.restart if end else stops[: len(stops) // 2] if inside else (again.step,)
         if compiler.fullgraph or interop.breaks_are_errors():
@@ -106,14 +106,12 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
 
 
 def why_of(end: Break) -> Why:
-    """Say what a break means to the user."""
+    """Return a break as the reason to be shown to the user."""
     return Why(end.reason, end.fields, end.where, end.callers, end.raises)
 
 
-def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
-    """Return whether a frame whose graph raises, or says that a check fails, can run from its start as it was
-    written.
-    """
+def can_deoptimize(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:
+    """Return whether a frame can run from its start, as written, if its graph raises or an assertion fails."""
     vm = captured.machine
     if not vm.checks and not vm.may_raise:
         return True
@@ -121,7 +119,7 @@ def rests_rightly(captured: Capture, builder: GraphBuilder, whole: bool) -> bool
 
 
 def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
-    """Return the code of an entry, or None where there can be none."""
+    """Return the code drafted for a capture. Raises Restart where an object cannot be materialized."""
     try:
         return codegen.draft(captured, functools.partial(leaves_no_trace, captured, builder))
     except BaseException:
@@ -130,7 +128,9 @@ def drafted(captured: Capture, builder: GraphBuilder) -> codegen.Draft:
 
 
 def leaves_no_trace(captured: Capture, builder: GraphBuilder) -> bool:
-    """Return whether a graph that raises can be followed by the frame as it was written. Modes are put back before
-    that: where a frame goes on inside of a `with` and leaves it, they are not those in which it raises.
+    """Return whether the frame can run as written after its graph has raised.
+
+    Modes are restored before that. If a continuation begins inside of a `with` block and leaves it, its modes at the
+    end are not those in which the graph raises.
     """
     return captured.machine.ops > 0 and not builder.record.random and can_run_again(builder, ())

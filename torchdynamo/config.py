@@ -1,7 +1,7 @@
-"""Every knob, as attributes of this module: `torchdynamo.config.debug = True`.
+"""Settings, as attributes of this module: `torchdynamo.config.debug = True`.
 
-The module's own class checks each assignment, so a misspelt name or a value of the wrong type is an error
-where it is written, not a setting that silently does nothing.
+The module's own class checks each assignment, so a misspelt name or a value of the wrong type raises at once instead of
+being ignored.
 """
 
 from __future__ import annotations
@@ -14,54 +14,54 @@ from types import ModuleType
 from typing import Any
 
 debug: bool = False
-"""Print, for each frame compiled: its graph, the bytecode before and after, and the guards."""
+"""Print the graph, the bytecode before and after, and the guards of each compiled frame."""
 
 verbose: bool = False
 """Warnings about a fallback carry the full traceback of what failed inside."""
 
 cache_size_limit: int = 8
-"""How many versions of one function may be compiled before further ones run eagerly."""
+"""Limit of entries for one function; further kinds of calls run eagerly."""
 
 error_on_recompile: bool = False
-"""Raise `exc.RecompileError` where a function would be compiled once more: for finding what keeps changing."""
+"""Raise `exc.RecompileError` instead of compiling a function again, to find out what keeps changing."""
 
 fail_on_recompile_limit_hit: bool = False
 """Raise `exc.FailOnRecompileLimitHit` at `cache_size_limit`, instead of warning and running eagerly."""
 
 verify_correctness: bool = False
-"""Hold what a backend makes of each graph against eager once, on copies of the inputs; differences are errors."""
+"""Compare the backend's results with eager's once for each graph, on copies of the inputs; differences raise."""
 
 dynamic_shapes: bool = False
 """Capture sizes as symbols from the start, as `compile(dynamic=True)` does for one function."""
 
 dynamic_sources: str = ""
-"""What is a symbol from the first compile on, by name, with commas between: `"x, self.layer_idx"`."""
+"""Names of sizes and numbers that are symbols from the first compile on: `"x, self.layer_idx"`."""
 
 capture_scalar_outputs: bool = False
-"""Let `.item()` and its kin into the graph as symbols, where the default is a graph break."""
+"""Capture results of `.item()` and the like as symbols; by default they break the graph."""
 
 capture_dynamic_output_shape_ops: bool = False
-"""Let operators whose output shape depends on values (`nonzero`, a mask as index) into the graph."""
+"""Capture operators whose output shape depends on values (`nonzero`, a mask as index); by default they break."""
 
 suppress_errors: bool = True
-"""A fault inside torchdynamo or a backend warns and runs eagerly. False raises it: for finding the fault."""
+"""Warn about errors inside of torchdynamo or a backend and run eagerly; False raises them, for debugging."""
 
 capture_everything: bool = False
-"""Capture every frame there is, with tensors or without, Python's own library too: for testing what capture does."""
+"""Capture all frames, also those without tensors and those of the standard library, to test capture."""
 
 _DEFAULTS: dict[str, Any] = {name: globals()[name] for name in __annotations__}
 
 
 def knobs() -> dict[str, Any]:
-    """Return the settings as they stand now."""
+    """Return all settings with their current values."""
     return {name: globals()[name] for name in _DEFAULTS}
 
 
 @contextlib.contextmanager
 def patch(**changes: Any) -> Iterator[None]:
-    """Set options for the length of a `with` block, or of a function when used as its decorator."""
+    """Set options inside of a `with` block, or of a function decorated with it."""
     for name, value in changes.items():
-        _check(name, value)  # all of them first: no half-applied patch
+        _check(name, value)  # all before the first is set, so that a patch is never half applied
     before = {name: globals()[name] for name in changes}
     globals().update(changes)
     try:
@@ -71,7 +71,7 @@ def patch(**changes: Any) -> Iterator[None]:
 
 
 def reset() -> None:
-    """Put every setting back to its default."""
+    """Set all settings back to their defaults."""
     globals().update(_DEFAULTS)
 
 
@@ -92,7 +92,7 @@ def _unknown(name: str) -> str:
 
 
 class _Config(ModuleType):
-    """This module's class: assignments from outside are checked, dunder names are the import system's."""
+    """The class of this module: it checks assignments, except to dunder names, which are the import system's."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("__"):

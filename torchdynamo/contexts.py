@@ -1,4 +1,4 @@
-"""A setting of the frame hook as something to hold: a `with` block, or a decorator for functions and modules."""
+"""Apply a setting of the frame hook to a `with` block, a function or a module."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class EvalContext:
-    """What the hook asks while a block, or a decorated function, runs.
+    """A callback of the frame hook that is active inside of a block or a decorated function.
 
-    `callback` is a compiler, None (nothing is compiled or looked up) or False (what was compiled is used,
-    nothing new is compiled). One context may be entered many times over, and from several threads.
-    `remake` is a picklable function that decorates alike, for a module that comes out of a pickle.
+    `callback` is a compiler, None (existing code is not used either), or False (existing code is used, nothing new is
+    compiled). A context may be entered repeatedly and from several threads. `remake` is a picklable function that
+    applies the same decoration to an unpickled module.
     """
 
     def __init__(self, callback: Any, spelling: str, remake: Callable[[Any], Any]) -> None:
         self.callback = callback
-        self._spelling = spelling  # how the user wrote it: `optimize(fn)`
+        self._spelling = spelling  # text for messages, such as `optimize(fn)`
         self._remake = remake
         self._thread = threading.local()
 
@@ -36,7 +36,7 @@ class EvalContext:
         block = callback_active(self.callback).__enter__()
         self._entered().append(block)
         if block.prior is False and self.callback:
-            set_eval_frame(False)  # run mode goes on inside: nothing new is compiled, as promised
+            set_eval_frame(False)  # inside of `run()` nothing new is compiled
         return self
 
     def __exit__(
@@ -45,13 +45,13 @@ class EvalContext:
         self._entered().pop().__exit__()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Decorate a function, a method, any callable object, or an nn.Module."""
+        """Decorate a function, a method, any callable object, or an nn.Module. Raises TypeError for other arguments."""
         if len(args) != 1 or kwargs or not callable(args[0]):
             raise TypeError(self._not_decorating(args, kwargs))
         return self.decorate(args[0])
 
     def decorate(self, fn: F) -> F:
-        """Return the same callable with this setting on while it runs."""
+        """Return a callable that runs with this setting. Raises TypeError for classes."""
         if isinstance(fn, type):
             raise TypeError(
                 f"torchdynamo.{self._spelling} decorates functions, methods and nn.Module objects, not the class "
@@ -78,7 +78,7 @@ class EvalContext:
         return OptimizedModule.wrap(module, self.callback, self._remake, self._refused(module))
 
     def _refused(self, fn: Callable[..., Any]) -> Refused | None:
-        """Return what is called instead of something that has to be one graph and can be none."""
+        """Return a replacement that raises, for a function that must be one graph and never can be; else None."""
         reason = why_never(fn) if getattr(self.callback, "fullgraph", False) else None
         return None if reason is None else Refused(fn, reason)
 
@@ -102,7 +102,7 @@ class EvalContext:
 
 
 def codes_of(fn: Any) -> Iterator[CodeType]:
-    """Yield the code of what runs when a callable is called: its own, and of the functions that it wraps."""
+    """Yield the code objects that a call of a callable runs: its own, and those of functions that it wraps."""
     while fn is not None:
         called = getattr(type(fn), "forward" if isinstance(fn, torch.nn.Module) else "__call__", None)
         codes = (getattr(each, "__code__", None) for each in (fn, called))
@@ -111,9 +111,9 @@ def codes_of(fn: Any) -> Iterator[CodeType]:
 
 
 def without_compiler(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the callable under compiling wrappers of ours: the last one said is the one that counts.
+    """Return the callable inside of our compiling wrappers, so that the last decoration counts.
 
-    A wrapper that disables stays: compiling what its author kept out of compilation must not undo that.
+    A wrapper that disables compilation stays, because its author wants that part left out.
     """
     while type(fn) is Compiled and fn.callback:
         fn = fn.fn

@@ -1,8 +1,8 @@
-"""When calling an nn.Module is calling its class's `forward`: then a compiled module calls that, and no Python between.
+"""Call an nn.Module's `forward` without `nn.Module.__call__`, where that makes no difference.
 
-What `nn.Module.__call__` does on the way (hooks of the module and of all modules, another callable put in its place, a
-class that calls otherwise) is a list of guards like any other, about the module as the only local. While they hold, a
-compiled module's own call goes straight to `forward`; when one does not, it goes the usual way, this time.
+The call does more if there are hooks on the module or on all modules, if a callable has been put in its place, or if
+the class overrides it. All of that is guarded, by a guard program with the module as its only local. While the guards
+hold, a compiled module's call goes straight to `forward`; otherwise that call takes the usual way.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from torchdynamo.guards.program import complete, lower
 SELF = local("self")
 CLASS = Source("type", SELF)
 FIELDS = Source("dict", SELF)
-WAY = {"__call__": torch.nn.Module.__call__, "_call_impl": torch.nn.Module._call_impl}  # functions it leads through
+WAY = {"__call__": torch.nn.Module.__call__, "_call_impl": torch.nn.Module._call_impl}  # functions that are left out
 
 
-def the_module(self: Any) -> None:
-    """Hold weakly the module whose frame the guards speak of."""
+def guarded_frame(self: Any) -> None:
+    """Provide the code object, with one argument, that the guard program belongs to."""
 
 
 def guards() -> Iterator[Guard]:
-    """Yield guards that nothing stands between the module and its class's `forward`."""
+    """Yield guards that nothing stands between the module's call and its class's `forward`."""
     for name, function in WAY.items():
         yield Guard(CLASS, "CLASS_ATTR", (name, function))
         yield Guard(Source("class_attr", CLASS, name), "FUNCTION_MATCH", function)
@@ -49,16 +49,16 @@ def guards() -> Iterator[Guard]:
 
 
 def no_hooks(place: Source) -> Iterator[Guard]:
-    """Yield guards that the dict of hooks is there, and empty."""
+    """Yield guards that a dict of hooks exists and is empty."""
     yield Guard(place, "TYPE_MATCH", OrderedDict)
     yield Guard(place, "LENGTH", 0)
 
 
 def shown() -> Above:
-    """Make what puts nn.Module's functions, which have been left out, above `forward` in a traceback."""
+    """Return the callback that adds nn.Module's skipped functions to tracebacks of `forward`."""
     return Above(way_to_forward())
 
 
 def direct_call(module: torch.nn.Module) -> _native.GuardProgram:
-    """Return the guards of one module; they remember what they saw of it."""
-    return lower(complete(guards(), Roots({"self": module}, {}, {}, {})), (), the_module.__code__)
+    """Return the guard program for one module, completed with its current state."""
+    return lower(complete(guards(), Roots({"self": module}, {}, {}, {})), (), guarded_frame.__code__)

@@ -1,22 +1,21 @@
-"""Everything torchdynamo raises or warns with. `torchdynamo.exc` is the public face of this file.
+"""Exceptions and warnings of torchdynamo; `torchdynamo.exc` exports them.
 
-The package's own exceptions share one root, so `except TorchDynamoError` catches them all, and carry
-plain data only, so they pickle and cross process borders. Wrong arguments raise TypeError or ValueError
-as anywhere in Python.
+The exceptions share one base, so `except TorchDynamoError` catches them all, and carry plain data only, so they can be
+pickled. Wrong arguments raise TypeError or ValueError as usual.
 """
 
 from __future__ import annotations
 
 
 class TorchDynamoError(RuntimeError):
-    """Root of what this package raises."""
+    """Base of all exceptions of this package."""
 
 
 class Unsupported(TorchDynamoError):
-    """Something could not go into the one graph that `fullgraph=True` or `nopython=True` asked for.
+    """The program cannot be one graph, which `fullgraph=True` or `nopython=True` asked for.
 
-    `str()` is the whole message for people (see `reasons.unsupported_text`); `reason` is the id of a row in
-    `core/reasons.py`; `position` is where in the user's file, if known.
+    `str()` is the whole message (see `reasons.unsupported_text`); `reason` is the id of a row in `core/reasons.py`;
+    `position` is the place in the user's file, if known.
     """
 
     def __init__(self, reason: str, text: str, position: object = None) -> None:
@@ -30,7 +29,7 @@ class Unsupported(TorchDynamoError):
 
 
 class BackendError(TorchDynamoError):
-    """A backend raised, or returned something that cannot be called. The cause is chained."""
+    """A backend raised, or returned something that is not callable. The cause is chained."""
 
     def __init__(self, text: str, backend: str = "", graph: str = "") -> None:
         super().__init__(text, backend, graph)
@@ -47,40 +46,40 @@ class VerificationError(BackendError):
 
 
 class ConstraintViolationError(TorchDynamoError):
-    """A size that has been marked as dynamic is none to the function."""
+    """A size marked as dynamic was specialized by the function."""
 
 
 class RecompileError(TorchDynamoError):
-    """A function would be compiled once more, under `config.error_on_recompile`."""
+    """A function would be compiled again, under `config.error_on_recompile`."""
 
 
 class FailOnRecompileLimitHit(RecompileError):
-    """A function has been compiled as often as allowed, under `config.fail_on_recompile_limit_hit`."""
+    """A function has reached `config.cache_size_limit`, under `config.fail_on_recompile_limit_hit`."""
 
 
 class UnknownBackend(TorchDynamoError, LookupError):
-    """No backend goes by that name."""
+    """The name of a backend that does not exist was given."""
 
 
 class UnknownSetting(TorchDynamoError, ValueError):
-    """A mode or an option that the backend does not know, or an option's value of another type than it takes."""
+    """A mode or option that the backend does not have, or an option's value of the wrong type."""
 
 
 class ForbiddenFunction(TorchDynamoError):
-    """A compiled function calls one that torch.compile's `forbid_in_graph` was given."""
+    """A compiled function calls a function that was passed to torch.compile's `forbid_in_graph`."""
 
 
 class InternalError(TorchDynamoError):
-    """A fault of torchdynamo's own. Raised only where `config.suppress_errors` is off; else warned about."""
+    """A bug in torchdynamo. Raised only if `config.suppress_errors` is False; otherwise a warning."""
 
 
 class TorchDynamoWarning(UserWarning):
-    """Root of the package's warnings: filter on it to silence or to escalate them all."""
+    """Base of the package's warnings: filter on it to silence or escalate all of them."""
 
 
 class FallbackWarning(TorchDynamoWarning):
-    """Something failed on our side or in a backend; the call was answered by eager PyTorch."""
+    """A failure in torchdynamo or in a backend, after which eager PyTorch computed the call."""
 
 
 class CacheLimitWarning(TorchDynamoWarning):
-    """A function was compiled as often as `config.cache_size_limit` allows; new cases of it run eagerly."""
+    """A function has reached `config.cache_size_limit`; new kinds of calls run eagerly."""

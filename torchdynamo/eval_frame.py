@@ -1,4 +1,4 @@
-"""The frame hook for those who bring their own callback.
+"""The frame hook for users with a callback of their own.
 
     def callback(frame, cache_entry, frame_state):
         new_code = rewrite(frame.f_code)                                  # None: let this call run as it is
@@ -10,7 +10,7 @@
     finally:
         set_eval_frame(prior)
 
-The callback is the thread's, and is off while it runs itself and while a check runs. A frame offers `f_code`,
+The callback belongs to the thread, and is inactive while it runs itself and while a check runs. A frame has `f_code`,
 `f_locals` (the arguments by name), `f_globals`, `f_builtins`, `f_func` and `closure`, for as long as the callback
 runs. `cache_entry` is what was cached last for the same code, or None; `frame_state` is a dict that stays
 with the code.
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class GuardedCode(Entry):
-    """Code to run in place of a function's own whenever `check_fn(f_locals)` is true of the arguments."""
+    """Code that runs in place of a function's own whenever `check_fn(f_locals)` is true."""
 
     __slots__ = ()
 
@@ -63,8 +63,9 @@ _STEPS = ("__wrapped__", "_orig_mod", "__func__", "func", "forward", "__call__")
 
 
 def code_of(fn: Any) -> CodeType:
-    """Return the code that runs when `fn` is called: a function, a method, a compiled one, a partial, a module, or
-    code.
+    """Return the code object that a call of `fn` runs.
+
+    fn: a function, method, compiled function, partial, module, or code object. Raises TypeError for others.
     """
     seen = fn
     for _ in range(32):
@@ -81,10 +82,10 @@ def code_of(fn: Any) -> CodeType:
 
 
 def cache_entries(fn: Any) -> list[Entry]:
-    """Return what is cached for a function, oldest first: objects with `.code`, `.guards`, `.graph` and `.hits`."""
+    """Return a function's entries, the oldest first: objects with `.code`, `.guards`, `.graph` and `.hits`."""
     return install.cache_entries(code_of(fn))
 
 
 def skip_code(fn: Any, reason: object = "skipped by the user") -> None:
-    """Ask no callback about this function again. What is cached for it goes on to serve."""
+    """Never call callbacks for this function again. Its existing entries stay in use."""
     install.skip_code(code_of(fn), reason)

@@ -1,4 +1,4 @@
-"""The exceptions and warnings a user can meet, under their documented address."""
+"""The exceptions and warnings that users may meet, under their documented names."""
 
 from torchdynamo.errors import (
     BackendError,

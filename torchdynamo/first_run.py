@@ -1,8 +1,7 @@
-"""The first call of a function that sets something up: what it does then is not worth compiling.
+"""Handle a function's first call, which sets something up: what it does is not worth compiling.
 
-A module that fills a cache when it is first used falsifies the guards of its first capture. That capture runs once, as
-it is, without a backend; then, before the call returns, the function is captured again as it will be from now on, and
-that is compiled.
+A module that fills a cache when it is first used falsifies the guards of its first capture. That capture runs once,
+without a backend; then, before the call returns, the function is captured again in its new state, and that is compiled.
 """
 
 from __future__ import annotations
@@ -20,32 +19,30 @@ from torchdynamo.codegen.emit import CodeEmitter
 from torchdynamo.core.learned import record
 from torchdynamo.core.source import Roots, Source, local
 
-MOST = 4  # first runs of one function: with more, it is the rule that it meets what is not set up yet
+MOST = 4  # first runs of one function; after so many, set-up never ends, and captures are compiled as usual
 
 
-def may_come_again(code: CodeType) -> bool:
-    """Return whether this may still be taken for something that happens once; counts that it happened."""
+def is_endless_setup(code: CodeType) -> bool:
+    """Count a first run; return whether there were too many to be set-up."""
     known = record(code)
     known.first_runs += 1
     return known.first_runs > MOST
 
 
 def raises(entry: Any) -> bool:
-    """Return whether the frame, begun again at once, would raise: something else takes back what was set up,
-    each time.
-    """
+    """Return whether the frame, run again at once, would raise because something else undoes the set-up each time."""
     return entry.info.why is not None and entry.info.why.reason == "uncaught exception"
 
 
 class FirstRun:
-    """What the code of a first run calls at its end, with the state it began with.
+    """Called by the code of a first run at its end, to compile the function in its new state.
 
-    Lists and the like that it was given and fills are as they were when it got them: the next call is given others.
-    Where it lets go of gradients that it used, the next call is waited for: that brings others.
+    Lists, dicts and sets that the call was given and has filled are restored to their state at entry, as the next call
+    gets others. If the call drops gradients that it used, compilation waits for the next call, which brings new ones.
     """
 
     def __init__(self, capture: Capture, build: Callable[[CodeType, Roots], Any]) -> None:
-        self.code = weakref.ref(capture.code)  # which owns us
+        self.code = weakref.ref(capture.code)  # weak, because the code owns this object
         roots = capture.machine.roots
         self.arguments = list(roots.locals)
         self.cells = list(roots.closure)
@@ -78,7 +75,7 @@ class FirstRun:
             _native.set_eval_frame(callback)
 
     def emit(self, emit: CodeEmitter) -> None:
-        """Emit the call, where all side effects are done."""
+        """Emit the call of this object, after all side effects."""
         emit.function(self)
         emit.source(Source("globals"))
         emit.source(Source("builtins"))

@@ -1,4 +1,4 @@
-"""Closes the graph of a capture, hands it to the backend, and wraps what comes back as the hook calls it."""
+"""Close the graph of a capture, compile it by the backend, and wrap the result for the hook."""
 
 from __future__ import annotations
 
@@ -39,19 +39,23 @@ def compile_captured(
     compiler: CompilerSettings,
     backend: registry.Backend,
 ) -> tuple[Any, list[str], list[Source], Any]:
-    """Close the graph, hand it to the backend with the real tensors, and wrap what comes back."""
+    """Close the graph, compile it with the real tensors as examples, and wrap the result.
+
+    Returns (compiled graph, names of locals that it takes, sources of its other inputs, graph module); all empty if
+    nothing was captured.
+    """
     vm = captured.machine
     if vm.ops == 0:
         return None, [], [], None
     values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
-    inputs = sorted(values, key=lambda value: place_of(brought_by(value.source), captured.code))
+    inputs = sorted(values, key=lambda value: place_of(carrier_of(value.source), captured.code))
     gm = builder.finish(draft.outputs, [value.node for value in inputs])
     remaining = set(gm.graph.find_nodes(op="placeholder"))
     used = [value for value in inputs if value.node in remaining]
     examples = [vm.input_objects[value.node] for value in used]
     name = f"__compiled_fn_{next(_graph_numbers)}"
     sources = [value.source for value in used if value.source is not None]
-    # The tuple comes last: where a size has to come before its tensor, all come in the tuple.
+    # The bound tuple comes after the locals: if a size must precede its tensor, all inputs come in the tuple.
     in_order = any(source.how in ("size", "stride") for source in sources)
     arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
@@ -62,9 +66,9 @@ def compile_captured(
     mutates = mutated_inputs(gm)
     handler = on_error(gm, compiler.backend_name, mutates, name, told, leaving, program, written is not None)
     subclasses = any(overrides(type(each)) for each in examples)
-    layered = torch_compat.is_layered(examples)  # a call within one of torch.func's, which has been left to Python
+    layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured
     plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
-    backend = backend if plain else left_as_it_is
+    backend = backend if plain else decline_graph
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     with collector.awake(), shape_env.sizes_zero_and_one_like_others(), interrupts.allowed():
         if rerun is None:
@@ -73,7 +77,7 @@ def compile_captured(
             rerun.final = compiler.fullgraph
             fn = rerun.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
     if subclasses:
-        fn = not_overridden(fn)
+        fn = without_torch_function(fn)
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
@@ -82,19 +86,19 @@ def compile_captured(
 
 
 def starting(captured: Capture) -> CallSite:
-    """Return the frame, before its first instruction."""
+    """Return the call site of the frame before its first instruction."""
     return CallSite(weakref.ref(captured.code), 0, captured.machine.roots.globals.get("__name__", ""), None)
 
 
 def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
-    """Return what a frame that goes on after a break has to call where it leaves the `with` blocks it was in."""
+    """Return the calls that an error makes on its way out of a continuation, to leave its `with` blocks."""
     if not resume.is_continuation(captured.code):
         return []
     return list(captured.machine.effects.switched())
 
 
-def not_overridden(fn: Any) -> Any:
-    """Return whether a graph has in it what `__torch_function__` made of the program: it is not asked once more."""
+def without_torch_function(fn: Any) -> Any:
+    """Wrap a graph so that `__torch_function__` is not called: capture has inlined it already."""
 
     def run(*args: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
@@ -104,7 +108,7 @@ def not_overridden(fn: Any) -> Any:
 
 
 def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
-    """Return the handler of a graph's errors, for a graph that gets floats at these positions."""
+    """Wrap a graph's error handler for a graph that gets floats in tensors at these positions."""
 
     def handled(error: BaseException, args: Any) -> Any:
         return handler(error, args if args is None else in_boxes(args, positions))
@@ -112,22 +116,22 @@ def handled_in_boxes(handler: Handler, positions: tuple[int, ...]) -> Handler:
     return handled
 
 
-def brought_by(source: Source | None) -> Source | None:
-    """Return the tensor that brings a size; anything else brings itself."""
+def carrier_of(source: Source | None) -> Source | None:
+    """Return the tensor's source for a size or stride; other sources are returned as they are."""
     return source.base if source is not None and source.how in ("size", "stride") else source
 
 
 def place_of(source: Source | None, code: CodeType) -> int:
-    """Return inputs of a graph: the frame's arguments first, in their order, then what comes bound."""
+    """Return the sort key of a graph input: the position of a frame's argument; after all of these for others."""
     if source is None or not is_plain_local(source, code):
         return len(code.co_varnames)
     return code.co_varnames.index(source.arg)
 
 
 def is_plain_local(source: Source | None, code: CodeType) -> bool:
-    """Return whether the replacement code can read it with LOAD_FAST."""
+    """Return whether LOAD_FAST can read the source."""
     return source is not None and source.how == "local" and source.arg not in code.co_cellvars
 
 
-def left_as_it_is(gm: Any, example_inputs: Any) -> None:
-    """Stand in for the backend where operator by operator is right: for inputs that share memory, in first runs."""
+def decline_graph(gm: Any, example_inputs: Any) -> None:
+    """Decline a graph, as a backend: for inputs that share memory, and for first runs."""

@@ -1,4 +1,4 @@
-"""Backends by name, where the documentation of the original project has them."""
+"""Export backends under the module name of the original project."""
 
 from torchdynamo.backends import BACKENDS, aot_autograd, list_backends, register_backend
 

@@ -1,12 +1,12 @@
-"""A compiled nn.Module that is still that nn.Module.
+"""Wrap an nn.Module so that it is compiled and yet remains that nn.Module.
 
 The wrapper is an instance of a subclass of the module's own class, and shares the module's `__dict__`: parameters,
-buffers, submodules, hooks, `training` and every other attribute are the original's, read and written through either.
-So `isinstance`, `state_dict`, `train`, `to`, `len`, `dir` and whatever methods the class has need no forwarding, and
-methods that return `self` return the wrapper. Only calling it, pickling and copying are different.
+buffers, submodules, hooks, `training` and all other attributes are the original's, read and written through either. So
+`isinstance`, `state_dict`, `train`, `to`, `len`, `dir` and all methods of the class need no forwarding, and methods
+that return `self` return the wrapper. Only calling, pickling and copying differ.
 
-`__call__` is a slot that holds a native callable: no frame of ours stands in a traceback, and where a call of the
-module does nothing but call its `forward`, none of nn.Module's either (`direct.py`).
+`__call__` is a slot that holds a native callable, so that no frame of ours is in a traceback; if a call does nothing
+but call `forward`, none of nn.Module's is in the way either (`direct.py`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from torchdynamo.hook.install import Compiled
 from torchdynamo.whole_graph import Refused
 
 _CLASSES: weakref.WeakValueDictionary[int, type[OptimizedModule]] = weakref.WeakValueDictionary()
-"""id of a module class -> its subclass made here. The subclass keeps its base alive, so ids cannot be reused."""
+"""id of a module class -> its wrapper class, which keeps its base alive, so that ids are not reused."""
 
 
 class OptimizedModule(torch.nn.Module):
-    """Base of the classes made here; its instances come from `torchdynamo.compile(module)` and its kin."""
+    """Base of the wrapper classes; instances come from `torchdynamo.compile(module)` and the like."""
 
     __slots__ = ()
     _orig_mod: torch.nn.Module
@@ -39,9 +39,9 @@ class OptimizedModule(torch.nn.Module):
     def wrap(
         module: torch.nn.Module, callback: Any, remake: Callable[[Any], Any], refused: Refused | None = None
     ) -> OptimizedModule:
-        """Return the module with `callback` on while it is called. One that is compiled already is compiled anew.
+        """Return a wrapper of the module whose calls run with `callback`. A compiled module is unwrapped first.
 
-        refused: what is called in its place, if it cannot be compiled as it has to be.
+        refused: a callable that raises, used instead if the module cannot be compiled as required.
         """
         original = module
         while isinstance(original, OptimizedModule) and original.__call__.callback:
@@ -66,13 +66,11 @@ class OptimizedModule(torch.nn.Module):
         return self
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return what the class itself makes (`self.__class__(...)` in a method of the user's) is an ordinary
-        module.
-        """
+        """Return an ordinary module of the original class, for `self.__class__(...)` in a method of the user's."""
         return cls._original_class(*args, **kwargs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Register nothing with bases: classes made here are nobody's subclass."""
+        """Do nothing: a base's own hook must not see wrapper classes."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return Compiled(self._orig_mod.forward, self.__call__.callback)(*args, **kwargs)
@@ -94,7 +92,7 @@ class OptimizedModule(torch.nn.Module):
 
 
 def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
-    """Return the class of wrapped instances of `cls`: looks like `cls` to whoever asks for its name or source."""
+    """Return the wrapper class of `cls`, with its name, module and documentation."""
     made = _CLASSES.get(id(cls))
     if made is None:
         namespace = {

@@ -1,7 +1,7 @@
-"""One frame from start to finish: the table of contents of the project.
+"""Compile one frame from start to end: the table of contents of the project.
 
-decode, capture, finish the graph, backend, codegen, guards, entry. Whatever fails on the way, the user's call runs
-as eager Python, and a warning names the cause.
+Steps: decode, capture, finish the graph, backend, codegen, guards, entry. If any of them fails, the user's call runs
+eagerly, and a warning names the cause.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from torchdynamo.errors import (
     Unsupported,
     VerificationError,
 )
-from torchdynamo.first_run import FirstRun, may_come_again
+from torchdynamo.first_run import FirstRun, is_endless_setup
 from torchdynamo.graph import torch_compat
-from torchdynamo.graph_compilation import compile_captured, left_as_it_is
+from torchdynamo.graph_compilation import compile_captured, decline_graph
 from torchdynamo.guards.aliases import alias_guards, memory_apart
 from torchdynamo.guards.explain import FailedGuard, Guards, first_failure
 from torchdynamo.guards.program import complete, lower
@@ -69,11 +69,11 @@ from torchdynamo.report.recompiles import number_inputs
 from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
 
 _owner_ids = itertools.count(1)
-_loose: Any = weakref.WeakValueDictionary()
+_compilers: Any = weakref.WeakValueDictionary()
 
 
 class Compiler:
-    """What a thread's hook calls for a frame it has no entry for: one backend with its settings."""
+    """A backend with its settings: the callback that a thread's hook calls for a frame that no entry serves."""
 
     shield = staticmethod(torch.compiler.disable)  # torch.compile around us would compile our frames
 
@@ -94,12 +94,12 @@ class Compiler:
         self.buckets, options = buckets_in(options)
         asked = {"mode": mode if mode != "default" else None, "options": options}
         given = {name: value for name, value in asked.items() if value is not None}
-        if given:  # the backend's own business; one that takes none of it says so
+        if given:  # passed on to the backend, which raises for settings that it does not have
             self.backend = functools.partial(self.backend, **given)
         if self.buckets or getattr(self.backend, "fixed_sizes", False):
             self.backend = at_fixed_sizes(self.backend, self.buckets)
         self.fullgraph = fullgraph
-        self.told = False  # the program, of settings that are torch.compile's
+        self.told = False  # the program has been warned about settings of torch.compile
         self.owner_id = next(_owner_ids)
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
@@ -111,24 +111,24 @@ class Compiler:
         except BaseException as error:
             if error is not region.error and not isinstance(error, (TorchDynamoError, TorchDynamoWarning)):
                 raise
-            # at the user's call, without a frame of ours
+            # raised at the user's call, without frames of ours
             return raised_in(frame.f_code, error.with_traceback(None), self.owner_id)
 
 
 def compiler_for(backend: Any, **settings: Any) -> Compiler:
-    """Return the compiler of this backend and these settings; the same one while somebody holds it."""
+    """Return the compiler of a backend and settings: an existing one, if it is still alive."""
     key = (backend if isinstance(backend, str) else id(backend), *sorted(settings.items(), key=str))
     try:
-        found = _loose.get(key)
+        found = _compilers.get(key)
     except TypeError:  # settings that cannot be hashed
         return Compiler(backend, **settings)
     if found is None:
-        found = _loose[key] = Compiler(backend, **settings)
+        found = _compilers[key] = Compiler(backend, **settings)
     return found
 
 
 def reset() -> None:
-    """Forget all that was compiled, and what was learnt from it."""
+    """Drop all entries and all that was learned about code objects."""
     _native.clear_all()
     learned.forget()
 
@@ -136,10 +136,10 @@ def reset() -> None:
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
     """Return an entry for this frame, or None to run it as it is."""
     with StockBuiltins(frame.f_builtins) as seen:
-        return compile_seeing(seen, frame, compiler)
+        return compile_with_builtins(seen, frame, compiler)
 
 
-# Errors that are no faults of ours, which would be swallowed: the program asks for them.
+# Exceptions that the program asks for, and that must not be suppressed as bugs of ours.
 ASKED_FOR = (
     TorchDynamoWarning,
     ConstraintViolationError,
@@ -152,12 +152,15 @@ ASKED_FOR = (
 
 
 def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[FailedGuard | None]:
-    """Return what of each version does not hold, newest first."""
+    """Return the guard of each entry that fails, the newest entry first."""
     return [first_failure(entry.guards, roots) for entry in reversed(entries_of(code, compiler.owner_id))]
 
 
-def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
-    """Return the same, with the builtins that the program sees."""
+def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
+    """Return an entry for a frame, or None to run it as it is; `seen`: the builtins that the program sees.
+
+    Raises Unsupported under `fullgraph`, and InternalError if errors are not suppressed.
+    """
     started = time.perf_counter()
     code: CodeType = frame.f_code
     try:
@@ -173,7 +176,7 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
             return None
         if not compiler.told:
             compiler.told = True
-            stances.tell_of_settings()
+            stances.warn_of_settings()
         if not stances.may_compile(code, named(code), functools.partial(failures, code, compiler, roots)):
             return None
         if over_limit(code, compiler, roots) or not affordable(code, compiler, roots):
@@ -202,7 +205,7 @@ def compile_seeing(seen: dict[str, Any], frame: Any, compiler: Compiler) -> Any:
 
 
 def skip_reason(code: CodeType, roots: Roots) -> str | None:
-    """Return why this frame is left to Python, or None if it is worth a try."""
+    """Return why this frame is not compiled; None if it is worth a try."""
     if code in marks.SKIPPED:
         return "skipped function"
     if resume.is_continuation(code):
@@ -213,7 +216,7 @@ def skip_reason(code: CodeType, roots: Roots) -> str | None:
 
 
 def give_up(code: CodeType, error: Exception) -> None:
-    """Leave a function to Python from now on after a fault of ours or of a backend, and say so once."""
+    """Never compile this function again, after a bug of ours or of a backend, and warn once."""
     _native.skip_code(code, "internal error")
     text = f"torchdynamo could not compile {named(code)}: {type(error).__name__}: {error}; it runs eagerly"
     if config.verbose:
@@ -222,19 +225,17 @@ def give_up(code: CodeType, error: Exception) -> None:
 
 
 def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
-    """Return whether the function has as many entries as allowed; the more often it was asked in vain, the rarer it
-    asks.
-    """
+    """Return whether the function has as many entries as allowed; warn the first time, and ask less and less often."""
     known = entries_of(code, compiler.owner_id)
     if len(known) < config.cache_size_limit:
         return False
     if budget.miss(code, compiler.owner_id) == 1 or config.fail_on_recompile_limit_hit:
-        tell_of_limit(code, known[-1], roots)
+        report_limit(code, known[-1], roots)
     return True
 
 
 def affordable(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
-    """Return whether one more version may pay for itself; the first time that it may not, say so in the log."""
+    """Return whether another entry may pay for itself; log the first refusal."""
     if compiler.fullgraph:
         return True
     refused = budget.refusal(code, resume.origin(code).code, compiler.owner_id)
@@ -245,8 +246,11 @@ def affordable(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
     return refused is None
 
 
-def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
-    """Say what keeps failing: in a warning of the program's own functions, in the log of a library's."""
+def report_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
+    """Report that a function has reached its limit: by a warning, or in the log for functions of libraries.
+
+    Raises FailOnRecompileLimitHit under `config.fail_on_recompile_limit_hit`.
+    """
     text = limit_text(code, newest.guards, roots, config.cache_size_limit, newest.compiler.dynamic)
     if config.fail_on_recompile_limit_hit:
         raise FailOnRecompileLimitHit(text)
@@ -257,7 +261,7 @@ def tell_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
 
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
-    """Capture a frame, and make an entry of what comes of it."""
+    """Capture a frame and return an entry for it; None if it is left to Python."""
     failed = what_failed(code, compiler.owner_id, roots)
     with torch_compat.nobody_saves():
         found = follow(code, roots, compiler)
@@ -278,7 +282,10 @@ def entry_of(
     started: float,
     first: bool,
 ) -> Any:
-    """Return the steps, in order. A `first` run that changes what its capture rests on is followed by the real one."""
+    """Compile a captured frame and return its entry; None if it is left to Python.
+
+    first: a capture that invalidates its own guards becomes a first run, after which the function is captured again.
+    """
     captured, draft, builder, why, constant = found
     check_marks(captured, builder.numbers)
     for continuation in draft.continuations:
@@ -289,9 +296,9 @@ def entry_of(
     if gains_nothing(captured, operators, code, compiler):
         return None
     backend, settling = compiler.backend, None
-    if first and self_invalidation.undoes_itself(captured, resume.own_cell_names(code)) and not may_come_again(code):
+    if first and self_invalidation.undoes_itself(captured, resume.own_cell_names(code)) and not is_endless_setup(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
-        backend, draft = left_as_it_is, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
+        backend, draft = decline_graph, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
     with torch_compat.nobody_saves():
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     if not memory_apart(captured.machine, gm):
@@ -325,8 +332,8 @@ def entry_of(
 
 
 def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
-    """Leave a function to Python. In whole-graph mode that is an error, unless the program is going to raise its
-    own.
+    """Leave a function to Python. In whole-graph mode raise Unsupported instead, unless the program
+    itself will raise.
     """
     if compiler.fullgraph or interop.breaks_are_errors():
         error = unsupported(why, code)
@@ -339,10 +346,9 @@ def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
 
 
 def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
-    """Return the entry for a frame as it is when the call that set it up is done; the next call hears of what goes
-    wrong.
+    """Return the entry for a frame after the call that set it up; the next call gets to see errors.
 
-    None, if there is one that serves: for another object of the same kind, set up before.
+    None if an entry already serves: for another object of the same kind, set up before.
     """
     if any(first_failure(known.guards, roots) is None for known in entries_of(code, compiler.owner_id)):
         return None
@@ -356,7 +362,7 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
 
 
 def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
-    """Return whether nothing was captured before a loop that stays in Python, nor will be behind it."""
+    """Return whether nothing was captured before a loop that runs in Python, nor will be after it."""
     leave = captured.exit
     if not isinstance(leave, BreakExit) or not leave.resume_here or captured.machine.ops:
         return False
@@ -366,7 +372,7 @@ def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
 
 
 def gains_nothing(captured: Capture, operators: int, code: CodeType, compiler: Compiler) -> bool:
-    """Return whether a frame has too few operators on tensors, and nobody wants it compiled all the same."""
+    """Return whether a frame has too few operators on tensors to be compiled, unless settings demand it."""
     written = resume.origin(code).code
     if operators > (budget.LITTLE if frames.is_library(written) else 0):
         budget.fruitful(code, written, compiler.owner_id)

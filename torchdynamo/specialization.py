@@ -1,10 +1,10 @@
-"""In what manner a frame is captured, and which other is tried where that leads to a break.
+"""Decide which numbers are symbols in a capture, and what to try next after a break.
 
-Sizes and numbers vary, as far as they have been seen to. Where an operator fails on symbols (it has been asked by what
-sizes are now as well), nothing is presumed of layouts; then all operators are asked by what sizes are now; then what
-asks for a value is a constant. Where all that leads to a break, and versions before this one were whole, the numbers
-are constants once more: some whole graphs are better than pieces. But only a few times: a number that has led to some
-versions will lead to more, so the graph ends where its value is asked for, and what follows goes for all its values.
+Sizes and numbers that were seen to change are symbols. If an operator fails on symbols (also when asked about the
+current sizes), no layouts are assumed; then all operators are answered by the current sizes; then a number whose value
+is asked for becomes a constant. If all that still breaks the graph, and earlier entries were whole graphs, numbers are
+constants again: a few whole graphs are better than pieces. That is limited, because a number that has led to several
+entries will lead to more: then the graph ends where its value is asked for, and the continuation serves all values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.guards.kind import read
 
 ASKS_FOR_VALUES = ("data-dependent value", "data-dependent branch", "unknown fact", "error that is caught")
-BY_TORCH = re.compile(r"^[LG]\['(\w+)'\]")  # torch.compile's way to name a local and a global
-MOST_WHOLE = 3  # versions with numbers as constants
-MOST_WHOLE_IF_ASKED = 4  # of a function that was given to `compile`
-MOST_WASTED = 3  # of those, versions that no call has come back for
+BY_TORCH = re.compile(r"^[LG]\['(\w+)'\]")  # torch.compile's names of a local and a global
+MOST_WHOLE = 3  # entries with numbers as constants
+MOST_WHOLE_IF_ASKED = 4  # such entries of a function that was passed to `compile`
+MOST_WASTED = 3  # such entries that served no further call
 
 
 class CompilerSettings(Protocol):
-    """What a user has asked for, as a `pipeline.Compiler` holds it."""
+    """The user's settings, as a `pipeline.Compiler` holds them."""
 
     dynamic: bool | None
     fullgraph: bool
@@ -39,7 +39,7 @@ class CompilerSettings(Protocol):
 
 
 class Specialization:
-    """How numbers are treated in the next try."""
+    """The treatment of numbers in the next try to capture a frame."""
 
     def __init__(
         self,
@@ -51,22 +51,22 @@ class Specialization:
         whole: bool,
     ) -> None:
         self.compiler, self.roots = compiler, roots
-        self.settling = settling  # what asks for a value makes a constant of it
-        self.varying = varying | drawn
-        self.drawn = drawn  # known at a break to be others in each call, and never constants
-        self.whole = whole and compiler.dynamic is None  # versions so far were, and there may be more like them
-        self.dropped: frozenset[Assumption] = frozenset()  # not presumed any more
-        self.by_value = False  # operators are answered by what sizes are now
-        self.passed, self.schedules = False, True  # small tensors of a caller's are constants; learning rates vary
-        self.told: Break | None = None  # what a whole graph failed for before they were
-        self.fixed = False  # numbers are constants
-        self.tried: Break | None = None  # what another manner than this led to
+        self.settling = settling  # a number becomes a constant where its value is asked for
+        self.varying = varying | drawn  # sources that become symbols
+        self.drawn = drawn  # sources known at a break to differ in each call, which are never constants
+        self.whole = whole and compiler.dynamic is None  # earlier entries were whole graphs, and more are allowed
+        self.dropped: frozenset[Assumption] = frozenset()  # assumptions that are not made any more
+        self.by_value = False  # operators are answered by the current sizes
+        self.passed, self.schedules = False, True  # a caller's small tensors are constants; learning rates are symbols
+        self.before_passed: Break | None = None  # the break of a whole graph before small tensors became constants
+        self.fixed = False  # all numbers are constants
+        self.tried: Break | None = None  # the break of an earlier try with symbols
         self.counted: frozenset[Source] = frozenset()  # numbers that the frame itself changes
-        self.asked: Break | None = None  # what floats became constants for
-        self.spared: frozenset[Source] = frozenset()  # these floats; and for good, where that was in vain
+        self.asked: Break | None = None  # the break for which floats became constants
+        self.spared: frozenset[Source] = frozenset()  # these floats; they are not tried again as constants
 
     def builder(self) -> GraphBuilder:
-        """Return what the next try is captured with."""
+        """Return the graph builder for the next try."""
         compiler = self.compiler
         made = GraphBuilder(
             scalars=compiler.fullgraph or config.capture_scalar_outputs,
@@ -83,7 +83,7 @@ class Specialization:
         return made
 
     def other(self, end: Break, builder: GraphBuilder, beginning: bool) -> Break | None:
-        """Choose another specialization and return None; else return the break that remains."""
+        """Choose another specialization and return None; return the break if there is none left to try."""
         numbers, tries_operators = builder.numbers, end.reason == "unsupported operator"
         if self.fixed:
             return self.back()
@@ -109,23 +109,21 @@ class Specialization:
             self.varying, self.schedules = self.varying - constants, False
             return None
         if end.reason in ASKS_FOR_VALUES and self.compiler.fullgraph and not self.passed:
-            self.told, self.passed = end, True
+            self.before_passed, self.passed = end, True
             return None
         found = {source for source, _ in numbers.entries.values()}
         if self.whole and beginning and found and found <= self.varying:
-            self.tried, self.fixed = self.told or end, True
+            self.tried, self.fixed = self.before_passed or end, True
             return None
-        return self.told or end
+        return self.before_passed or end
 
     def drop(self, presumption: Assumption) -> None:
-        """Capture without a presumption from now on."""
+        """Drop an assumption from the next tries."""
         assert presumption not in self.dropped, f"{presumption} was dropped before"
         self.dropped |= {presumption}
 
     def counts(self, numbers: Iterable[Source]) -> bool:
-        """Return whether this is tried again because the frame changes these numbers itself, which it took for
-        constants.
-        """
+        """Return whether to try again with these numbers as symbols, because the frame itself changes them."""
         new = frozenset(numbers) - self.counted
         if not new or len(new) > MANY or self.compiler.dynamic is False or self.fixed:
             return False
@@ -134,14 +132,16 @@ class Specialization:
         return True
 
     def back(self) -> Break:
-        """Return the break that remains where making numbers constants has not helped."""
+        """Return the break that remains if making numbers constants has not helped."""
         self.fixed, self.whole = False, False
         assert self.tried is not None
         return self.tried
 
     def may_be_constant(self, source: Source) -> bool:
-        """Return whether what varies is taken for a constant all the same if a value is asked of it: a float that is
-        given, and in whole graphs what is read from a tensor, rather than none.
+        """Return whether a dynamic number may become a constant where its value is asked for.
+
+        Floats that the program passes may; in whole graphs also numbers read from tensors, which otherwise break the
+        graph.
         """
         if tensor_constants.is_reading(source):
             return self.compiler.fullgraph

@@ -1,8 +1,7 @@
-"""What a program says to torch.compile as a whole, and what that means for what is compiled here.
+"""Apply what a program tells torch.compile as a whole: its stance and its settings.
 
-With the stance (`torch.compiler.set_stance`) `force_eager` the hook runs nothing that is compiled, and asks nobody; the
-others concern who is about to compile. Its settings are its own: a warning says what they are
-called here.
+Under the stance `force_eager` (`torch.compiler.set_stance`), the hook runs no compiled code and calls nobody; the
+others concern the next compilation. torch.compile's settings have no effect here: a warning names ours instead.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ LATER = ("eager_then_compile", "aot_eager_then_compile")
 
 
 def may_compile(code: CodeType, where: str, failures: Callable[[], list[Any]]) -> bool:
-    """Say whether the stance lets a function be compiled now.
+    """Return whether the stance allows a function to be compiled now.
 
-    where: the function, for a message. failures: which guards of its versions do not hold.
-    Raises RecompileError if the stance is "fail_on_recompile", UnknownSetting if it has a backend.
+    where: the function, for messages. failures: returns the failing guards of its entries. Raises RecompileError under
+    the stance "fail_on_recompile", UnknownSetting if the stance has a backend.
     """
     stance = interop.stance()
     if stance.backend is not None:
@@ -43,8 +42,8 @@ def may_compile(code: CodeType, where: str, failures: Callable[[], list[Any]]) -
 _told: set[str] = set()
 
 
-def tell_of_settings() -> None:
-    """Warn of settings that were made for torch.compile, once of each."""
+def warn_of_settings() -> None:
+    """Warn about each setting that was made for torch.compile, once."""
     for name, here in interop.settings_of_torch().items():
         if name not in _told:
             _told.add(name)

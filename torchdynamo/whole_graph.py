@@ -1,4 +1,4 @@
-"""What whole-graph mode (`fullgraph=True`, `nopython=True`) raises where there can be no whole graph."""
+"""Raise errors of whole-graph mode (`fullgraph=True`, `nopython=True`) where there can be no whole graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from torchdynamo.guards.program import lower
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:
-    """Return the error of whole-graph mode, in the user's words."""
+    """Return the exception for a reason why there is no whole graph."""
     place = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
     shown = (place.filename, place.line, place.function, line_of(place), place.column, end_column(place))
     callers = [(each.filename, each.line, each.function, line_of(each)) for each in why.callers]
@@ -34,17 +34,17 @@ def unsupported(why: Why, code: CodeType) -> Unsupported:
 
 
 def line_of(place: Position) -> str:
-    """Return the source line, if it can be read."""
+    """Return the source line of a position; "" if it cannot be read."""
     return linecache.getline(place.filename, place.line) if place.line else ""
 
 
 def end_column(place: Position) -> int | None:
-    """Return where the caret's line ends; None if the expression goes on in the next line."""
+    """Return the column at which the expression ends in its first line; None if it goes on in the next."""
     return place.end_column if place.end_line == place.line else None
 
 
 class Refused:
-    """Stands for a function that cannot be compiled because of its kind: a call of it raises."""
+    """Replaces a function whose kind can never be one graph: a call raises."""
 
     def __init__(self, fn: Callable[..., Any], reason: str) -> None:
         self.fn = fn
@@ -56,12 +56,12 @@ class Refused:
 
     @staticmethod
     def hide(error: BaseException) -> None:
-        """Have the error raised by the call itself."""
+        """Remove the traceback, so that the error appears to be raised by the call itself."""
         error.__traceback__ = None
 
 
 def why_never(fn: Callable[..., Any]) -> str | None:
-    """Say why a call of this is never one graph, whatever it is called with; None where it may be."""
+    """Return why a call of a function is never one graph, whatever its arguments; None if it may be."""
     body = body_of(fn)
     if inspect.isgeneratorfunction(body):
         return "generator"
@@ -70,7 +70,7 @@ def why_never(fn: Callable[..., Any]) -> str | None:
 
 
 def body_of(fn: Any) -> Any:
-    """Find the function that a call of this comes to."""
+    """Return the function that a call of a callable finally runs."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if isinstance(fn, torch.nn.Module):
@@ -81,8 +81,9 @@ def body_of(fn: Any) -> Any:
 
 
 def raised_in(code: CodeType, error: BaseException, owner_id: int) -> BaseException | _native.Entry:
-    """Say how an error leaves a function that is being called: from the call, or, where this is the rest of a function,
-    from where that goes on, so that `with` and `finally` blocks that are open there end.
+    """Return an error, to be raised from a function's call; or an entry that raises it inside of a continuation.
+
+    The entry raises where the continuation goes on, so that its open `with` and `finally` blocks run.
     """
     prologue = resume.origin(code).prologue
     if not prologue:
@@ -96,7 +97,7 @@ def raised_in(code: CodeType, error: BaseException, owner_id: int) -> BaseExcept
 
 
 def entry_for_one_call(code: CodeType, items: list[Item], owner_id: int) -> _native.Entry:
-    """Make an entry that is gone when its code begins to run."""
+    """Return an entry that is dropped when its code begins to run."""
     owner = ref(code)
     kept: list[_native.Entry] = []
 
@@ -114,10 +115,10 @@ def entry_for_one_call(code: CodeType, items: list[Item], owner_id: int) -> _nat
 
 
 def raising_entry(code: CodeType, instead: Unsupported, owner_id: int) -> _native.Entry:
-    """Make an entry for one call of a function: it runs the function's own code, or else raises `instead`.
+    """Return an entry for one call: it runs the function's own code, and raises `instead` if that did not raise.
 
-    It is for a program that is going to raise an error of its own. A rule of an operator may be stricter than the
-    operator, so that nothing is raised. The next call is captured anew.
+    It is for a program that will probably raise an error of its own. A rule of an operator may be stricter than the
+    operator, so that nothing is raised. The next call is captured again.
     """
 
     def refuse() -> NoReturn:

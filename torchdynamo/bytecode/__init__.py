@@ -1,1 +1,3 @@
-"""CPython code objects <-> canonical instructions: the only Python that names a Python version, and free of torch."""
+"""Convert CPython code objects to canonical instructions and back. No other Python code names a Python version, and
+none of this needs torch.
+"""

@@ -1,8 +1,7 @@
-"""Canonical instructions, made into a code object.
+"""Assemble canonical instructions into a code object.
 
-The caller says what the code does; the prologue that CPython wants at the top of a frame is written here
-from the names.
-Jumps, exception table and line table are the `bytecode` package's work.
+The caller says what the code does; the prologue that CPython expects at the top of a frame is added here. The
+`bytecode` package resolves jumps and writes the exception table and the line table.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _STARS = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
 
 
 def argument_names(code: CodeType) -> tuple[str, ...]:
-    """Return all of them, `*args` and `**kwargs` last, as they stand in co_varnames."""
+    """Return the names of all arguments, `*args` and `**kwargs` last, as in co_varnames."""
     count = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & star) for star in _STARS)
     return code.co_varnames[:count]
 
@@ -48,11 +47,11 @@ def assemble(
     cellvars: Sequence[str] | None = None,
     freevars: Sequence[str] | None = None,
 ) -> CodeType:
-    """Code that does `items`, and in all that is not said is like `like`.
+    """Return a code object that runs `items` and otherwise has the attributes of `like`.
 
-    `argnames` are all arguments in order, stars included; `argcount` follows from it if it alone is given.
-    `varnames` are the locals that come after the arguments, in order (arguments in it are passed over); what the
-    instructions use besides is added at the end.
+    argnames: all arguments in order, stars included; `argcount` follows from it unless given. varnames: locals after
+    the arguments, in order (arguments among them are skipped); further locals that the instructions use are added at
+    the end. Raises ValueError if a name is both a cell and a free variable.
     """
     final_flags = like.co_flags if flags is None else flags
     arguments = argument_names(like) if argnames is None else tuple(argnames)
@@ -79,7 +78,7 @@ def assemble(
     constants = Constants(first if isinstance(first, str) else None)
     made.docstring = constants.docstring  # type: ignore[assignment]
     both = set(made.cellvars) & set(made.freevars)
-    if both:  # a class body may; which of the two an instruction means is not in its name
+    if both:  # possible in class bodies, where the name does not tell which of the two an instruction means
         raise ValueError(f"{like.co_name}: {', '.join(sorted(both))} is both a cell and free")
     suspends = bool(final_flags & _SUSPENDS)
     emitter = StreamWriter(items, constants, made.cellvars, made.freevars, local, arguments, WRITERS)

@@ -1,4 +1,4 @@
-"""Which reads of a variable might find it unset: a raw LOAD_FAST that trusts its slot would crash on those."""
+"""Find reads of local variables that may be unset: a raw LOAD_FAST that does not check would crash there."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ UNSETS = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
 
 def unbound_text(name: str) -> str:
-    """Return what Python says where a function reads a variable of its own that is not set."""
+    """Return Python's message for a read of a local variable that is not set."""
     return f"cannot access local variable {name!r} where it is not associated with a value"
 
 
 def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[int]:
-    """Return the places in `items` of reads that may find a variable unbound. Sets of names that are surely set are bit
-    masks.
-    """
+    """Return the indices in `items` of reads that may find their variable unset."""
     bits: dict[str, int] = {}
     for name in arguments:
         bits.setdefault(name, 1 << len(bits))
     entry = (1 << len(bits)) - 1
-    # A name that is put aside and back (by an inlined comprehension) may come back unset.
+    # A variable that is saved and restored (by an inlined comprehension) may be restored to unset.
     shaky = {item.arg for item in items if isinstance(item, Instruction) and item.op == "LOAD_FAST_AND_CLEAR"}
     places = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
     handlers = list(_handlers(items, places))
@@ -64,7 +62,7 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[
 
 
 def _handlers(items: Sequence[Item], places: dict[Label, int]) -> Iterator[int | None]:
-    """Yield, for each item, where it goes if it raises."""
+    """Yield, for each item, the index of its exception handler; None if there is none."""
     open_regions: list[int] = []
     for item in items:
         if isinstance(item, RegionStart):

@@ -1,8 +1,8 @@
-"""The constants of a code object being made.
+"""Collect the constants of a code object that is being assembled.
 
-The `bytecode` package tells constants apart by what `marshal` makes of them, which merges equal lists and arrays and
-depends on reference counts. Here they are compared by identity (two strings that a program made are two); the package
-only sees the numbers this pool hands out.
+The `bytecode` package compares constants by their `marshal` form, which merges equal lists and arrays and depends on
+reference counts. Here they are compared by identity (two strings that a program made stay two); the package only sees
+the numbers that this pool hands out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Constants:
-    """Hands out a number per distinct constant. The first stays first: it is the docstring."""
+    """Numbers distinct constants. The first one stays first, because it is the docstring."""
 
     def __init__(self, docstring: str | None) -> None:
         self.values: list[Any] = []
@@ -20,7 +20,7 @@ class Constants:
         self.docstring = self.number(docstring)
 
     def number(self, value: Any) -> int:
-        # One int object per constant is kept and handed out, see above about reference counts.
+        # The same int object is handed out each time, because the package's comparison depends on reference counts.
         number = self._numbers.setdefault(id(value), len(self.values))
         if number == len(self.values):
             self.values.append(value)

@@ -1,4 +1,4 @@
-"""A code object, read into canonical instructions."""
+"""Decode code objects into canonical instructions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _decoded: PerCode[Code] = PerCode()
 
 
 def decode(code: CodeType) -> Code:
-    """Return the canonical form of `code`, remembered as long as `code` lives."""
+    """Return the decoded form of `code`, cached as long as `code` lives."""
     known = _decoded.get(code)
     if known is None:
         known = Decoder(code).run(ACTIONS)

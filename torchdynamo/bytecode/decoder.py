@@ -1,4 +1,4 @@
-"""One pass over the bytes of a code object."""
+"""Decode the bytes of a code object in one pass."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Action = Callable[["Decoder", int], None]
 
 
 class Decoder:
-    """The state of one pass: what is decoded so far, and which raw instruction is being read."""
+    """The state of one pass: instructions decoded so far, and the raw instruction that is being read."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
         self.instructions: list[Instruction] = []
-        self.index_at: list[int] = []  # per code unit: the instruction that is there, or the next one kept
-        self.jumps: list[tuple[Instruction, str | None, int]] = []  # their labels wait for what `target` will be
+        self.index_at: list[int] = []  # for each code unit, the index of its instruction or of the next one kept
+        self.jumps: list[tuple[Instruction, str | None, int]] = []  # jumps whose labels are not resolved yet
         self.fast, self.free = versions.slot_names(code)
         self.positions = versions.positions(code)
         self.cells = frozenset(code.co_cellvars)
         self.offset = 0
         self.position: versions.Positions | None = None
-        self.kwnames: tuple[str, ...] = ()  # KW_NAMES, waiting for its CALL
+        self.kwnames: tuple[str, ...] = ()  # names of KW_NAMES, for the CALL that follows
         self.in_prologue = True
-        self.raw_targets: frozenset[int] | None = None  # asked for seldom
+        self.raw_targets: frozenset[int] | None = None  # computed when first needed, which is rare
         self.skip_pop = False  # the next POP_TOP belongs to what came before it
 
     def emit(self, op: str, arg: Any = None) -> None:
@@ -41,7 +41,7 @@ class Decoder:
         self.jumps.append((self.instructions[-1], key, target))
 
     def drop_last(self) -> Any:
-        """Take back the last instruction, which the present one absorbs, and give its argument."""
+        """Remove the last instruction, which the current one absorbs, and return its argument."""
         self.index_at[-1] -= 1
         return self.instructions.pop().arg
 
@@ -86,6 +86,6 @@ class Decoder:
         found = []
         for entry in entries(self.code):
             start, end, handler = (self.index_at[unit] for unit in entry[:3])
-            if start < end:  # else it held nothing but what is dropped
+            if start < end:  # otherwise it held only instructions that are dropped
                 found.append(Region(start, end, handler, entry.depth, entry.lasti))
         return found

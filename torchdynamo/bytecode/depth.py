@@ -1,7 +1,7 @@
-"""How deep the stack is: for `co_stacksize`, and for what an exception handler cuts the stack back to.
+"""Compute stack depths: for `co_stacksize`, and the depth to which exception handlers cut the stack.
 
-The effects are those the `bytecode` package states. This is one walk over the flat stream, and it refuses
-code whose paths disagree: such code would crash the interpreter.
+Stack effects come from the `bytecode` package. One walk over the flat stream rejects code whose paths disagree, which
+would crash the interpreter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Raw = Instr | Label | TryBegin | TryEnd
 
 
 class DepthError(ValueError):
-    """The stream does not leave the stack as some later instruction needs it."""
+    """Raised if paths reach an instruction with different stack depths, or one pops more than there is."""
 
 
 class _Walk:
@@ -27,7 +27,7 @@ class _Walk:
         self.largest = 0
 
     def follow(self, start: int, depth: int) -> None:
-        """Walk from `start`, and from every place that can be jumped to on the way."""
+        """Compute depths from `start` on and at all places that can be jumped to from there."""
         waiting = [(start, depth)]
         while waiting:
             index, depth = waiting.pop()
@@ -56,7 +56,7 @@ class _Walk:
 
 
 def stack_size(stream: Sequence[Raw], entry: int) -> int:
-    """Return the greatest depth. Regions that name no depth of their own get the smallest one found inside."""
+    """Return the greatest stack depth; set the depth of regions that have none to the smallest inside of them."""
     walk = _Walk(stream)
     walk.follow(0, entry)
     waiting = {index: item for index, item in enumerate(stream) if isinstance(item, TryBegin)}
@@ -70,7 +70,7 @@ def stack_size(stream: Sequence[Raw], entry: int) -> int:
             if not _is_set(region.stack_depth):
                 region.stack_depth = min(_inside(walk, index, ends))
             walk.follow(walk.places[id(region.target)], int(region.stack_depth) + 1 + region.push_lasti)
-    for region in waiting.values():  # never reached: any depth will do
+    for region in waiting.values():  # unreachable: any depth will do
         if not _is_set(region.stack_depth):
             region.stack_depth = 0
     return walk.largest

@@ -1,4 +1,4 @@
-"""Canonical instructions, spelled as raw ones of the running version."""
+"""Translate canonical instructions to raw ones of the running Python version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Writer = Callable[["StreamWriter", Any], None]
 
 
 class StreamWriter:
-    """Writes one stream. `at` is the item being spelled; its neighbours decide how some are."""
+    """Translates one stream. `at` is the index of the current item; some translations depend on its neighbours."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class StreamWriter:
             **{name: FreeVar(name) for name in freevars},
             **{name: CellVar(name) for name in cellvars},
         }
-        # items that read a local which may be unset
+        # indices of items that read a local which may be unset
         self.unbound = maybe_unbound(items, arguments) if versions.LOAD_FAST_TRUSTS else frozenset()
         self.stream: list[Raw] = []
         self.location: InstrLocation | None = None
         self.place = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
         self.labels = {label: package.Label() for label in self.place}
-        # where FOR_ITER really jumps to, and its own position
+        # target of a FOR_ITER -> the raw target and the position of the FOR_ITER
         self.loop_ends: dict[Label, tuple[package.Label, InstrLocation | None]] = {}
         self.open: list[tuple[RegionStart, TryBegin]] = []
         self.at = 0
@@ -76,7 +76,7 @@ class StreamWriter:
         self.raw("LOAD_CONST", self.constants.number(value))
 
     def neighbour(self, step: int) -> Instruction:
-        """Return the instruction before (-1) or after (1) this one; an empty one if a label or mark stands there."""
+        """Return the instruction before (-1) or after (1) the current one; an empty one at labels and region marks."""
         index = self.at + step
         item = self.items[index] if 0 <= index < len(self.items) else None
         return item if isinstance(item, Instruction) else _NOTHING
@@ -93,7 +93,9 @@ class StreamWriter:
             self.row(item.op, item.arg)
 
     def row(self, op: str, arg: Any = None) -> None:
-        """Translate an instruction whose row says how to emit it."""
+        """Translate an instruction by its table row. Raises ValueError if this Python version has
+        no such instruction.
+        """
         family = _FAMILY.get((op, arg[0] if type(arg) is tuple else arg))
         if family is not None:
             self.raw(family, *(arg[1:] if type(arg) is tuple else ()))
@@ -114,7 +116,7 @@ class StreamWriter:
             self.raw(name)
 
     def slot(self, name: str) -> str | CellVar | FreeVar:
-        """Return whether a fast instruction may name a cell's slot (an inlined comprehension does)."""
+        """Return the name of a fast local, or the cell if its slot is meant, as in an inlined comprehension."""
         return self.cells[name] if self.names_cell(name) else name
 
     def names_cell(self, name: str) -> bool:
@@ -122,7 +124,7 @@ class StreamWriter:
 
     def where(self, position: versions.Positions | None) -> InstrLocation | None:
         if position is None:
-            return None  # that of the instruction before
+            return None  # the position of the previous instruction
         found = self._locations.get(position)
         if found is None:
             found = self._locations[position] = location(position)
@@ -134,7 +136,7 @@ class StreamWriter:
         self.stream.append(self.labels[label])
 
     def loop_end(self, label: Label) -> None:
-        """Emit the end of a loop, which only FOR_ITER may reach: other ways jump over it."""
+        """Emit the end of a loop, which only its FOR_ITER may reach; other paths jump over it."""
         same_place: list[Raw] = []
         while self.stream and type(self.stream[-1]) is package.Label:
             same_place.append(self.stream.pop())
@@ -148,9 +150,7 @@ class StreamWriter:
         self.stream += same_place
 
     def in_outermost_region(self) -> bool:
-        """Return whether the only handler in reach is the one of every generator, which turns StopIteration to
-        RuntimeError.
-        """
+        """Return whether the innermost handler is the generator's own, which turns StopIteration into RuntimeError."""
         if not self.open:
             return False
         target = self.place[self.open[-1][0].handler] + 1
@@ -174,7 +174,7 @@ class StreamWriter:
             raise ValueError(f"{end!r} does not end the region that is open, {start!r}")
         self._close(begun)
         if self.open:
-            self._begin(self.open.pop()[0])  # the outer one goes on
+            self._begin(self.open.pop()[0])  # resume the outer region
 
     def _begin(self, start: RegionStart) -> None:
         depth = UNSET if start.depth is None else start.depth

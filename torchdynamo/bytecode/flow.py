@@ -1,4 +1,4 @@
-"""Where control can go, and which instructions are loops."""
+"""Analyse control flow: successors, reachability, loops."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from torchdynamo.bytecode.instruction import Code, Instruction, Label
 
-# These have no instruction after them.
+# Instructions without a successor in line.
 FINAL = frozenset({"JUMP", "RETURN", "RAISE", "RERAISE"})
-# These name a handler, which is a Region's business.
+# Instructions whose label is an exception handler, which Regions describe.
 _SETUPS = frozenset({"SETUP_FINALLY", "WITH_ENTER", "SETUP_ASYNC_WITH"})
 
 
 class Loop(NamedTuple):
-    """`start` is where each round begins, `end` the last jump back to it that is written in line.
+    """A loop: `start` is the first instruction of each turn, `end` the last jump back to it in line.
 
-    `body`: every instruction that runs only as part of the loop: what lies between the two, and the handlers and
-    other code set aside that can be reached from nowhere else.
+    `body`: all instructions that run only as part of the loop: those between the two, and handlers and other code out
+    of line that is reachable from nowhere else.
     """
 
     start: int
@@ -26,7 +26,7 @@ class Loop(NamedTuple):
 
 
 def target(instruction: Instruction) -> Label | None:
-    """Return where it may jump to."""
+    """Return the label that an instruction may jump to; None if there is none."""
     arg = instruction.arg
     if type(arg) is tuple and arg:
         arg = arg[-1]
@@ -34,7 +34,7 @@ def target(instruction: Instruction) -> Label | None:
 
 
 def successors(code: Code) -> list[tuple[int, ...]]:
-    """Return, for each instruction, those that can be next; handlers are not counted (`Code.lookup` knows them)."""
+    """Return, for each instruction, those that may run next, exception handlers not included."""
     found = []
     for index, instruction in enumerate(code.instructions):
         following = () if instruction.op in FINAL else (index + 1,)
@@ -46,7 +46,7 @@ def successors(code: Code) -> list[tuple[int, ...]]:
 def reachable(
     start: Iterable[int], step: Callable[[int], Iterable[int]], avoiding: frozenset[int] = frozenset()
 ) -> set[int]:
-    """Return what can be got to from `start` without touching `avoiding`."""
+    """Return the instructions reachable from `start` by `step` without entering `avoiding`."""
     seen = set(start) - avoiding
     waiting = list(seen)
     while waiting:
@@ -58,7 +58,7 @@ def reachable(
 
 
 def rebound(code: Code) -> frozenset[str]:
-    """Return the local variables that the code stores or deletes."""
+    """Return the names of local variables that the code stores or deletes."""
     if "rebound" not in code.analyses:
         code.analyses["rebound"] = frozenset(each.arg for each in code.instructions if each.op in REBINDING)
     found: frozenset[str] = code.analyses["rebound"]
@@ -66,9 +66,7 @@ def rebound(code: Code) -> frozenset[str]:
 
 
 def way_out(code: Code, start: int) -> int | None:
-    """Return the instruction that follows the loop beginning at `start`, if it goes on in line there, in the same
-    region.
-    """
+    """Return the instruction after the loop that begins at `start`; None if it is out of line or in another region."""
     loop = next((loop for loop in loops(code) if loop.start == start), None)
     if loop is None:
         return None
@@ -85,7 +83,7 @@ REBINDING = ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
 
 
 def loops(code: Code) -> list[Loop]:
-    """Return loops by where they start, outermost first."""
+    """Return the loops in order of their start, outer ones first."""
     if "loops" not in code.analyses:
         code.analyses["loops"] = _loops(code)
     found: list[Loop] = code.analyses["loops"]
@@ -115,7 +113,7 @@ def _loops(code: Code) -> list[Loop]:
     found = []
     for start, jumps in sorted(backward.items()):
         elsewhere = reachable([0], onward, frozenset([start]))
-        rounds = [index for index in jumps if index not in elsewhere]  # else `start` can be jumped over: no loop
+        rounds = [index for index in jumps if index not in elsewhere]  # a loop's start cannot be bypassed
         if not rounds:
             continue
         cycle = reachable(rounds, before.__getitem__, frozenset([start])) | {start}

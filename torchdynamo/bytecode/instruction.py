@@ -1,7 +1,7 @@
-"""The words every other part speaks: an instruction, a label, a try region, a decoded code object.
+"""Data types of decoded code: instruction, label, exception region, code object.
 
-An instruction's argument is what the raw index stood for (a name, a constant, a Label, an operator), so nothing
-outside this package knows how a Python version spells it.
+An instruction's argument is what the raw index stood for (a name, a constant, a Label, an operator), so code outside of
+this package does not depend on a Python version's encoding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torchdynamo.bytecode.versions import EXCEPTION_TABLE, Positions
 
 
 class Label:
-    """A place in the stream that jumps can name. It has no content: two labels are equal when they are one object."""
+    """A jump target. It has no content: labels are compared by identity."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class Label:
 
 
 class Instruction:
-    """One canonical operation. `offset` is where `dis` prints it in the original code; -1 if nobody wrote it."""
+    """A canonical instruction. `offset` is that of the original code, as in `dis`; -1 for new instructions."""
 
     __slots__ = ("arg", "offset", "op", "position")
 
@@ -39,10 +39,10 @@ class Instruction:
 
 
 class RegionStart:
-    """From here to the matching RegionEnd, an exception cuts the stack to `depth`, pushes, and goes to `handler`.
+    """The start of a region whose exceptions cut the stack to `depth`, push the exception, and go to `handler`.
 
-    `lasti`: the offset of the raising instruction is pushed below the exception. `depth` None: the smallest
-    depth found inside. Regions may nest; the innermost one wins.
+    `lasti`: the offset of the raising instruction is pushed below the exception. `depth` None: the smallest depth
+    inside. Regions may nest; the innermost one wins.
     """
 
     __slots__ = ("depth", "handler", "lasti")
@@ -57,7 +57,7 @@ class RegionStart:
 
 
 class RegionEnd:
-    """Ends the region that `start` began."""
+    """The end of the region that `start` began."""
 
     __slots__ = ("start",)
 
@@ -72,7 +72,7 @@ Item = Instruction | Label | RegionStart | RegionEnd
 
 
 class Region(NamedTuple):
-    """A try range of decoded code: instructions `start` to `end` (not included) are guarded by `handler`."""
+    """An exception region of decoded code: instructions `start` to `end` (exclusive) are guarded by `handler`."""
 
     start: int
     end: int
@@ -82,9 +82,9 @@ class Region(NamedTuple):
 
 
 class Code:
-    """A code object, decoded. Shared by everyone who decodes it: do not change it.
+    """A decoded code object. It is shared by all who decode it, so it must not be modified.
 
-    It does not keep the original alive (it is remembered for as long as that lives).
+    It does not keep the original alive, for whose lifetime it is cached.
     """
 
     __slots__ = ("_code", "_region_at", "analyses", "instructions", "regions", "targets")
@@ -113,7 +113,7 @@ class Code:
         return code
 
     def lookup(self, index: int) -> Region | None:
-        """Return the region whose handler gets what the instruction at `index` raises."""
+        """Return the innermost region around the instruction at `index`; None if there is none."""
         return self._region_at[index]
 
     def line(self, index: int) -> int | None:
@@ -121,14 +121,14 @@ class Code:
         return None if position is None else position.lineno
 
     def labels_at(self) -> dict[int, list[Label]]:
-        """Return `targets` turned round: labels by place."""
+        """Return the labels at each index, the inverse of `targets`."""
         found: dict[int, list[Label]] = {}
         for label, index in self.targets.items():
             found.setdefault(index, []).append(label)
         return found
 
     def items(self) -> list[Item]:
-        """Return the stream `assemble` takes: the same instruction objects, with labels and region marks in place."""
+        """Return the stream for `assemble`: the instruction objects with labels and region marks between them."""
         labels_at = self.labels_at()
         regions = self.regions if EXCEPTION_TABLE else []  # else SETUP_FINALLY and POP_BLOCK are in the stream
         for region in regions:
@@ -148,7 +148,7 @@ class Code:
 
 
 def find(items: Sequence[Item], offset: int) -> int:
-    """Return where the instruction that `dis` prints at `offset` is in a stream."""
+    """Return the index in a stream of the instruction with this offset. Raises ValueError if there is none."""
     for index, item in enumerate(items):
         if getattr(item, "offset", None) == offset:
             return index

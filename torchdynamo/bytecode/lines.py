@@ -1,4 +1,4 @@
-"""Positions, in the form the `bytecode` package wants them."""
+"""Convert source positions to the form of the `bytecode` package."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def location(position: versions.Positions) -> InstrLocation:
     line, end_line, column, end_column = position
     if line is None or end_line is None or column is None or end_column is None:
         return InstrLocation(line, None, None, None)
-    if (end_line, end_column) < (line, column):  # CPython has written such things
+    if (end_line, end_column) < (line, column):  # CPython has emitted such positions
         return InstrLocation(line, None, None, None)
     return InstrLocation(line, end_line, column, end_column)
 
 
 def fill_gaps(stream: Sequence[Raw], first_line: int) -> None:
-    """Let instructions on no line, with the same line before and after them, be on that line.
+    """Give instructions without a line the line of their neighbours, if it is the same before and after.
 
-    The package's writer for the older line table takes everything after such a gap for a part of it.
+    The package's writer of the older line table would otherwise give what follows to such a gap.
     """
     line: int | None = first_line
     gap: list[Instr] = []

@@ -1,6 +1,6 @@
-"""Which locals still matter at a place: those that may be read before they are set again.
+"""Compute live locals: those that may be read before they are set again.
 
-Sets of names are bit masks while they are computed.
+Sets of names are bit masks during the computation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SETS = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
 
 def live_locals(code: Code, index: int) -> frozenset[str]:
-    """Return names of fast locals that code from `index` on may read as they are there (cells are not fast locals)."""
+    """Return the names of fast locals (not cells) that are live at instruction `index`."""
     if "live" not in code.analyses:
         code.analyses["live"] = _solve(code)
     names, live = code.analyses["live"]
@@ -35,7 +35,7 @@ def _solve(code: Code) -> tuple[dict[str, int], list[int]]:
     following = successors(code)
     live = [0] * (size + 1)
     changed = True
-    while changed:  # backwards: one round more than loops are nested
+    while changed:  # backwards, so that it takes one round more than the nesting of loops
         changed = False
         for index in range(size - 1, -1, -1):
             mask = 0

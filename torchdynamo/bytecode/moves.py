@@ -1,4 +1,4 @@
-"""Writers of what moves things: values on the stack, and control (see `writers`)."""
+"""Translate instructions that move values on the stack, and control flow (see `writers`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Something known about a code object for as long as it lives.
+"""Attach data to code objects for as long as they live.
 
-By identity: equal code objects can stand in different files, and one with a list among its constants has no hash.
+Code objects are known by identity: equal ones can come from different files, and one with a list among its constants
+has no hash.
 """
 
 from __future__ import annotations
@@ -25,5 +26,5 @@ class PerCode(Generic[T]):
         self._known[key] = ref(code, lambda _: self._known.pop(key, None)), value
 
     def clear(self) -> None:
-        """Know nothing of any."""
+        """Drop the data of all code objects."""
         self._known.clear()

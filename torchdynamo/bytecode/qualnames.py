@@ -1,4 +1,4 @@
-"""Qualified names of code objects that cannot hold their own (before 3.11 MAKE_FUNCTION is handed the name)."""
+"""Keep qualified names of code objects that cannot hold them: before 3.11, MAKE_FUNCTION gets the name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of each raw opcode: a row of `rows`, or a function below, named in SPECIAL by the opcode it reads."""
+"""Readers of raw opcodes: a row of `rows`, or a function below, listed in SPECIAL by its opcode."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _compare(d: Decoder, arg: int) -> None:
 
 
 def _to_bool(d: Decoder, arg: int) -> None:
-    """Read TO_BOOL: jumps test values themselves, so alone it is what is left of a `not not`."""
+    """Read TO_BOOL: tests do the conversion themselves, so one without a test is the rest of a `not not`."""
     raw = d.code.co_code
     following = d.offset + 2 + 2 * versions.CACHES[raw[d.offset]]
     while raw[following] == EXTENDED_ARG:
@@ -92,7 +92,7 @@ def _call_kw(op: str) -> Action:
         if d.instructions[-1].op == "LOAD_CONST" and not d.jumped_to_here():
             d.emit(op, (arg, d.drop_last()))
         else:
-            d.emit("CALL_KW", arg)  # the names are computed: nothing Python's compiler writes
+            d.emit("CALL_KW", arg)  # computed names, which Python's compiler never emits
 
     return read
 
@@ -115,8 +115,9 @@ def _make_function(d: Decoder, arg: int) -> None:
 
 
 def _set_function(d: Decoder, arg: int) -> None:
-    """Read SET_FUNCTION_ATTRIBUTE, which stands behind MAKE_FUNCTION, last part first; older versions have it in
-    MAKE_FUNCTION's argument.
+    """Read SET_FUNCTION_ATTRIBUTE, whose parts follow MAKE_FUNCTION, the last first.
+
+    Older versions have them in MAKE_FUNCTION's argument.
     """
     d.instructions[-1].arg = (rows.FUNCTION_PARTS[arg.bit_length() - 1], *d.instructions[-1].arg)
 
@@ -149,7 +150,7 @@ def _intrinsic(table: str) -> Action:
 
 
 def _end_for(d: Decoder, arg: int) -> None:
-    """Read END_FOR, which only FOR_ITER names as a target, to go on behind it."""
+    """Read END_FOR, a target of FOR_ITER only, whose loop continues after it."""
     d.skip_pop = "POP_TOP" in versions.FOR_END
 
 
@@ -174,7 +175,7 @@ def _pop(d: Decoder, arg: int) -> None:
 
 
 def _nop(d: Decoder, arg: int) -> None:
-    """Read NOP, which matters where it is all there is of a line (`pass`, `try`): tracers see that line."""
+    """Read NOP, which is kept if it is all that a line has (`pass`, `try`), because tracers see that line."""
     line = d.positions[d.offset >> 1][0]
     following = d.positions[(d.offset >> 1) + 1 : (d.offset >> 1) + 2]
     if line is not None and following and following[0][0] != line:
@@ -231,7 +232,7 @@ SPECIAL: dict[str, Action] = {
 
 
 def _category(name: str, opcode: int) -> Action:
-    """Return the reader of an opcode that is a plain row: what its argument is, is known from `dis`."""
+    """Return the reader of an opcode that is a plain row; `dis` knows the kind of its argument."""
     op, key = rows.FAMILIES.get(name, (rows.RENAMED.get(name, name), None))
     if opcode in versions.RELATIVE or opcode in versions.ABSOLUTE:
         return lambda d, arg: d.jump(op, key, _target(d, opcode, arg))

@@ -1,4 +1,4 @@
-"""Where exceptions go: read from the exception table, or from the block stack of versions that have none."""
+"""Read exception regions from the exception table, or in older versions from the block stack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
 
-# What the block stack's handlers find pushed: the exception being handled before, and the new one, as triples.
+# Number of items pushed for a handler of the block stack: the previous and the new exception, as triples.
 _PUSHED = 6
 # SETUP instruction -> how far below the top its block begins
 _SETUPS = {"SETUP_FINALLY": 0, "SETUP_WITH": 0, "SETUP_ASYNC_WITH": 1}
@@ -15,7 +15,7 @@ _FINAL = frozenset({"JUMP_FORWARD", "JUMP_ABSOLUTE", "RETURN_VALUE", "RAISE_VARA
 
 
 class Entry(NamedTuple):
-    """One try range; places are code units, `end` is not included."""
+    """An exception region in code units; `end` is exclusive."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 def table_entries(code: CodeType) -> Iterator[Entry]:
-    """Walk through the entries in the order of the table."""
+    """Yield the entries of the exception table in their order."""
     units = iter(code.co_exceptiontable)  # type: ignore[attr-defined, unused-ignore]
 
     def number(first: int) -> int:
@@ -46,7 +46,7 @@ class _Block(NamedTuple):
 
 
 def block_entries(code: CodeType) -> Iterator[Entry]:
-    """Yield what the SETUP and POP_BLOCK instructions come to, by following every path from the start."""
+    """Yield the regions of SETUP and POP_BLOCK instructions, found by following all paths from the start."""
     instructions = {instruction.offset: instruction for instruction in dis.get_instructions(code)}
     blocks_at: dict[int, tuple[_Block, ...]] = {}
     waiting: list[tuple[int, int, tuple[_Block, ...]]] = [(0, 0, ())]
@@ -72,7 +72,7 @@ def block_entries(code: CodeType) -> Iterator[Entry]:
 
 
 def _ranges(blocks_at: dict[int, tuple[_Block, ...]]) -> Iterator[Entry]:
-    """Walk through ranges of neighbours with the same innermost block."""
+    """Yield maximal ranges of instructions with the same innermost block."""
     start, current = 0, None
     for offset in range(0, max(blocks_at) + 4, 2):
         block = next((block for block in reversed(blocks_at.get(offset, ())) if block.handler is not None), None)

@@ -1,6 +1,6 @@
-"""Raw spelling <-> canonical meaning, one row each. A raw name that is absent is its own canonical name.
+"""Tables of raw opcodes and their canonical instructions; a name without a row is its own canonical name.
 
-What needs more than a row (a call, a comparison, a try block) is in `decode` and `emit`.
+Instructions that need more than a row (calls, comparisons, exception regions) are in `readers` and `writers`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RENAMED = {
     "ROT_N": "ROTATE",
 }
 
-# The same, for raw names that mean something else in a version: these push whether they matched, too.
+# Raw names with another meaning in older versions: these also push whether they matched.
 if versions.MATCH_PUSHES_BOOL:
     RENAMED |= {"MATCH_CLASS": "MATCH_CLASS_BOOL", "MATCH_KEYS": "MATCH_KEYS_BOOL"}
 
@@ -85,14 +85,14 @@ EXPANDED: dict[str, tuple[tuple[str, object], ...]] = {
     "ROT_FOUR": (("ROTATE", 4),),
 }
 
-# Spelled two ways in one code object; each half is a canonical instruction on a local variable.
+# Superinstructions: each half is a canonical instruction on a local variable.
 PAIRS = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
 
-# Without meaning of their own: caches, hints, and what `assemble` puts back by itself.
+# Raw names without a canonical form: caches, hints, and instructions that `assemble` adds by itself.
 DROPPED = ("CACHE", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS", "GEN_START")
 
 CONVERSIONS = ("", "s", "r", "a")

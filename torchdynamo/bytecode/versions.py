@@ -1,4 +1,4 @@
-"""What differs between CPython 3.10, 3.11, 3.12 and 3.13, as data. No other Python file names a version."""
+"""Differences between CPython 3.10, 3.11, 3.12 and 3.13, as data. No other Python file names a version."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ NULL_FIRST = not V313
 # A call of a plain callable has the NULL slot at all (3.10 has it for methods only).
 CALL_HAS_NULL = V311
 
-# What stands where FOR_ITER jumps to, and is stepped over when the iterator is exhausted.
+# Instructions at the target of a FOR_ITER, which it skips when the iterator is exhausted.
 FOR_END: tuple[str, ...] = ("END_FOR", "POP_TOP") if V313 else ("END_FOR",) if V312 else ()
 
 # RESUME and its companions stand at the top of every code object.
 HAS_PROLOGUE = V311
-# LOAD_FAST does not look whether the local is set; LOAD_FAST_CHECK does.
+# LOAD_FAST does not check whether the local is set; LOAD_FAST_CHECK does.
 LOAD_FAST_TRUSTS = V312
 
 # Exception handlers find one object on the stack (and the block stack is gone) since 3.11.
 EXCEPTION_TABLE = V311
 
-# The rest of a function takes the place of the frame that calls it; where it does not, its name says what it is.
+# A continuation replaces the frame that calls it; if it cannot, its name shows what it is.
 ONE_FRAME_SHOWN = V311
 
 # MATCH_CLASS and MATCH_KEYS push their answer and whether there is one.
 MATCH_PUSHES_BOOL = not V311
 # MAKE_FUNCTION finds the qualified name on the stack; later code objects hold it.
 FUNCTION_TAKES_QUALNAME = not V311
-# What `dis` says of the stack is exact, and not an upper bound (SETUP_WITH's handler).
+# Stack effects of `dis` are exact, not upper bounds (SETUP_WITH's handler).
 EFFECTS_EXACT = V311
 
-# The package writes lines well round instructions that are on no line (see `lines.fill_gaps`).
+# The package handles instructions without a line (see `lines.fill_gaps`).
 LINE_CAN_BE_NONE = V311
 
 # COMPARE_OP keeps the operator above its cache mask, and from 3.13 above a "make it a bool" flag.
@@ -85,7 +85,7 @@ BINARY_SYMBOLS: list[str] = [symbol for _, symbol in dis._nb_ops] if V311 else [
 
 
 def slot_names(code: CodeType) -> tuple[list[str], list[str]]:
-    """Return the names of fast slots, and of those that DEREF instructions count."""
+    """Return the names of fast slots, and the names that DEREF instructions index."""
     if not V311:
         return list(code.co_varnames), [*code.co_cellvars, *code.co_freevars]
     local = set(code.co_varnames)
@@ -94,7 +94,7 @@ def slot_names(code: CodeType) -> tuple[list[str], list[str]]:
 
 
 def positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
-    """Return a line number for each code unit."""
+    """Return the source position of each code unit: (line, end line, column, end column)."""
     if V311:
         return list(code.co_positions())  # type: ignore[attr-defined, unused-ignore]
     found: list[tuple[int | None, int | None, int | None, int | None]] = []

@@ -1,7 +1,7 @@
-"""The canonical operations whose raw spelling is more than a row: calls, branches, comparisons, and so on.
+"""Writers of canonical instructions that need more than a row: calls, branches, comparisons, and so on.
 
-Each takes the emitter and the canonical argument. Where two canonical instructions are one raw one (NULL and
-LOAD_GLOBAL), the one that comes second looks at its neighbour.
+Each takes the stream writer and the canonical argument. Where two canonical instructions form one raw instruction (NULL
+and LOAD_GLOBAL), the second one checks its neighbour.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _load_cell(e: StreamWriter, name: str) -> None:
 
 def _null(e: StreamWriter, _: None) -> None:
     other = e.neighbour(1 if versions.NULL_FIRST else -1)
-    if other.op != "LOAD_GLOBAL":  # which says it itself
+    if other.op != "LOAD_GLOBAL":  # which pushes it itself
         e.raw("PUSH_NULL")
 
 

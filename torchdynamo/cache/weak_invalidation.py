@@ -27,13 +27,13 @@ class Ties:
 
     def __init__(self, code: CodeType, guards: Collection[Guard], bound: Iterable[Source] = ()) -> None:
         ended = partial(drop, weakref.ref(code), weakref.ref(self))
-        objects = {id(obj): obj for guard in guards for obj in needed_by(guard)}
+        objects = {id(obj): obj for guard in guards for obj in weak_objects(guard)}
         roots = {id(root): root for root in (source.root() for source in (*bound, *(each.source for each in guards)))}
-        objects |= {id(obj): obj for root in roots.values() for obj in begun_at(root)}
+        objects |= {id(obj): obj for root in roots.values() for obj in class_at(root)}
         self.refs = [weakref.ref(obj, ended) for obj in objects.values()]
 
 
-def needed_by(guard: Guard) -> Iterator[Any]:
+def weak_objects(guard: Guard) -> Iterator[Any]:
     """Yield the objects that a guard's argument refers to weakly."""
     parts = guard.arg if type(guard.arg) is tuple else (guard.arg,)
     for part in parts if guard.kind not in ABOUT_ABSENCE else ():
@@ -42,7 +42,7 @@ def needed_by(guard: Guard) -> Iterator[Any]:
             yield obj
 
 
-def begun_at(root: Source) -> Iterator[Any]:
+def class_at(root: Source) -> Iterator[Any]:
     """Yield the class that a source begins at, if it can be freed."""
     obj = root.arg.weak() if root.how == "pinned" and root.arg.weak is not None else None
     if obj is not None:

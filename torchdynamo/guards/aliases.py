@@ -36,7 +36,7 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
         made += memory_guards(vm, gm)
         made += view_guards([each for each in written if each.grown], [*written, *read])
     new = own_keywords(captured.code)
-    made += space_guards(vm, new)
+    made += dict_guards(vm, new)
     for entity in captured.changed:
         same = [e.source for e in vm.heap.entities if e.source is not None and e.pytype is entity.pytype]
         if len(same) > 1 and entity.source not in (None, new):
@@ -51,7 +51,7 @@ def own_keywords(code: CodeType) -> Source | None:
     return local(code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)])
 
 
-def space_guards(vm: Machine, new: Source | None) -> list[Guard]:
+def dict_guards(vm: Machine, new: Source | None) -> list[Guard]:
     """Guard that all dicts met are different objects, if the frame wrote to any of them.
 
     new: source of a dict that each call makes, which is left out.
@@ -104,7 +104,7 @@ def memories(vm: Machine) -> tuple[list[Memory], list[Memory]]:
 LENDERS = (bytearray,) if np is None else (bytearray, np.ndarray)
 
 
-def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+def must_be_apart(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Return the pairs of groups that must not share memory.
 
     What the graph writes must be apart from what the frame read, and the graph's inputs from what the frame writes.
@@ -120,14 +120,13 @@ def in_each_others_way(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tupl
 def memory_apart(vm: Machine, gm: Any) -> bool:
     """Return whether neither the graph nor the frame sees the other's writes."""
     return all(
-        _native.tensors_apart(*(tuple(each[1] for each in group) for group in pair))
-        for pair in in_each_others_way(vm, gm)
+        _native.tensors_apart(*(tuple(each[1] for each in group) for group in pair)) for pair in must_be_apart(vm, gm)
     )
 
 
 def memory_guards(vm: Machine, gm: Any) -> list[Guard]:
     """Return guards that memory stays unshared between the graph and the frame."""
-    pairs = [(sources(written), sources(read)) for written, read in in_each_others_way(vm, gm)]
+    pairs = [(sources(written), sources(read)) for written, read in must_be_apart(vm, gm)]
     return [Guard(pair[0][0], "NO_OVERLAP", pair) for pair in pairs]
 
 

@@ -45,7 +45,7 @@ PLAIN = {
 }
 
 
-class Unsaid(Exception):
+class NotTranslatable(Exception):
     """Raised for an expression that cannot be translated."""
 
 
@@ -102,7 +102,7 @@ class Writer:
             return
         try:
             self.programs[tuple(self.said(expr))] = None
-        except Unsaid:
+        except NotTranslatable:
             for symbol in expr.free_symbols & set(self.numbers.entries):
                 source, value = self.numbers.entries[symbol]
                 self.programs[self.load(source), ("int", value), ("eq", None)] = None
@@ -132,12 +132,12 @@ class Writer:
         self.programs[(*same, *single, ("or", None), *empty, ("int", 0), ("eq", None), ("or", None))] = None
 
     def said(self, expr: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the operations of an expression's program. Raises Unsaid."""
+        """Yield the operations of an expression's program. Raises NotTranslatable."""
         if expr in self.numbers.entries:
             yield self.load(self.numbers.entries[expr][0])
         elif isinstance(expr, int) or expr.is_Integer:
             if not -LIMIT <= int(expr) < LIMIT:
-                raise Unsaid
+                raise NotTranslatable
             yield "int", int(expr)
         elif expr.is_Float:
             yield "float", float(expr)
@@ -154,9 +154,9 @@ class Writer:
                 yield FOLDED[name], None
         elif name in PLAIN:
             if name == "Pow" and not (args[1].is_Integer and args[1] >= 0):
-                raise Unsaid
+                raise NotTranslatable
             for arg in args:
                 yield from self.said(arg)
             yield PLAIN[name], None
         else:
-            raise Unsaid
+            raise NotTranslatable

@@ -125,11 +125,11 @@ class ResolveScope:
         if type(told) is TensorMeta:
             return TensorMeta._make(self.live(part, at_hand) for part in told)
         if type(told) in (tuple, frozenset):
-            return the_one(type(told)(self.live(part, at_hand) for part in told), at_hand)
-        return the_one(told, at_hand)
+            return identical_to(type(told)(self.live(part, at_hand) for part in told), at_hand)
+        return identical_to(told, at_hand)
 
 
-def the_one(made: Any, at_hand: list[Any]) -> Any:
+def identical_to(made: Any, at_hand: list[Any]) -> Any:
     """Return the object at hand that equals a value, if there is one, because some guards compare identity."""
     return next((found for found in at_hand if type(found) is type(made) and same(found, made)), made)
 

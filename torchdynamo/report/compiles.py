@@ -35,7 +35,7 @@ def recompile_text(
     hindrance = None
     if constant is not None:
         hindrance = Hindrance(message(constant.reason, **constant.fields), constant.where)
-    return recompiles.told(named(code), failed, varying, guards, hindrance)
+    return recompiles.recompile_message(named(code), failed, varying, guards, hindrance)
 
 
 def tell(

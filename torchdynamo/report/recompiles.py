@@ -79,7 +79,7 @@ def decisions(guards: Iterable[Guard]) -> list[Decision]:
     ]
 
 
-def told(
+def recompile_message(
     where: str,
     failure: FailedGuard | None,
     numbers: Sequence[NumberInput],
