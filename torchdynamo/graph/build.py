@@ -53,8 +53,8 @@ class GraphMark(NamedTuple):
 class GraphBuilder(FakeExecution):
     """Adds operations to a graph, trying each on fake tensors first: what fails leaves no node.
 
-    Operations run under the process's current grad mode, autocast and so on. One that changes such a mode
-    (`torch._C._set_grad_enabled`) really changes it, for later operations; the caller restores the mode.
+    Operations run under the grad mode, autocast and so on of the process. An operation that changes such a mode
+    (`torch._C._set_grad_enabled`) really changes it, so that what follows sees it: the caller puts it back.
     """
 
     def __init__(self, scalars: bool = False, shapes: bool = False, varying: Collection[Any] = ()) -> None:
@@ -333,119 +333,8 @@ class GraphBuilder(FakeExecution):
         return attend(self, tensors, score, mask, blocks, settings, position)
 
     def is_enclosing(self) -> bool:
-        """Return whether some of the graph is, or will become, the body of an operator."""
-        return bool(self._ranges) or bool(self._bodies)
-
-    # -- fake results ---------------------------------------------------------------------------------------------
-    def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the fake result that an operation would have, without adding a node. Raises a GraphError."""
-        if op == "call_method" and target in torch_compat.MEMORY_METHODS:
-            raise UnsupportedOperator(target, "it needs the tensor's memory")
-        question = self.fake_cache.question(op, target, args, kwargs)
-        if question is not None:
-            known = self.fake_cache.recall(question)
-            if known is not MISSING:
-                return known
-        draws, presumed = self.record.draws, self.numbers.presumed()
-        self.record.latest.clear()
-        self.record.copies.clear()
-        fake_args, fake_kwargs = examples(args), examples(kwargs)
-        asked, known = target, shape_env.Snapshot(self.numbers.env) if self.numbers else None
-        if target is setattr:  # `.data =` replaces the tensor's memory
-            self.record.write(fake_args[:1])
-        if shape_env.is_symbolic(fake_args):
-            target = torch_compat.takes_symbols(target)
-            torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))
-        target = rules.FUNCTIONS.get(target, target)
-        try:
-            if known is not None:
-                target = without_fixed_length(target, fake_args)
-                result = self._try_with_numbers(known, op, target, fake_args, fake_kwargs)
-            else:
-                result = self._try(op, target, fake_args, fake_kwargs, _AS_IS)
-        except Exception as raised:
-            self.fake_cache.known_metadata.forget()
-            about = shape_env.undecided(raised)
-            fault = classify(target, raised) if about is None else UnknownFact(target, self._said(about), [about])
-            raise fault from raised
-        if known is not None:
-            self._assume_nothing(known, asked, args)
-            self._note_presumed(presumed, result)
-        self._check(target, result)
-        self.fake_cache.learn(question, result, self.record.draws > draws)
-        return result
-
-    def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
-        """Run an operation on fake tensors under the context manager `manner`."""
-        trying.now = True
-        try:
-            with self.fake_mode, manner:
-                fn, given = (getattr(args[0], target), args[1:]) if op == "call_method" else (target, args)
-                return self.calling()(fn, given, kwargs)
-        finally:
-            trying.now = False
-
-    def _assume_nothing(self, known: shape_env.Snapshot, target: Target, args: tuple[Any, ...]) -> None:
-        """Refuse an operation that assumed facts about unbacked symbols: undo them and raise UnknownFact."""
-        assumed = self.numbers.assumed_since(known)
-        if assumed and not torch_compat.raises_if_wrong(target, args):
-            known.again()
-            self.fake_cache.known_metadata.forget()
-            raise UnknownFact(target, " and ".join(map(self._said, assumed)), assumed)
-
-    def _try_with_numbers(self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operation on fake tensors with symbolic sizes, trying to keep its result general.
-
-        A question without a general answer is answered by the current sizes: first only where the general answer agrees
-        with them, then always.
-        """
-        try:
-            result = self._try(op, target, args, kwargs, self._with_numbers())
-            slicing = self.numbers.drawn() > known.drawn and is_slicing(target, args)
-            self.numbers.sliced |= slicing
-            if not (slicing and Assumption.SLICES in self.numbers.dropped):
-                return result
-        except Exception:
-            if not self.numbers.entries:
-                raise
-            if Assumption.LAYOUTS not in self.numbers.dropped:
-                with contextlib.suppress(Exception):
-                    return self._again(known, op, target, args, kwargs, shape_env.HOLDING)
-        return self._again(known, op, target, args, kwargs, False)
-
-    def _again(
-        self, known: shape_env.Snapshot, op: str, target: Any, args: Any, kwargs: Any, presuming: bool | str
-    ) -> Any:
-        """Undo what a first try has found out, and run the operation by the current sizes."""
-        known.again()
-        self.record.copies.clear()
-        return self._try(op, target, args, kwargs, self._with_numbers(presuming))
-
-    @contextlib.contextmanager
-    def _with_numbers(self, presuming: bool | str | None = None) -> Iterator[None]:
-        """Set up the environment in which operations are run on symbolic sizes; `presuming`: by the current ones."""
-        with (
-            shape_env.rules_in_python(),
-            shape_env.presuming(
-                self.numbers.env, Assumption.LAYOUTS not in self.numbers.dropped if presuming is None else presuming
-            ),
-            _AS_IS if presuming is None else shape_env.sizes_zero_and_one_like_others(False),
-        ):
-            yield
-
-    def _note_presumed(self, before: int, result: Any) -> None:
-        """Record storages whose layout was presumed, and retry the capture if one of them is written to, because a copy
-        of an input may be a view at other sizes.
-        """
-        if self.numbers.presumed() > before and self.record.copies:
-            varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
-            inputs = {each._cdata for each in self._memory.values() if each is not None}
-            for memory in (each for each in map(storage_of, varying) if each is not None):
-                alike = set(self.record.copied_from(memory._cdata))
-                if len(alike) > 1 and alike & (self._presumed | inputs):
-                    self._presumed |= alike
-        if self._presumed & self.record.latest:
-            raise Retry(Assumption.LAYOUTS)
+        """Return whether some of the graph is, or will be, the body of an operator."""
+        return bool(self._stretches) or bool(self._bodies)
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """Return the tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is
