@@ -19,7 +19,7 @@ from warm_start import PROGRAMS
 
 from torchdynamo.backends import cache_key, disk_caches
 from torchdynamo.backends.cache_key import Decompositions, facts_of, is_keyed_by_names, marks, state
-from torchdynamo.capture.functions.forward_ad import exit_dual_level
+from torchdynamo.capture.functions.torch_func import exit_dual_level
 from torchdynamo.errors import TorchDynamoWarning
 
 Told = dict[str, dict[str, dict[str, int]]]
