@@ -26,45 +26,45 @@ _BREAKS = (
     Reason(
         "data-dependent branch",
         "generic_jump TensorVariable()",
-        "Which way this goes depends on a tensor's value, and while a graph is captured tensors have no values yet.",
+        "The branch depends on a tensor's value, and tensors have no values while a graph is captured.",
         "Compute both sides and choose with torch.where(condition, a, b), or use torch.cond(condition, f, g, inputs).",
     ),
     Reason(
         "data-dependent value",
         "{name} of a tensor",
-        "{name} turns a tensor into a Python number, and while a graph is captured tensors have no values yet.",
+        "{name} turns a tensor into a Python number, and tensors have no values while a graph is captured.",
         "Keep the value in a tensor, or set torchdynamo.config.capture_scalar_outputs = True.",
     ),
     Reason(
         "error that is caught",
         "{name} may raise",
-        "{name} may raise an error, by what its arguments hold, and the function would catch it.",
-        "Check the arguments before, or do it outside of the try.",
+        "{name} may raise an error, depending on the values of its arguments, and the function would catch it.",
+        "Check the arguments first, or move the call out of the try block.",
     ),
     Reason(
         "unknown fact",
         "{name} needs to know a number",
-        "What {name} does depends on a number that is read from a tensor, or is the size of a result: {what}.",
-        "Say which it is with torch._check(...); from there on it is taken for granted, and the graph checks it.",
+        "The behaviour of {name} depends on a number that is read from a tensor, or is the size of a result: {what}.",
+        "State it with torch._check(...); it is assumed from there on, and the graph checks it.",
     ),
     Reason(
         "dynamic output shape",
         "{name} has an output whose shape depends on values",
-        "How large the result of {name} is depends on what the tensor holds, so the graph cannot know the shape.",
+        "The size of the result of {name} depends on the tensor's values, so the graph cannot know the shape.",
         "Use a form with a fixed shape (torch.where, masked_fill, a sum under a mask), or set "
         "torchdynamo.config.capture_dynamic_output_shape_ops = True.",
     ),
     Reason(
         "unknown call",
         "call of {name}",
-        "{name} is not Python code that could be followed, and nothing is known about what it does.",
+        "{name} is not Python code that can be inlined, and its behaviour is unknown to the compiler.",
         "Move the call before or after the tensor code, or, if it does nothing but compute on tensors, "
         "mark it with torchdynamo.allow_in_graph.",
     ),
     Reason(
         "builtin with effects",
         "call of {name}",
-        "{name} acts on the world outside the program, which must happen each time it runs, not once at capture.",
+        "{name} has side effects outside of the program, which must happen in each call and not once during capture.",
         "Move the call out of the compiled function, or guard it with `if not torchdynamo.is_compiling():`.",
     ),
     Reason(
@@ -76,7 +76,7 @@ _BREAKS = (
     Reason(
         "unsupported operator",
         "operator {name}",
-        "{name} failed or is not known for operands of these types: {what}.",
+        "{name} failed, or is not supported for operands of these types: {what}.",
         "Check that the line works outside the compiled function; if it does, write it with tensor operators.",
     ),
     Reason(
@@ -88,43 +88,43 @@ _BREAKS = (
     Reason(
         "unsupported type",
         "a value of type {type}",
-        "Values of type {type} cannot be followed, so nothing that depends on this one could be compiled.",
+        "Values of type {type} are not supported, so nothing that depends on this one can be compiled.",
         "Take what is needed out of the value (numbers, strings, tensors) before the compiled function is called.",
     ),
     Reason(
         "changing value",
         "a {type} that changes",
-        "What this {type} holds was something else in each call so far, so nothing is compiled that rests on it.",
-        "Work with it before the compiled function is called, or pass what is needed of it as tensors or numbers.",
+        "The contents of this {type} were different in each call so far, so no code is compiled that relies on them.",
+        "Use it before the compiled function is called, or pass what is needed from it as tensors or numbers.",
     ),
     Reason(
         "unsupported method",
         "{type}.{name}()",
-        "What the method {name} of {type} does is not known to the compiler.",
+        "The method {name} of {type} is not supported by the compiler.",
         "Use another method of {type}, or call it before or after the tensor code.",
     ),
     Reason(
         "unsupported key",
         "a {type} as a key",
-        "Whether two values of type {type} are the same key is decided by code that cannot be followed, or by a value.",
+        "Equality of two keys of type {type} depends on code that cannot be captured, or on a tensor's value.",
         "Use strings, numbers, or tuples of them as keys.",
     ),
     Reason(
         "unsupported attribute",
         "attribute {name} of {type}",
-        "Reading {name} from a {type} runs code that cannot be followed, or gives a value that cannot be kept.",
+        "Reading {name} from a {type} runs code that cannot be captured, or returns an unsupported value.",
         "Read the attribute before the compiled function and pass its value in.",
     ),
     Reason(
         "unsupported attribute write",
         "setting {name} on {type}",
-        "The write to {name} of a {type} could not be held back and done after the graph.",
+        "The write to {name} of a {type} cannot be deferred until the graph has run.",
         "Set the attribute after the compiled function, from what it returns.",
     ),
     Reason(
         "uncaught exception",
         "{type} is raised",
-        "The program raises {type} here, and an exception cannot come out of a graph.",
+        "The program raises {type} here, and a graph cannot raise exceptions of the program.",
         "Check the inputs before the compiled function is called.",
     ),
     Reason(
@@ -142,26 +142,26 @@ _BREAKS = (
     Reason(
         "autograd function",
         "{name} has a backward of its own",
-        "{name} is an autograd.Function on tensors that need gradients, whose backward reads what may have changed by "
-        "the time it runs (a global, an object, the grad mode), changes something, or gives what is no gradient.",
-        "Keep on ctx what the backward needs, as numbers and tensors, when the forward runs.",
+        "{name} is an autograd.Function on tensors that need gradients, and its backward reads state that may change "
+        "before it runs (a global, an object, the grad mode), has side effects, or does not return gradients.",
+        "Store what the backward needs on ctx, as numbers and tensors, in the forward.",
     ),
     Reason(
         "activation checkpoint",
         "checkpoint of {name}",
-        "{name} is to be run again in the backward instead of keeping what it computes, which a graph cannot say yet.",
+        "{name} is to be recomputed in the backward, in a form that a graph does not support yet.",
         "Put the checkpoint around the compiled function instead of inside.",
     ),
     Reason(
         "skipped function",
         "{name} is skipped",
-        "{name} is marked not to be compiled itself (torchdynamo.skip), so it is called instead of followed.",
+        "{name} is marked not to be compiled itself (torchdynamo.skip), so it is called instead of inlined.",
         "Remove the mark if {name} is to be part of the graph.",
     ),
     Reason(
         "learning-rate schedule",
         "{name} of a scheduler",
-        "A scheduler computes with the number of the epoch, which is another in each call, so it runs in Python.",
+        "A scheduler computes with the number of the epoch, which changes in each call, so it runs in Python.",
         "Call it after the compiled function.",
     ),
     Reason(
@@ -172,51 +172,51 @@ _BREAKS = (
     ),
     Reason(
         "loop with a break",
-        "a loop that something breaks out of the graph",
-        "Inside this loop is something that ends a graph ({what}). The loop runs in Python; what it calls is compiled.",
-        "Move what ends the graph out of the loop, or put the loop's body into a function of its own.",
+        "a loop with a graph break in it",
+        "The body of this loop breaks the graph ({what}). The loop runs in Python; what it calls is compiled.",
+        "Move the graph break out of the loop, or put the loop's body into a function of its own.",
     ),
     Reason(
         "unknown context manager",
         "with {type}",
-        "What entering and leaving a {type} does is not known to the compiler.",
+        "The compiler does not know what entering and leaving a {type} does.",
         "Enter it around the compiled function instead of inside.",
     ),
     Reason(
         "import in frame",
         "import of {name}",
-        "Importing {name} runs code that is not part of the function, at a time that matters.",
+        "Importing {name} runs code that is not part of the function and must run at this point.",
         "Import {name} at the top of the file.",
     ),
     Reason(
         "unknown iterator",
         "iteration over {type}",
-        "How many turns the loop takes is decided by a {type}, whose next item only running it can tell.",
+        "The number of iterations depends on a {type}, whose items are known only by running it.",
         "Make a list of the items before the compiled function and loop over that.",
     ),
     Reason(
         "side effect not replayable",
         "a change that cannot be made afterwards: {what}",
-        "A graph runs first and the changes the function makes come after it; this one cannot be made later ({what}).",
+        "Side effects of the function are replayed after its graph has run; this one cannot be replayed ({what}).",
         "Return the value and make the change in the caller.",
     ),
     Reason(
         "inlining too deep",
         "{name} calls too deep",
-        "Calls are nested deeper here than the compiler follows them.",
+        "Calls are nested deeper here than the compiler inlines them.",
         "Turn the recursion into a loop, or compile the inner function by itself.",
     ),
     Reason(
         "too long to follow",
         "{name} goes on for too long",
-        "A graph has no loops: it would have every turn and every call written out, and here are too many of them.",
+        "A graph has no loops: every iteration and every call would be written out, and there are too many of them.",
         "Put the long loop into a function of its own and mark it with torchdynamo.disable, or do it with tensors.",
     ),
     Reason(
         "unrolled loop",
         "a loop in {name} that repeats itself",
-        "A graph has every turn of a loop written out: this one's, which all compute the same, are {what} so far. "
-        "The loop runs as it is written.",
+        "A graph has every iteration of a loop written out; this one repeats itself, and has {what} so far. "
+        "The loop runs in Python.",
         "Put the body into a function of its own: it is compiled once. Under fullgraph=True loops are written out.",
     ),
     Reason(
@@ -232,8 +232,8 @@ _SKIPS = (
     Reason(
         "generator",
         "{name} is a generator",
-        "The body of a generator runs in pieces, between which its caller decides what happens.",
-        "Compile the function that loops over it: there a generator is followed to its end.",
+        "The body of a generator runs in steps, and its caller decides what happens in between.",
+        "Compile the function that loops over it: there the generator is captured to its end.",
     ),
     Reason(
         "coroutine",
@@ -256,7 +256,7 @@ _SKIPS = (
     Reason(
         "strange globals",
         "{name} has globals of another class than dict",
-        "What a name means is decided by a mapping of the program's own, each time it is asked.",
+        "Global names are looked up by a mapping class of the program's own, which may answer differently each time.",
         "Evaluate the code with a dict for its globals.",
     ),
     Reason(
@@ -280,7 +280,7 @@ _SKIPS = (
     Reason(
         "no tensors",
         "{name} does nothing with tensors",
-        "The frame has no tensor operation, so there is no graph to make of it.",
+        "The frame has no tensor operations, so there is nothing to compile.",
         "Nothing needs to change.",
     ),
     Reason(
@@ -293,14 +293,14 @@ _SKIPS = (
     Reason(
         "foreign mode",
         "{what} is active",
-        "Another system watches every tensor operation right now ({what}); a compiled graph would hide them from it.",
+        "Another system intercepts all tensor operations now ({what}); a compiled graph would hide them from it.",
         "Compile outside of it.",
     ),
     Reason(
         "internal error",
         "torchdynamo failed: {what}",
-        "A fault inside torchdynamo, not in your program ({what}). The function runs as plain Python.",
-        "Please report it, with what torchdynamo.config.suppress_errors = False prints.",
+        "This is a bug in torchdynamo, not in your program ({what}). The function runs as plain Python.",
+        "Please report it, with the traceback that torchdynamo.config.suppress_errors = False shows.",
     ),
 )
 
