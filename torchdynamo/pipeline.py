@@ -263,7 +263,7 @@ def report_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
     """Capture a frame and return an entry for it; None if it is left to Python."""
     failed = what_failed(code, compiler.owner_id, roots)
-    with torch_compat.nobody_saves():
+    with torch_compat.without_saved_tensor_hooks():
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
         return leave(code, compiler, found, started)
@@ -299,7 +299,7 @@ def entry_of(
     if first and self_invalidation.undoes_itself(captured, resume.own_cell_names(code)) and not is_endless_setup(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = decline_graph, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
-    with torch_compat.nobody_saves():
+    with torch_compat.without_saved_tensor_hooks():
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
     if not memory_apart(captured.machine, gm):
         return leave(code, compiler, Why(NOT_MADE, {"what": SHARED_MEMORY}, None), started)

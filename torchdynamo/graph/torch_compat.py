@@ -313,7 +313,7 @@ def name_hint(graph: torch.fx.Graph, target: Any) -> str:
 
 
 @contextlib.contextmanager
-def nobody_saves() -> Iterator[None]:
+def without_saved_tensor_hooks() -> Iterator[None]:
     """Disable hooks on saved tensors inside of the block: they are the user's and must not see fake tensors."""
     hooks = []
     while (top := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:

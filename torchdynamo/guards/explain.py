@@ -59,7 +59,7 @@ class Guards(list[Guard]):
 def line(guard: Guard, cost: int) -> str:
     """Return a guard as a line such as `self.weight TENSOR_MATCH torch.float32 cpu [4, 4]  [metadata]  model.py:12`."""
     subject = WITHOUT_PLACE.get(guard.kind, str(guard.source))
-    what = f"{subject} {guard.kind} {KINDS[guard.kind].told(guard.arg)}".strip()
+    what = f"{subject} {guard.kind} {KINDS[guard.kind].describe(guard.arg)}".strip()
     paid = COSTS.get(cost) or f"{cost} word{'s' if cost > 1 else ''}"
     place = f"  {guard.position.filename}:{guard.position.line}" if guard.position is not None else ""
     return f"{what}  [{paid}]{place}"

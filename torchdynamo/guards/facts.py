@@ -63,12 +63,12 @@ FACTS = (Named, Class, Written, DescriptorFact, Unnamed)
 @cache
 def hash_of(code: types.CodeType) -> str:
     """Return a hash of all that a code object does; file and lines do not count."""
-    told = (
+    parts = (
         *(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_name),
         getattr(code, "co_exceptiontable", b""),
     )
-    return hashlib.sha256(repr((told, [constant(const) for const in code.co_consts])).encode()).hexdigest()
+    return hashlib.sha256(repr((parts, [constant(const) for const in code.co_consts])).encode()).hexdigest()
 
 
 def constant(const: Any) -> str:

@@ -44,7 +44,7 @@ class GuardKind(NamedTuple):
     lower: Callable[[Guard, NodeOf], Check]
     why: Callable[[Any, Any, Roots], GuardDifference] = plain_change  # (value, arg, roots): why it does not hold
     settle: Callable[[Guard, Roots], Guard] = as_is  # completes a capture's guard and drops strong references
-    told: Callable[[Any], str] = short  # text of the argument
+    describe: Callable[[Any], str] = short  # text of the argument
 
 
 def by_node(check: str) -> Callable[[Guard, NodeOf], Check]:

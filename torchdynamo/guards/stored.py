@@ -89,8 +89,8 @@ def loads(data: bytes) -> list[Guard]:
 
 def resolve(guards: Iterable[Guard], roots: Roots) -> list[Guard]:
     """Return guards with facts replaced by objects of this frame. Raises Unresolved."""
-    told = list(guards)
-    return complete(ResolveScope(told, roots).resolved(told), roots)
+    data = list(guards)
+    return complete(ResolveScope(data, roots).resolved(data), roots)
 
 
 class ResolveScope:
@@ -111,22 +111,22 @@ class ResolveScope:
         at_hand = [*candidates(guard, source, self.roots), *self.classes]
         return guard._replace(source=source, arg=self.live(guard.arg, at_hand))
 
-    def live(self, told: Any, at_hand: list[Any]) -> Any:
+    def live(self, data: Any, at_hand: list[Any]) -> Any:
         """Return data with its facts replaced by objects. Raises Unresolved."""
-        if isinstance(told, FACTS):
-            found = object_of(told, at_hand)
-            if self.found.setdefault(told, found) is not found:
-                raise Unresolved(told)
+        if isinstance(data, FACTS):
+            found = object_of(data, at_hand)
+            if self.found.setdefault(data, found) is not found:
+                raise Unresolved(data)
             return found
-        if type(told) is Source:
-            return Source(told.how, self.live(told.base, at_hand), self.live(told.arg, at_hand))
-        if type(told) is Pinned:
-            return Pinned(self.live(told.object, at_hand))
-        if type(told) is TensorMeta:
-            return TensorMeta._make(self.live(part, at_hand) for part in told)
-        if type(told) in (tuple, frozenset):
-            return identical_to(type(told)(self.live(part, at_hand) for part in told), at_hand)
-        return identical_to(told, at_hand)
+        if type(data) is Source:
+            return Source(data.how, self.live(data.base, at_hand), self.live(data.arg, at_hand))
+        if type(data) is Pinned:
+            return Pinned(self.live(data.object, at_hand))
+        if type(data) is TensorMeta:
+            return TensorMeta._make(self.live(part, at_hand) for part in data)
+        if type(data) in (tuple, frozenset):
+            return identical_to(type(data)(self.live(part, at_hand) for part in data), at_hand)
+        return identical_to(data, at_hand)
 
 
 def identical_to(made: Any, at_hand: list[Any]) -> Any:

@@ -43,11 +43,11 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
 
 def why(value: Any, arg: tuple[str, Any], roots: Roots) -> GuardDifference:
     return GuardDifference(
-        f".{arg[0]}", told(arg[1]), told(find(value, arg[0])) if isinstance(value, type) else short(value)
+        f".{arg[0]}", describe(arg[1]), describe(find(value, arg[0])) if isinstance(value, type) else short(value)
     )
 
 
-def told(obj: Any) -> str:
+def describe(obj: Any) -> str:
     """Return an attribute as text."""
     if type(obj) is FunctionType:
         return f"{obj.__qualname__} of {obj.__code__.co_filename}:{obj.__code__.co_firstlineno}"
@@ -59,6 +59,6 @@ KIND = GuardKind(
     holds=holds,
     lower=lower,
     why=why,
-    told=lambda arg: f".{arg[0]}: {told(arg[1])}",
+    describe=lambda arg: f".{arg[0]}: {describe(arg[1])}",
     settle=lambda guard, roots: guard._replace(arg=kept(guard.arg)),
 )

@@ -32,5 +32,5 @@ KIND = GuardKind(
     holds=holds,
     lower=lambda guard, node_of: (node_of(guard.source), "distinct", tuple(map(node_of, guard.arg))),
     why=why,
-    told=lambda arg: ", ".join(map(str, arg)),
+    describe=lambda arg: ", ".join(map(str, arg)),
 )

@@ -47,6 +47,6 @@ KIND = GuardKind(
     holds=holds,
     lower=lower,
     why=why,
-    told=lambda arg: placed(arg) if type(arg) is CodeType else short(arg),
+    describe=lambda arg: placed(arg) if type(arg) is CodeType else short(arg),
     settle=lambda guard, roots: guard._replace(arg=kept(guard.arg)),
 )

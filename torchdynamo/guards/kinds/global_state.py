@@ -28,6 +28,6 @@ KIND = GuardKind(
     holds=lambda value, arg, roots: _native.global_state() == arg,
     lower=lambda guard, node_of: (-1, "state", guard.arg),
     why=why,
-    told=lambda arg: "",
+    describe=lambda arg: "",
     settle=settle,
 )

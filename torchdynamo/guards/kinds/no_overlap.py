@@ -34,5 +34,5 @@ KIND = GuardKind(
     holds=holds,
     lower=lower,
     why=why,
-    told=lambda arg: ", ".join(str(source) for group in arg for source in group),
+    describe=lambda arg: ", ".join(str(source) for group in arg for source in group),
 )

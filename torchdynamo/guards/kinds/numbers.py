@@ -116,5 +116,5 @@ KIND = GuardKind(
     holds=holds,
     lower=lower,
     why=why,
-    told=lambda arg: " and ".join(tell(program, arg[0]) for program in arg[1]),
+    describe=lambda arg: " and ".join(tell(program, arg[0]) for program in arg[1]),
 )

@@ -10,5 +10,5 @@ KIND = GuardKind(
     holds=lambda value, arg, roots: holds_plain(value),
     lower=lambda guard, node_of: (node_of(guard.source), "plain", None),
     why=lambda value, arg, roots: GuardDifference("", "a dict of numbers and strings", short(value)),
-    told=lambda arg: "",
+    describe=lambda arg: "",
 )

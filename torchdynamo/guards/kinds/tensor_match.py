@@ -84,6 +84,6 @@ KIND = GuardKind(
     holds=lambda value, arg, roots: not differs(value, arg),
     lower=by_node("tensor"),
     why=why,
-    told=lambda arg: f"{arg.dtype} {arg.device} {list(arg.size) if arg.size is not None else 'of any size'}",
+    describe=lambda arg: f"{arg.dtype} {arg.device} {list(arg.size) if arg.size is not None else 'of any size'}",
     settle=settle,
 )

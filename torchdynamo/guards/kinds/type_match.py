@@ -14,7 +14,7 @@ def lower(guard: Guard, node_of: NodeOf) -> tuple[int, str, Any]:
     return node_of(guard.source), *(("type_weak", kept.ref) if type(kept) is Weak else ("type", kept))
 
 
-def told(arg: Any) -> str:
+def describe(arg: Any) -> str:
     """Return the name of a class."""
     return str(arg.name) if type(arg) is Weak else short(arg)
 
@@ -23,7 +23,7 @@ KIND = GuardKind(
     "TYPE_MATCH",
     holds=lambda value, arg, roots: is_same(arg, type(value)),
     lower=lower,
-    why=lambda value, arg, roots: GuardDifference("", f"a {told(arg)}", f"a {short(type(value))}"),
-    told=told,
+    why=lambda value, arg, roots: GuardDifference("", f"a {describe(arg)}", f"a {short(type(value))}"),
+    describe=describe,
     settle=lambda guard, roots: guard if type(guard.arg) is Weak else guard._replace(arg=held(guard.arg)),
 )

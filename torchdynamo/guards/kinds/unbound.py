@@ -35,5 +35,5 @@ KIND = GuardKind(
     holds=holds,
     lower=lower,
     why=lambda value, arg, roots: GuardDifference("", "without a value", short(value)),
-    told=lambda arg: "",
+    describe=lambda arg: "",
 )
