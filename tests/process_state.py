@@ -37,9 +37,12 @@ def _replace(contents: Any, wanted: Any) -> None:
     contents.update(wanted)
 
 
+# Notes of pytest to itself, and of Inductor and Triton to the libraries that they load.
+NOTES = ("PYTEST_", "_TORCHINDUCTOR_", "TRITON_")
+
+
 def _environment() -> dict[str, str]:
-    """Return the variables that are not notes of pytest's to itself, or of Inductor's to the libraries it loads."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "_TORCHINDUCTOR_"))}
+    return {name: value for name, value in os.environ.items() if not name.startswith(NOTES)}
 
 
 FACTS["builtins"] = Fact(lambda: {**vars(builtins)}, lambda wanted: _replace(vars(builtins), wanted))
