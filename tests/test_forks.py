@@ -15,8 +15,8 @@ import torch
 from apart import in_a_fork
 
 import torchdynamo
-from torchdynamo.cache import compile_lock
 from torchdynamo.eval_frame import cache_entries
+from torchdynamo.hook import compile_lock
 from torchdynamo.hook.install import hook_is_in
 
 X = torch.ones(3)

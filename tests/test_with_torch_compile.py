@@ -13,7 +13,7 @@ from torch._dynamo.convert_frame import compile_lock as torchs_lock
 from torch.nn.attention.flex_attention import flex_attention
 
 import torchdynamo
-from torchdynamo.cache import compile_lock
+from torchdynamo.hook import compile_lock
 
 
 class Counting:

@@ -13,7 +13,8 @@ import torch.compiler
 
 from torchdynamo import _native
 from torchdynamo.backends import registry
-from torchdynamo.backends.run import Handler, compile_graph, on_error
+from torchdynamo.backends.replaceable import Replaceable, reporting_failures
+from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
 from torchdynamo.capture.torch.tensor_subclasses import overrides
@@ -76,12 +77,17 @@ def compile_captured(
         else:
             rerun.final = compiler.fullgraph
             fn = rerun.compile(gm, examples, compile_part, draft.outputs, stages(gm.graph, vm.checks))
+    made = fn.made if isinstance(fn, Careful) else fn
+    if isinstance(made, Replaceable):
+        handler = reporting_failures(handler, made)
     if subclasses:
         fn = without_torch_function(fn)
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written)
+    if isinstance(made, Replaceable) and made is fn:
+        made.held_by(graph)
     return graph, arguments, bound, gm
 
 

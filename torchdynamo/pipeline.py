@@ -23,8 +23,7 @@ from torchdynamo.backends import registry
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.static_shapes import at_fixed_sizes
 from torchdynamo.cache import budget
-from torchdynamo.cache.compile_lock import made_meanwhile, publish, turn
-from torchdynamo.cache.entries import CompiledEntry, entries_of
+from torchdynamo.cache.entries import CompiledEntry, entries_of, made_meanwhile, publish
 from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
@@ -58,6 +57,7 @@ from torchdynamo.guards.explain import FailedGuard, Guards, first_failure
 from torchdynamo.guards.program import complete, lower
 from torchdynamo.guards.sizes import number_guards
 from torchdynamo.hook import collector, frames, interrupts
+from torchdynamo.hook.compile_lock import turn
 from torchdynamo.hook.stock import StockBuiltins
 from torchdynamo.hook.user_warnings import warn_user
 from torchdynamo.report import debug, recompiles

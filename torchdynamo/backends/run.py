@@ -20,6 +20,7 @@ from torchdynamo.backends.preserve import (
     versions,
 )
 from torchdynamo.backends.registry import Backend, backend_name
+from torchdynamo.backends.replaceable import Replaceable
 from torchdynamo.backends.verify import verify
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError
 from torchdynamo.graph.modes import Modes
@@ -70,7 +71,10 @@ def compile_graph(
             verify(as_captured, made, example_inputs, label, name)
     if not guarded or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
-    return Careful(made, mutated_positions(gm), as_captured.__code__)
+    careful = Careful(made, mutated_positions(gm), as_captured.__code__)
+    if isinstance(made, Replaceable):
+        made.held_by(careful)
+    return careful
 
 
 def _needs_care(gm: torch.fx.GraphModule) -> bool:
@@ -96,10 +100,10 @@ class Careful:
     Most failures occur in the first call, which is undone. Later calls only record whether inputs have changed.
     """
 
-    __slots__ = ("code", "fn", "positions", "proven")
+    __slots__ = ("__weakref__", "code", "fn", "made", "positions", "proven")
 
     def __init__(self, fn: Run, positions: tuple[int, ...], code: CodeType) -> None:
-        self.fn = fn
+        self.fn = self.made = fn  # another may come in the place of `fn` (`replaceable.py`)
         self.positions = positions
         self.code = code
         self.proven = False

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torchdynamo import _native
 from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.exits import Why
-from torchdynamo.core.source import Guard
+from torchdynamo.core.source import Guard, Roots
 
 
 class CompiledEntry(NamedTuple):
@@ -33,3 +33,20 @@ def entries_of(code: CodeType, owner_id: int) -> list[CompiledEntry]:
 def wasted(code: CodeType, owner_id: int) -> int:
     """Return how many entries served no call but the one that they were made for."""
     return sum(entry.owner_id == owner_id and entry.hits <= 1 for entry in _native.cache_entries(code))
+
+
+def publish(code: CodeType, made: Any) -> None:
+    """Make an entry visible to the threads that wait."""
+    if isinstance(made, _native.Entry):
+        _native.keep_entry(code, made)
+
+
+def made_meanwhile(code: CodeType, roots: Roots, owner_id: int) -> Any:
+    """Return an entry of this compiler that another thread has made for such a frame; None if there is none."""
+    for entry in _native.cache_entries(code):
+        program = entry.check
+        if entry.owner_id != owner_id or not isinstance(program, _native.GuardProgram):
+            continue
+        if program.check(roots.locals, roots.globals, roots.builtins, roots.closure):
+            return entry
+    return None

@@ -54,6 +54,9 @@ PATCHES: dict[str, Patch] = {
     "torch._inductor.lowering.index_put_impl_": Patch(
         "reads values of unknown size as if they had the size of the indices, past their end"
     ),
+    "torch.ops.mkldnn._is_mkldnn_acl_supported": Patch(
+        "decides that frozen float32 weights are packed for MKL, which is slow on CPUs of other makers than Intel"
+    ),
 }
 
 

@@ -17,6 +17,8 @@ typedef struct {
 
 #define FEW 64
 
+static _Thread_local int in_run_mode_now; /* the graph that runs in this thread was called in run mode */
+
 /* The arguments with the tuple in last place spread out. `few` serves unless there are more. */
 static PyObject **spread(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t nkeys, Py_ssize_t *total, PyObject **few)
 {
@@ -87,7 +89,9 @@ static PyObject *recover(GraphObject *self, PyObject *const *args, Py_ssize_t na
 
 static PyObject *call_fn(GraphObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
 {
-    PyObject *result = PyObject_Vectorcall(self->fn, args, nargsf, keys);
+    PyObject *fn = Py_NewRef(self->fn); /* it may put another in its place */
+    PyObject *result = PyObject_Vectorcall(fn, args, nargsf, keys);
+    Py_DECREF(fn);
     if (TD_UNLIKELY(result == NULL) && self->on_error != NULL)
         return recover(self, args, PyVectorcall_NARGS(nargsf));
     return result;
@@ -118,11 +122,14 @@ static PyObject *graph_call(PyObject *callable, PyObject *const *args, size_t na
     if (thread == NULL || thread->callback == NULL)
         return call(callable, args, nargsf, keys);
     PyThreadState *tstate = PyThreadState_Get();
+    int outer = in_run_mode_now;
+    in_run_mode_now = thread->callback == Py_False;
     TdActivation off = td_enter(thread, NULL, 0);
     int levels = td_levels_lend(tstate, thread);
     PyObject *result = call(callable, args, nargsf, keys);
     td_levels_give_back(tstate, thread, levels);
     td_leave(thread, off);
+    in_run_mode_now = outer;
     return result;
 }
 
@@ -188,8 +195,25 @@ static void graph_dealloc(GraphObject *self)
 
 static PyObject *graph_repr(GraphObject *self) { return Py_NewRef(self->name); }
 
+static PyObject *graph_fn(GraphObject *self, void *closure) { return Py_NewRef(self->fn); }
+
+static int graph_set_fn(GraphObject *self, PyObject *fn, void *closure)
+{
+    if (fn == NULL || !PyCallable_Check(fn)) {
+        PyErr_Format(PyExc_TypeError, "%R is not callable", fn != NULL ? fn : Py_None);
+        return -1;
+    }
+    Py_XSETREF(self->fn, Py_NewRef(fn));
+    return 0;
+}
+
+static PyGetSetDef graph_getset[] = {
+    {"fn", (getter)graph_fn, (setter)graph_set_fn, "What the backend made. Calls that have begun go on with the one before.",
+     NULL},
+    {NULL},
+};
+
 static PyMemberDef graph_members[] = {
-    {"fn", T_OBJECT, offsetof(GraphObject, fn), READONLY, "What the backend made."},
     {"on_error", T_OBJECT, offsetof(GraphObject, on_error), READONLY, "Asked for the result when fn raises."},
     {"splat", T_BOOL, offsetof(GraphObject, splat), READONLY, "Whether the last argument is a tuple to spread."},
     {"__name__", T_OBJECT, offsetof(GraphObject, name), READONLY, NULL},
@@ -208,7 +232,8 @@ PyDoc_STRVAR(graph_doc,
 static PyType_Slot graph_slots[] = {
     {Py_tp_doc, (void *)graph_doc},   {Py_tp_new, graph_new},         {Py_tp_dealloc, graph_dealloc},
     {Py_tp_traverse, graph_traverse}, {Py_tp_clear, graph_clear},     {Py_tp_repr, graph_repr},
-    {Py_tp_members, graph_members},   {Py_tp_call, PyVectorcall_Call}, {0, NULL},
+    {Py_tp_members, graph_members},   {Py_tp_getset, graph_getset},   {Py_tp_call, PyVectorcall_Call},
+    {0, NULL},
 };
 
 static PyType_Spec graph_spec = {
@@ -218,10 +243,19 @@ static PyType_Spec graph_spec = {
     .slots = graph_slots,
 };
 
+static PyObject *in_run_mode(PyObject *module, PyObject *ignored) { return PyBool_FromLong(in_run_mode_now); }
+
+static PyMethodDef functions[] = {
+    {"in_run_mode", in_run_mode, METH_NOARGS,
+     "in_run_mode() -> bool: the graph that runs in this thread was called in run mode, in which nothing is compiled."},
+    {NULL},
+};
+
 int td_graph_init(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&graph_spec);
     int failed = type == NULL || PyModule_AddObjectRef(module, "CompiledGraph", type) < 0;
+    failed = failed || PyModule_AddFunctions(module, functions) < 0;
     Py_XDECREF(type);
     return failed ? -1 : 0;
 }

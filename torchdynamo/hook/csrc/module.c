@@ -45,7 +45,8 @@ PyMODINIT_FUNC PyInit__native(void)
                  || PyModule_AddStringConstant(module, "PYTHON_VERSION", PY_VERSION) < 0
                  || td_guards_init(module) < 0 || td_hook_init(module) < 0;
 #ifndef TD_HOOK_ONLY
-    failed = failed || td_tensor_init(module) < 0 || td_aliasing_init(module) < 0 || td_global_state_init(module) < 0;
+    failed = failed || td_tensor_init(module) < 0 || td_aliasing_init(module) < 0 || td_versions_init(module) < 0 ||
+             td_global_state_init(module) < 0;
 #endif
     if (failed) {
         Py_DECREF(module);

@@ -22,6 +22,7 @@ int td_hook_init(PyObject *module);         /* hook.c: the eval hook, entries, c
 int td_guards_init(PyObject *module);       /* guards.c: GuardProgram */
 int td_tensor_init(PyObject *module);       /* tensor.cpp: packed tensor metadata */
 int td_aliasing_init(PyObject *module);     /* aliasing.cpp: whether tensors share memory */
+int td_versions_init(PyObject *module);     /* versions.cpp: whether tensors are what and where they were */
 int td_global_state_init(PyObject *module); /* global_state.cpp: what decides what operators do */
 
 extern PyTypeObject *TdGuardProgram_Type;

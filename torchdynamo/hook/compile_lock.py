@@ -11,11 +11,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType
-from typing import Any
-
-from torchdynamo import _native
-from torchdynamo.core.source import Roots
 
 PATIENCE = 30.0  # seconds
 PATIENCE_OF_A_FORK = 1.0
@@ -58,20 +53,3 @@ def _forked() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)
-
-
-def publish(code: CodeType, made: Any) -> None:
-    """Make an entry visible to the threads that wait."""
-    if isinstance(made, _native.Entry):
-        _native.keep_entry(code, made)
-
-
-def made_meanwhile(code: CodeType, roots: Roots, owner_id: int) -> Any:
-    """Return an entry of this compiler that another thread has made for such a frame; None if there is none."""
-    for entry in _native.cache_entries(code):
-        program = entry.check
-        if entry.owner_id != owner_id or not isinstance(program, _native.GuardProgram):
-            continue
-        if program.check(roots.locals, roots.globals, roots.builtins, roots.closure):
-            return entry
-    return None
