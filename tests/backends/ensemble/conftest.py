@@ -20,13 +20,14 @@ def only_own_choices() -> Iterator[None]:
 
 
 @pytest.fixture
-def compete(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def compete() -> Iterator[Callable[..., None]]:
     """Make these the only members."""
+    before = dict(MEMBERS)
 
     def only(*members: Member) -> None:
-        for name in list(MEMBERS):
-            monkeypatch.delitem(MEMBERS, name)
-        for member in members:
-            monkeypatch.setitem(MEMBERS, member.name, member)
+        MEMBERS.clear()
+        MEMBERS.update((member.name, member) for member in members)
 
-    return only
+    yield only
+    MEMBERS.clear()
+    MEMBERS.update(before)

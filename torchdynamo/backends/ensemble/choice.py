@@ -158,6 +158,8 @@ class Choice(Replaceable):
     def make(self, some: Sequence[Candidate], subgraph: Subgraph) -> None:
         """Build and try members, leaving modes, generators and inputs as they are."""
         reference = Reference(subgraph)
+        if reference.raises:
+            return  # as the program's call will
         with torch_compat.without_saved_tensor_hooks():
             for each in some:
                 with state_restored(self.gm, subgraph.example_inputs, _careful):
@@ -200,7 +202,8 @@ class Choice(Replaceable):
                 each.drop("declined", f"the budget of {self.settings.budget:.0f} s was used up")
                 continue
             self.make([each], subgraph)
-        self.measure(subgraph)
+        if self.built() or not self.waiting():
+            self.measure(subgraph)
 
     def measure(self, subgraph: Subgraph) -> None:
         """Run all that are built in turn, with their backwards if gradients are wanted, and commit to the best."""

@@ -5,14 +5,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.fx
 import torch.nn.functional as F
 
 FEWEST_ROWS = 8  # below this the kernel is slower than MKL's
 
+Kernel = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 
-def rewrite(graph: torch.fx.Graph) -> int:
+
+def directly(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Compute `F.linear` by oneDNN."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+_library = torch.library.Library("torchdynamo", "DEF")
+_library.define("onednn_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
+_library.impl("onednn_linear", directly, "CPU")
+
+
+@torch.library.register_fake("torchdynamo::onednn_linear", lib=_library)
+def _fake(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+
+
+def opaquely(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Compute the same as an operator that Inductor calls as it is; its own lowering wants constant weights."""
+    return torch.ops.torchdynamo.onednn_linear(x, weight, bias)
+
+
+def rewrite(graph: torch.fx.Graph, kernel: Kernel) -> int:
     """Replace the linear layers that oneDNN computes as eager does; return how many were replaced."""
     found = 0
     for node in list(graph.nodes):
@@ -23,7 +47,7 @@ def rewrite(graph: torch.fx.Graph) -> int:
         with graph.inserting_before(node):
             if node.target is torch.addmm:  # x @ w, and the kernel wants w transposed
                 weight = graph.call_method("t", (weight,))
-            made = graph.call_function(torch.ops.mkldnn._linear_pointwise, (x, weight, bias, "none", [], ""))
+            made = graph.call_function(kernel, (x, weight, bias))
         made.meta = dict(node.meta)
         node.replace_all_uses_with(made)
         graph.erase_node(node)

@@ -63,6 +63,11 @@ class Reference:
             self.made.append(probe)
             yield probe
 
+    @property
+    def raises(self) -> bool:
+        """Whether eager raises for the call's own inputs."""
+        return next(iter(self)).wanted.error is not None
+
     def probes(self) -> Iterator[Probe]:
         """Yield the probes: the call's inputs, random ones, and those at the edges of what numbers can be."""
         graph, inputs = self.subgraph, self.subgraph.example_inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchdynamo.backends.ensemble import onednn_linear
 from torchdynamo.backends.ensemble.member import Member, Run, register_member
 from torchdynamo.backends.ensemble.members.inductor import by_inductor
 from torchdynamo.backends.ensemble.members.linear import REQUIRES, rewritten
@@ -10,7 +11,7 @@ from torchdynamo.backends.ensemble.subgraph import Subgraph
 
 
 def build(subgraph: Subgraph) -> Run:
-    return by_inductor(rewritten(subgraph), subgraph.example_inputs)
+    return by_inductor(rewritten(subgraph, onednn_linear.opaquely), subgraph.example_inputs)
 
 
 register_member(Member("inductor_linear", build, (*REQUIRES, traceable), cost=20.0, rank=25))

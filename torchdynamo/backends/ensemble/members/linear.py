@@ -39,10 +39,10 @@ REQUIRES: tuple[Requirement, ...] = (
 )
 
 
-def rewritten(subgraph: Subgraph) -> torch.fx.GraphModule:
+def rewritten(subgraph: Subgraph, kernel: onednn_linear.Kernel) -> torch.fx.GraphModule:
     """Return a copy of the graph with linear layers in oneDNN's kernel. Raises Declined where none is rewritten."""
     graph = copy.deepcopy(subgraph.gm.graph)
-    if not onednn_linear.rewrite(graph):
+    if not onednn_linear.rewrite(graph, kernel):
         raise Declined("no linear layer is in float32 with eight rows or more")
     module = graph_module(subgraph.gm, graph)
     module.meta = dict(subgraph.gm.meta)
@@ -50,7 +50,7 @@ def rewritten(subgraph: Subgraph) -> torch.fx.GraphModule:
 
 
 def build(subgraph: Subgraph) -> Run:
-    forward: Run = rewritten(subgraph).forward
+    forward: Run = rewritten(subgraph, onednn_linear.directly).forward
     return forward
 
 
