@@ -149,3 +149,13 @@ def test_random_conditions_are_as_in_eager(left: str, right: str, how: str, valu
     x = torch.tensor([1.0, -2.0, 0.3])
     for s, n in values:
         assert outcome(partial(compiled, n=n), x, s) == outcome(partial(fn, n=n), x, s)
+
+
+@pytest.mark.parametrize("op", ["==", "!=", "<", ">="])
+def test_conditions_on_what_tensors_hold_are_compared(op: str) -> None:
+    names: dict[str, Any] = {}
+    exec(f"def fn(x, y):\n    return x + ((x.sum().item() > 0) {op} (y.sum().item() > 0))", names)
+    fn = torchdynamo.compile(names["fn"], backend="eager", fullgraph=True)
+    for x in (torch.ones(2), -torch.ones(2)):
+        for y in (torch.ones(2), -torch.ones(2)):
+            assert torch.equal(fn(x, y), names["fn"](x, y))

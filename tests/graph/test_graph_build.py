@@ -23,7 +23,7 @@ from torchdynamo.graph.errors import (
     UnsupportedOperator,
     UnsupportedTensor,
 )
-from torchdynamo.graph.mutation import effects_of, mutated_inputs
+from torchdynamo.graph.mutation import effects_of, makes_leaves, mutated_inputs
 
 HERE = Position("example.py", 7, function="toy_example")
 
@@ -317,6 +317,38 @@ def test_running_statistics_are_written() -> None:
 def test_random_numbers_are_seen() -> None:
     assert effects(lambda t, a: t.call(torch.nn.functional.dropout, a), a=torch.randn(3))[1]
     assert effects(lambda t, a: t.call(torch.rand_like, a), a=torch.randn(3))[1]
+
+
+def test_dropout_of_nothing_draws_nothing() -> None:
+    def attention(p: float) -> bool:
+        def build(tape: Tape, q: Any) -> Any:
+            return tape.call(torch.nn.functional.scaled_dot_product_attention, q, q, q, dropout_p=p)
+
+        return effects(build, q=torch.randn(1, 2, 4, 8))[1]
+
+    def rrelu(training: bool) -> bool:
+        return effects(lambda t, a: t.call(torch.nn.functional.rrelu, a, training=training), a=torch.randn(3))[1]
+
+    assert [attention(0.0), attention(0.1), rrelu(False), rrelu(True)] == [False, True, False, True]
+    native = torch.native_dropout
+    assert [
+        effects(lambda t, a, on=on: t.call(operator.getitem, t.call(native, a, 0.5, on), 0), a=torch.ones(3))[1]
+        for on in (True, None)
+    ] == [
+        True,
+        True,
+    ]
+
+
+def test_view_of_a_parameter_is_no_new_leaf_unless_it_is_returned() -> None:
+    def of(build: Any) -> bool:
+        tape = Tape(a=torch.nn.Parameter(torch.randn(4)))
+        with torch.no_grad():
+            result = build(tape, *tape.nodes.values())
+        return makes_leaves(tape.builder.finish([result, *tape.nodes.values()]))
+
+    assert not of(lambda t, a: t.call(torch.sin, t.call("view", a, 2, 2)))
+    assert of(lambda t, a: t.call("view", a, 2, 2))
 
 
 def test_writes_under_inference_mode_are_seen() -> None:

@@ -71,10 +71,16 @@ def makes_leaves(gm: torch.fx.GraphModule) -> bool:
 def has_new_leaf(node: torch.fx.Node, inputs: Set[int]) -> bool:
     """Return whether a node makes a leaf that requires a gradient. inputs: ids of the inputs' examples.
 
-    An operator may return an input itself, which is no new leaf.
+    An operator may return an input itself, which is no new leaf. Nor is a view of a parameter under `no_grad`, although
+    autograd calls it one, unless the graph returns it.
     """
+    is_returned = any(user.op == "output" for user in node.users)
     return any(
-        isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf and id(each) not in inputs
+        isinstance(each, torch.Tensor)
+        and each.requires_grad
+        and each.is_leaf
+        and id(each) not in inputs
+        and (is_returned or not each._is_view())
         for each in pytree.tree_leaves(node.meta.get("example_value"))
     )
 

@@ -107,6 +107,8 @@ WRITE_STATISTICS = frozenset(
     )
 )
 STATISTICS = ("running_mean", "running_var")
+# Arguments of operators that draw random numbers: none is drawn while one of them is false or zero.
+NO_DRAW_IF_FALSE = frozenset({"dropout", "dropout_p", "training", "train"})
 # Operators whose result is a copy of their first argument.
 COPYING = frozenset(("aten::clone", "aten::_to_copy", "aten::copy", "aten::_reshape_copy", "prims::clone"))
 # Namespaces of operators whose schemas declare all their side effects.
@@ -116,7 +118,7 @@ OWN_NAMESPACES = frozenset({"aten", "prim", "prims"})
 class _Effect:
     """The side effects of an ATen operator, read off its schema."""
 
-    __slots__ = ("copies", "foreign", "random", "training", "written")
+    __slots__ = ("copies", "foreign", "random", "switches", "training", "written")
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         self.foreign = op.namespace not in OWN_NAMESPACES
@@ -132,6 +134,21 @@ class _Effect:
         statistics = {name for _, name in self.written} <= set(STATISTICS)
         at = [index for index, argument in enumerate(arguments) if statistics and argument.name == "training"]
         self.training = at[0] if at else -1  # position of the argument without which nothing is written
+        self.switches = [
+            (index, argument.name, argument.default_value)
+            for index, argument in enumerate(arguments)
+            if self.random and argument.name in NO_DRAW_IF_FALSE
+        ]
+
+    def draws(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether a call with these arguments draws random numbers."""
+        return self.random and all(
+            given is None or given
+            for given in (
+                args[index] if index < len(args) else kwargs.get(name, default)
+                for index, name, default in self.switches
+            )
+        )
 
     def writes(self, args: Sequence[Any]) -> bool:
         """Return whether a call with these arguments writes."""
@@ -158,7 +175,7 @@ def _mode_class() -> type[FakeTensorMode]:
             effect = _effect(func)
             if effect is not None:
                 self.record.unknown_effects |= effect.foreign
-                if effect.random:
+                if effect.draws(args, kwargs):
                     self.record.draw()
                 if effect.writes(args):
                     written = [args[at] if at < len(args) else kwargs.get(name) for at, name in effect.written]

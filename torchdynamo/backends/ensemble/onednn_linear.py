@@ -26,7 +26,7 @@ _library.define("onednn_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor"
 _library.impl("onednn_linear", directly, "CPU")
 
 
-@torch.library.register_fake("torchdynamo::onednn_linear", lib=_library)
+@torch.library.register_fake("torchdynamo::onednn_linear", lib=_library)  # type: ignore[untyped-decorator]
 def _fake(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 

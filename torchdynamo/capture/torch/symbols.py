@@ -142,9 +142,9 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
         except ZeroDivisionError as error:
             raise vm.error(ZeroDivisionError, *error.args) from None
     truths = a.pytype is bool and b.pytype is bool
-    if truths and op in COMPARISONS and not unknown(vm, a) and not unknown(vm, b):  # sympy compares no conditions
-        return of_constants(vm, op, a, b)
-    if not (truths and (op in COMPARISONS or op in ("&", "|"))):
+    if truths and op in COMPARISONS:  # sympy compares no conditions
+        return opaque(vm, fn, [a, b], bool) if unknown(vm, a) or unknown(vm, b) else of_constants(vm, op, a, b)
+    if not (truths and op in ("&", "|")):
         a, b = plain(vm, a), plain(vm, b)
     if a.pytype is float or b.pytype is float or op == "/":
         if op == "**" and not (stays_real(vm, a, b) or policy.in_optimizer(vm.frames)):
