@@ -1,17 +1,9 @@
-"""Decline every graph for `tensorrt`, which is not supported, so that code that tries it first can go on."""
+"""Compile graphs on NVIDIA GPUs by TensorRT."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import torch.fx
-
-from torchdynamo.backends.preserve import leaves_inputs_alone
+from torchdynamo.backends.ensemble.as_backend import as_backend
+from torchdynamo.backends.ensemble.members import tensorrt as member
 from torchdynamo.backends.registry import register_backend
 
-
-@register_backend
-@leaves_inputs_alone
-def tensorrt(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Decline the graph: return None."""
+tensorrt = register_backend(as_backend(member.MEMBER.name, "tensorrt"))

@@ -22,6 +22,8 @@ _DIVISIONS = frozenset(
 )
 _DIVIDING_METHODS = frozenset("div divide floor_divide remainder fmod true_divide __floordiv__ __mod__".split())
 _ROUNDING = frozenset({operator.floordiv, operator.mod, torch.floor_divide, torch.remainder, torch.fmod})
+MISSING = "is not installed"
+"""Words of the reason of a `package` that is missing."""
 _PLAIN = frozenset(
     {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool}
     | {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
@@ -133,7 +135,7 @@ def package(name: str, extra: str) -> Requirement:
     def installed(subgraph: Subgraph) -> str | None:
         if importlib.util.find_spec(name) is not None:
             return None
-        return f"the package {name} is not installed: pip install torchdynamo-standalone[{extra}]"
+        return f"the package {name} {MISSING}: pip install torchdynamo-standalone[{extra}]"
 
     return installed
 
