@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from torchdynamo.backends.ensemble.constants import FrozenRun, count_bytes
+from torchdynamo.backends.ensemble.constants import AtThreads, FrozenRun, count_bytes
 from torchdynamo.backends.ensemble.measure import Timing
 from torchdynamo.backends.ensemble.member import Declined, Member, Run, why_declined
 from torchdynamo.backends.ensemble.reference import Reference
@@ -46,7 +46,8 @@ class Candidate:
     def build(self, subgraph: Subgraph, reference: Reference, changed: Run) -> None:
         """Build the graph and try it against eager. Whatever fails is the reason that `explain` shows.
 
-        changed: called with all inputs where a constant is not what it was. Raises KeyboardInterrupt and the like only.
+        changed: called with all inputs where a constant or the number of threads is not what it was.
+        Raises KeyboardInterrupt and the like only.
         """
         started = time.perf_counter()
         try:
@@ -67,10 +68,15 @@ class Candidate:
 
     def whole(self, run: Run, subgraph: Subgraph, changed: Run) -> Run:
         """Return a run that takes all inputs of the graph."""
-        if not (self.member.makes_constants and subgraph.static):
-            return run
-        self.bytes = count_bytes(subgraph)
-        return FrozenRun(run, subgraph, changed)
+        if self.member.makes_constants and subgraph.static:
+            self.bytes = count_bytes(subgraph)
+            run = FrozenRun(run, subgraph, changed)
+        return AtThreads(run, changed) if self.member.has_threads else run
+
+    @property
+    def may_be_outdated(self) -> bool:
+        """Whether what was built rests on constants or on a number of threads."""
+        return self.run is not None and (bool(self.bytes) or self.member.has_threads)
 
     def drop(self, state: str, reason: str) -> None:
         """Take the candidate out of the competition, for a reason."""

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo import _native
 from torchdynamo.backends.ensemble import measure
-from torchdynamo.backends.ensemble.candidate import BUILT, FAILED, WAITING, Candidate, in_short
+from torchdynamo.backends.ensemble.candidate import BUILT, DECLINED, FAILED, WAITING, Candidate, in_short
 from torchdynamo.backends.ensemble.constants import facts_of
 from torchdynamo.backends.ensemble.measure import Stopwatch, Timing, Tournament
 from torchdynamo.backends.ensemble.member import Member, Run
@@ -40,6 +40,7 @@ log = logging.getLogger("torchdynamo.ensemble")
 EAGER = "eager"
 QUIET = 16  # calls with unchanged constants, doubled after each rebuild, before constants are made again
 MOST_REBUILDS = 6
+NEVER = b"never"  # facts that no constants have
 TRIAL_SECONDS = 10.0  # of measuring all members of a graph at once
 
 choices: weakref.WeakSet[Choice] = weakref.WeakSet()
@@ -163,7 +164,7 @@ class Choice(Replaceable):
         with torch_compat.without_saved_tensor_hooks():
             for each in some:
                 with state_restored(self.gm, subgraph.example_inputs, _careful):
-                    each.build(subgraph, reference, self.constants_changed)
+                    each.build(subgraph, reference, self.outdated)
                 log.info("%s: %s %s %s", self.gm.__class__.__name__, each.name, each.state, each.reason)
 
     def decide(self, tournament: Tournament) -> None:
@@ -199,7 +200,7 @@ class Choice(Replaceable):
         end = time.monotonic() + self.settings.budget
         for each in sorted(self.waiting(), key=lambda one: one.cost):
             if time.monotonic() > end:
-                each.drop("declined", f"the budget of {self.settings.budget:.0f} s was used up")
+                each.drop(DECLINED, f"the budget of {self.settings.budget:.0f} s was used up")
                 continue
             self.make([each], subgraph)
         if self.built() or not self.waiting():
@@ -261,36 +262,34 @@ class Choice(Replaceable):
         elif self.winner == name:
             self.commit(EAGER)
 
-    # ---- constants ------------------------------------------------------------------------------------------------
+    # ---- what was built is out of date ------------------------------------------------------------------------------
 
-    def constants_changed(self, *args: Any) -> Any:
-        """Run eagerly a call whose constants are not those that were built in; build again when they rest.
+    def outdated(self, *args: Any) -> Any:
+        """Run eagerly a call whose constants or number of threads are not those that were built in.
 
         Members are built again once the constants have been the same for a number of calls, which doubles each time.
         """
         if not _native.in_run_mode() and self.lock.acquire(blocking=False):
             try:
-                self.reopen()
+                if not self.facts:
+                    self.reopen()
             finally:
                 self.lock.release()
         return self.eager(*args)
 
     def reopen(self) -> None:
-        """Compete again, after constants have changed; not without end."""
-        if self.facts or (self.winner is None and not self.built()):
-            return
+        """Compete again, not without end."""
         self.tournament = None
-        frozen = [each for each in self.candidates.values() if each.member.makes_constants and each.run is not None]
-        for each in frozen:
-            if self.rebuilds < MOST_REBUILDS:
+        for each in self.candidates.values():
+            if each.may_be_outdated and self.rebuilds < MOST_REBUILDS:
                 each.state, each.run, each.cost = WAITING, None, self.spent + each.build_seconds
-            else:
-                each.drop("declined", f"its constants changed {self.rebuilds + 1} times")
+            elif each.may_be_outdated:
+                each.drop(DECLINED, f"its constants changed {self.rebuilds + 1} times")
         self.rebuilds += 1
         if not self.waiting():
             self.commit(EAGER)
             return
-        self.winner, self.facts, self.quiet = None, b"never", 0
+        self.winner, self.facts, self.quiet = None, NEVER, 0
         self.serve(self.in_turns)
 
     def constants_rest(self, args: Sequence[Any]) -> bool:
@@ -327,7 +326,7 @@ def _forked() -> None:
         each.lock = threading.Lock()
         if each.winner != EAGER and each.candidates:
             for candidate in each.candidates.values():
-                candidate.drop("declined", "the process was forked")
+                candidate.drop(DECLINED, "the process was forked")
             each.commit(EAGER)
 
 

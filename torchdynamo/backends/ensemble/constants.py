@@ -1,10 +1,12 @@
-"""Run a graph whose parameters were made constants, as long as they are what they were."""
+"""Run what was built for certain constants and threads, as long as these are what they were."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from torchdynamo import _native
 from torchdynamo.backends.ensemble.subgraph import Subgraph
@@ -40,6 +42,25 @@ class FrozenRun:
         if run is None or not _native.tensor_facts_hold(self.facts, args):
             return self.changed(*args)
         return run(*[args[position] for position in self.moving])
+
+
+class AtThreads:
+    """Calls what a runtime with threads of its own built, while `torch.get_num_threads` says what it said then.
+
+    With another number it calls `changed` instead.
+    """
+
+    __slots__ = ("changed", "run", "threads")
+
+    def __init__(self, run: Run, changed: Run) -> None:
+        self.run = run
+        self.changed = changed
+        self.threads = torch.get_num_threads()
+
+    def __call__(self, *args: Any) -> Any:
+        if torch.get_num_threads() != self.threads:
+            return self.changed(*args)
+        return self.run(*args)
 
 
 def facts_of(inputs: Sequence[Any], positions: Sequence[int]) -> bytes:

@@ -33,8 +33,8 @@ class Member(NamedTuple):
     """Who wins a tie: the member of the lowest rank, which is the most exact, the smallest and the cheapest."""
     makes_constants: bool = False
     """Whether it makes constants of the parameters where the options allow it."""
-    traits: frozenset[str] = frozenset()
-    """What the choice must know of it: "spins" (its threads keep cores busy for a while after a run)."""
+    has_threads: bool = False
+    """Whether what it builds computes on threads of its own, whose number is fixed then."""
 
 
 MEMBERS: dict[str, Member] = {}

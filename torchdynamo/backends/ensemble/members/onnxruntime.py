@@ -111,5 +111,6 @@ MEMBER = register_member(
         cost=3.0,
         rank=60,
         makes_constants=True,
+        has_threads=True,
     )
 )

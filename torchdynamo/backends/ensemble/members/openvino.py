@@ -134,5 +134,6 @@ MEMBER = register_member(
         cost=2.0,
         rank=70,
         makes_constants=True,
+        has_threads=True,
     )
 )
