@@ -8,8 +8,6 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
-_RELUS = frozenset({F.relu, torch.relu})
-
 
 def rewrite(graph: torch.fx.Graph) -> int:
     """Write relu, relu6 and hardtanh as maximum and minimum; return how many were rewritten."""
@@ -35,19 +33,34 @@ def rewrite(graph: torch.fx.Graph) -> int:
 
 
 def bounds_of(node: torch.fx.Node) -> tuple[float | None, float | None] | None:
-    """Return (lowest, highest) of an activation that clamps by constants and writes to nothing; None for others."""
-    if node.op == "call_method" and node.target == "relu":
-        return 0.0, None
-    if node.op != "call_function" or node.kwargs.get("inplace") or not node.args:
+    """Return (lowest, highest) of an activation that clamps by constants; None for other nodes.
+
+    None, too, for one that writes to its input where anybody else may see that.
+    """
+    found = _bounds(node)
+    in_place = bool(node.kwargs.get("inplace")) or True in node.args[1:] or str(node.target).endswith("_")
+    return None if found is None or (in_place and not _is_unseen(node.args[0])) else found
+
+
+def _bounds(node: torch.fx.Node) -> tuple[float | None, float | None] | None:
+    if node.op == "call_method":
+        return (0.0, None) if node.target in ("relu", "relu_") else None
+    if node.op != "call_function" or not node.args:
         return None
-    if node.target in _RELUS:
-        return None if True in node.args[1:] else (0.0, None)
+    if node.target in (F.relu, torch.relu, torch.relu_):
+        return 0.0, None
     if node.target is F.relu6:
-        return None if True in node.args[1:] else (0.0, 6.0)
+        return 0.0, 6.0
     if node.target is F.hardtanh:
-        given = [*node.args[1:], None, None]
-        low = node.kwargs.get("min_val", -1.0 if given[0] is None else given[0])
-        high = node.kwargs.get("max_val", 1.0 if given[1] is None else given[1])
-        numbers = type(low) in (int, float) and type(high) in (int, float) and True not in node.args[3:]
-        return (float(low), float(high)) if numbers else None  # type: ignore[arg-type]
+        given = dict(zip(("min_val", "max_val"), node.args[1:])) | node.kwargs
+        low, high = given.get("min_val", -1.0), given.get("max_val", 1.0)
+        return (float(low), float(high)) if {type(low), type(high)} <= {int, float} else None  # type: ignore[arg-type]
     return None
+
+
+def _is_unseen(value: Any) -> bool:
+    """Return whether a value is read by one node only, and shares memory with no other."""
+    if not isinstance(value, torch.fx.Node) or not value.op.startswith("call_") or len(value.users) != 1:
+        return False
+    example = value.meta.get("example_value")
+    return isinstance(example, torch.Tensor) and not example._is_view() and example._base is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torchdynamo.backends.ensemble import clamped_activations
@@ -19,6 +21,7 @@ from torchdynamo.backends.ensemble.requirements import (
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.graph import patches
 
+ACL = "torch.ops.mkldnn._is_mkldnn_acl_supported"
 REQUIRES = (
     constants_allowed,
     no_gradients,
@@ -30,12 +33,25 @@ REQUIRES = (
 )
 
 
+class Yes:
+    """An operator that answers True, and is otherwise what it stands in for: others look for its overloads."""
+
+    def __init__(self, operator: Any) -> None:
+        self.operator = operator
+
+    def __call__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
+
+
 def build(subgraph: Subgraph) -> Run:
     """Compile with constants. Inductor packs float32 weights for MKL on x86, unless it takes the CPU for another."""
     frozen = subgraph.frozen()
     clamped_activations.rewrite(frozen.module.graph)
     frozen.module.recompile()
-    with torch.no_grad(), patches.replaced({"torch.ops.mkldnn._is_mkldnn_acl_supported": lambda: True}):
+    with torch.no_grad(), patches.replaced({ACL: Yes(torch.ops.mkldnn._is_mkldnn_acl_supported)}):
         return by_inductor(frozen.module, frozen.inputs, options={"freezing": True})
 
 
