@@ -20,7 +20,7 @@ from torchdynamo.core.reasons import REASONS
 from torchdynamo.errors import UnknownSetting
 from torchdynamo.hook.install import drop_owner, skip_code
 from torchdynamo.optimized_module import OptimizedModule
-from torchdynamo.report.explain import Explanation, collecting
+from torchdynamo.report.explain import Explanation, collecting, members_of
 from torchdynamo.report.guard_failures import GuardFail
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -167,24 +167,31 @@ def reset() -> None:
 
 
 def explain(
-    fn: Callable[..., Any], *, backend: str | Backend = "eager", dynamic: bool | None = None
+    fn: Callable[..., Any],
+    *,
+    backend: str | Backend = "eager",
+    dynamic: bool | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Explanation]:
     """Return a function that calls `fn` once, compiled afresh, and reports graphs, breaks, symbols and guards.
+
+    dynamic, options: as of `compile`. With backend "ensemble", the report shows what became of each member.
 
     Use it as `print(torchdynamo.explain(fn)(*args))`. The call is real, with its side effects. Existing compiled code
     is neither used nor changed.
     """
-    _check(False, dynamic, backend, None, None)
+    _check(False, dynamic, backend, None, options)
     target = fn._orig_mod if isinstance(fn, OptimizedModule) else without_compiler(fn)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        compiler = pipeline.Compiler(backend, dynamic=dynamic)
+        compiler = pipeline.Compiler(backend, dynamic=dynamic, options=options)
         try:
             with collecting() as events:
                 result = EvalContext(compiler, "explain()", compile)(target)(*args, **kwargs)
+            members = members_of(events)
         finally:
             drop_owner(compiler.owner_id)
-        return Explanation(_named(target), events, result)
+        return Explanation(_named(target), events, result, members)
 
     return explained
 

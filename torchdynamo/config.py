@@ -28,8 +28,11 @@ error_on_recompile: bool = False
 fail_on_recompile_limit_hit: bool = False
 """Raise `exc.FailOnRecompileLimitHit` at `cache_size_limit`, instead of warning and running eagerly."""
 
-verify_correctness: bool = False
-"""Compare the backend's results with eager's once for each graph, on copies of the inputs; differences raise."""
+verify_correctness: bool | int = False
+"""Compare the backend's results with eager's once for each graph, on copies of the inputs; differences raise.
+
+A number n does so in every n-th call of each graph, which then returns eager's result; differences are warnings, or
+raise if `suppress_errors` is off."""
 
 dynamic_shapes: bool = False
 """Capture sizes as symbols from the start, as `compile(dynamic=True)` does for one function."""
@@ -50,6 +53,7 @@ capture_everything: bool = False
 """Capture all frames, also those without tensors and those of the standard library, to test capture."""
 
 _DEFAULTS: dict[str, Any] = {name: globals()[name] for name in __annotations__}
+_TYPES: dict[str, list[str]] = {name: kinds.split(" | ") for name, kinds in __annotations__.items()}
 
 
 def knobs() -> dict[str, Any]:
@@ -78,10 +82,10 @@ def reset() -> None:
 def _check(name: str, value: Any) -> None:
     if name not in _DEFAULTS:
         raise AttributeError(_unknown(name))
-    wanted = type(_DEFAULTS[name])
-    if type(value) is not wanted:
-        raise TypeError(f"torchdynamo.config.{name} takes {wanted.__name__}, not {type(value).__name__} ({value!r})")
-    if wanted is int and value < 1:
+    if type(value).__name__ not in _TYPES[name]:
+        wanted = " or ".join(_TYPES[name])
+        raise TypeError(f"torchdynamo.config.{name} takes {wanted}, not {type(value).__name__} ({value!r})")
+    if type(value) is int and value < 1:
         raise ValueError(f"torchdynamo.config.{name} must be at least 1, not {value}")
 
 

@@ -12,6 +12,7 @@ import torch
 from counting import Counting
 
 import torchdynamo
+from torchdynamo.errors import FallbackWarning
 from torchdynamo.exc import FailOnRecompileLimitHit, RecompileError, VerificationError
 from torchdynamo.report.guard_failures import GuardFail
 
@@ -127,6 +128,39 @@ def test_other_results_are_errors(fn: Callable[..., Any], backend: Any, fullgrap
     with torchdynamo.config.patch(verify_correctness=True), pytest.raises(VerificationError, match="incorrect results"):
         torchdynamo.compile(fn, backend=backend, fullgraph=fullgraph)(x)
     assert x.tolist() == [1, 1, 1]
+
+
+def wrong_later(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    """Compute another result from the third run on; the first is that of the check when it is compiled."""
+    runs = 0
+
+    def run(*args: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        return gm.forward(*args) if runs < 3 else tuple(each + 1 for each in gm.forward(*args))
+
+    return run
+
+
+@pytest.mark.parametrize("fn", [product, written])
+def test_every_nth_call_is_held_against_eager(fn: Callable[..., Any]) -> None:
+    with torchdynamo.config.patch(verify_correctness=3):
+        compiled = torchdynamo.compile(fn, backend=wrong_later)
+        assert [compiled(torch.ones(1)).item() == fn(torch.ones(1)).item() for _ in range(2)] == [True, False]
+        with pytest.warns(FallbackWarning, match="call 3: incorrect results of backend 'wrong_later'"):
+            assert compiled(torch.ones(1)).item() == fn(torch.ones(1)).item()
+        with torchdynamo.config.patch(suppress_errors=False):
+            x = torch.ones(1)
+            compiled(x * 1), compiled(x * 1)
+            with pytest.raises(VerificationError, match="incorrect results"):
+                compiled(x)
+            assert x.item() == 1
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "yes", None])
+def test_verify_correctness_takes_truth_values_and_counts(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="verify_correctness"):
+        torchdynamo.config.verify_correctness = value
 
 
 @pytest.mark.parametrize("fn", [product, written, drawn])

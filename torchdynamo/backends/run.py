@@ -21,8 +21,8 @@ from torchdynamo.backends.preserve import (
 )
 from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.backends.replaceable import Replaceable
-from torchdynamo.backends.verify import verify
-from torchdynamo.errors import BackendError, FallbackWarning, InternalError
+from torchdynamo.backends.verify import Shadowed, verify
+from torchdynamo.errors import BackendError, FallbackWarning, InternalError, VerificationError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
@@ -69,6 +69,8 @@ def compile_graph(
     if config.verify_correctness:
         with state_restored(gm, example_inputs, backend):
             verify(as_captured, made, example_inputs, label, name)
+    if type(config.verify_correctness) is int:
+        made = Shadowed(as_captured, made, config.verify_correctness, label, name)
     if not guarded or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
     careful = Careful(made, mutated_positions(gm), as_captured.__code__)
@@ -167,7 +169,7 @@ def on_error(
         if isinstance(error, GraphFailure):
             spoiled = error.spoiled
             error = error.original
-        if isinstance(error, InternalError):
+        if isinstance(error, (InternalError, VerificationError)):
             return program.shown(error, code)
         if is_ordinary(error) and not raised_inside(error, code):
             if spoiled:

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from torchdynamo import config
 from torchdynamo.backends.preserve import RandomState
-from torchdynamo.errors import VerificationError
+from torchdynamo.errors import FallbackWarning, VerificationError
 from torchdynamo.graph.modes import Modes
+from torchdynamo.hook.user_warnings import warn_user
 
 Run = Callable[..., Any]
 
@@ -26,6 +28,30 @@ def verify(as_captured: Run, compiled: Run, example_inputs: Sequence[Any], backe
     except AssertionError as difference:
         text = f"incorrect results of backend {backend!r} on graph {graph}: {difference}"
         raise VerificationError(text, backend, graph) from None
+
+
+class Shadowed:
+    """Runs a compiled graph; in every n-th call eager serves, and the compiled graph is compared on copies."""
+
+    def __init__(self, as_captured: Run, compiled: Run, every: int, backend: str, graph: str) -> None:
+        self.as_captured = as_captured
+        self.compiled = compiled
+        self.every = every
+        self.backend = backend
+        self.graph = graph
+        self.calls = 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        if self.calls % self.every:
+            return self.compiled(*args)
+        try:
+            verify(self.as_captured, self.compiled, args, self.backend, self.graph)
+        except VerificationError as difference:
+            if not config.suppress_errors:
+                raise
+            warn_user(f"call {self.calls}: {difference}", FallbackWarning)
+        return self.as_captured(*args)
 
 
 def outcome(run: Run, example_inputs: Sequence[Any]) -> list[torch.Tensor]:

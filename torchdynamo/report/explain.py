@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from torchdynamo.backends import ensemble
 from torchdynamo.core import reasons
 from torchdynamo.core.source import Guard
 from torchdynamo.report.debug import place
@@ -72,6 +73,7 @@ class Explanation:
     function: str
     events: list[CompileEvent] = field(repr=False)
     result: Any = field(default=None, repr=False)  # result of the call
+    members: Sequence[tuple[str, ...]] = field(default=(), repr=False)  # rows of `members_of`
 
     @property
     def compiled(self) -> list[CompileEvent]:
@@ -143,6 +145,8 @@ class Explanation:
         parts: list[RenderableType] = [Text(heading, style="bold")]
         if self.compiled:
             parts += [Text("\nGraphs"), Padding(self._graph_table(), (0, 2))]
+        if self.members:
+            parts += [Text("\nMembers of the ensemble"), Padding(self._member_table(), (0, 2))]
         if self.breaks:
             parts += [Text("\nBreaks"), *(_told(event) for event in self.breaks)]
         if self.skips:
@@ -171,6 +175,12 @@ class Explanation:
             table.add_row(str(index), event.function, place, *counts, event.backend)
         return table
 
+    def _member_table(self) -> Table:
+        table = _table("", "member", "state", "time", "note")
+        for row in self.members:
+            table.add_row(*row)
+        return table
+
     def _symbol_table(self) -> Table:
         table = _table("", "symbol", "is", "bounds")
         for index, event in enumerate(self.compiled):
@@ -188,6 +198,12 @@ class Explanation:
         for (kind, source), found in graphs.items():
             table.add_row(kind, source, ", ".join(map(str, sorted(set(found)))))
         return table
+
+
+def members_of(events: Sequence[CompileEvent]) -> list[tuple[str, ...]]:
+    """Return (graph, member, state, time, note) for each member of each graph that the ensemble serves now."""
+    graphs = [event.graph for event in events if event.graph is not None]
+    return [(str(index), *row) for index, graph in enumerate(graphs) for row in ensemble.rows_of(graph)]
 
 
 def _told(event: CompileEvent) -> RenderableType:

@@ -313,3 +313,13 @@ def test_choice_dies_with_what_was_compiled(compete: Compete) -> None:
     torchdynamo.reset()
     gc.collect()
     assert len(choices) == 0
+
+
+def test_explain_shows_what_became_of_each_member(compete: Compete) -> None:
+    def declines(run: Run) -> Run:
+        raise Declined("not today")
+
+    compete(member("one", lambda run: run), member("two", declines))
+    text = str(torchdynamo.explain(work, backend="ensemble", options={"tune": "now"})(X))
+    assert "Members of the ensemble" in text and "not today" in text and " ms (" in text
+    assert "Members" not in str(torchdynamo.explain(work)(X))

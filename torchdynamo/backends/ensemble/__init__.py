@@ -6,6 +6,8 @@ Chapters: `member.py` (what a member is), `members/` (one file each), `choice.py
 
 from __future__ import annotations
 
+import torch.fx
+
 from torchdynamo.backends.ensemble.choice import choices
 
 
@@ -19,4 +21,9 @@ def chosen() -> list[str]:
     return sorted(each.winner for each in list(choices) if each.winner is not None)
 
 
-__all__ = ["choices", "chosen", "settled"]
+def rows_of(gm: torch.fx.GraphModule) -> list[tuple[str, str, str, str]]:
+    """Return what became of each member for a captured graph: name, state, time, reason. Empty for other backends."""
+    return [row for each in list(choices) if each.captured is gm for row in each.rows()]
+
+
+__all__ = ["choices", "chosen", "rows_of", "settled"]

@@ -73,7 +73,7 @@ class BySize(Replaceable):
         kept = without_numbers(fixed)
         if has_numbers(fixed):
             return None
-        choice = Choice(fixed, self.members, self.settings)
+        choice = Choice(fixed, self.members, self.settings, self.gm)
         slot = self.made[key] = Slot(choice, kept)
         choice.held_by(slot)
         choice.start([args[position] for position in kept])

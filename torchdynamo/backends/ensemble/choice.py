@@ -50,9 +50,17 @@ choices: weakref.WeakSet[Choice] = weakref.WeakSet()
 class Choice(Replaceable):
     """One graph and the members that compete for it. Calls go by `now`, which ends up being the winner itself."""
 
-    def __init__(self, gm: torch.fx.GraphModule, members: Sequence[Member], settings: Settings) -> None:
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        members: Sequence[Member],
+        settings: Settings,
+        captured: torch.fx.GraphModule | None = None,
+    ) -> None:
+        """Begin with eager. captured: the graph with symbols, where `gm` is that at certain sizes."""
         super().__init__()
         self.gm = gm
+        self.captured = gm if captured is None else captured
         self.members = members
         self.settings = settings
         self.eager: Run = gm.forward
