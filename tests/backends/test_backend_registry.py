@@ -26,7 +26,7 @@ def same_backends_afterwards() -> Iterator[None]:
 
 def test_what_there_is() -> None:
     wanted = {"eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "ts", "ofi", "cudagraphs"}
-    wanted |= {"onnxrt", "openvino", "tensorrt"}
+    wanted |= {"onnxrt", "openvino", "tensorrt", "tvm"}
     assert set(list_backends()) >= wanted
     assert list_backends() == sorted(list_backends())
     assert optimizations.BACKENDS is BACKENDS

@@ -68,7 +68,7 @@ def assert_as_eager(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:
     """Compare results: how they are nested, and values, dtypes and strides of tensors."""
     assert pytree.tree_structure(found) == pytree.tree_structure(wanted)
     for one, other in zip(pytree.tree_leaves(found), pytree.tree_leaves(wanted), strict=True):
-        assert type(one) is type(other)
+        assert type(one) is type(other), (found, wanted)
         if isinstance(one, torch.Tensor):
             torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
             assert one.stride() == other.stride()

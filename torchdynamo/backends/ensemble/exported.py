@@ -20,6 +20,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo.backends.ensemble.member import Declined
+from torchdynamo.backends.ensemble.requirements import idle_switches
 from torchdynamo.backends.ensemble.subgraph import FrozenGraph, Subgraph
 from torchdynamo.backends.preserve import RandomState
 from torchdynamo.graph.modules import graph_module
@@ -103,23 +104,30 @@ def _silent_loggers() -> Iterator[None]:
 
 def _export(subgraph: Subgraph) -> Exported:
     frozen = subgraph.frozen() if subgraph.static else FrozenGraph(subgraph.gm, subgraph.example_inputs)
-    graph = copy.deepcopy(frozen.module.graph)
+    module = graph_module(frozen.module, copy.deepcopy(frozen.module.graph))
+    graph = module.graph
+    for node in idle_switches(module):
+        graph.erase_node(node)
     output = graph.output_node()
     results = [each for each in pytree.tree_leaves(output.args[0]) if isinstance(each, torch.fx.Node)]
     if not results:
         raise Declined("no result of the graph is a tensor")
     rebuild = _rebuilder(output.args[0], results)
     layouts = [Layout.of(each.meta["example_value"]) for each in results]
+    if any(0 in layout.shape for layout in layouts) or not all(each.numel() for each in frozen.inputs):
+        raise Declined("an input or a result has no elements")
     output.args = (tuple(results),)
+    module.recompile()
     # inputs of their own: one tensor that is given twice would become one input
     inputs = tuple(
         torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device) for each in frozen.inputs
     )
     with undisturbed_build():
         try:
-            program = torch.export.export(graph_module(frozen.module, graph), inputs, strict=False)
+            program = torch.export.export(module, inputs, strict=False)
             if _writes(program):
                 program = program.run_decompositions({})
+            _drop_empty_parts(program)
         except Exception as error:
             raise Declined(f"it cannot be exported: {last_line(error)}") from error
     return Exported(program, frozen.module.forward, layouts, rebuild)
@@ -139,6 +147,16 @@ def _writes(program: Any) -> bool:
         isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
         for node in program.graph.nodes
     )
+
+
+def _drop_empty_parts(program: Any) -> None:
+    """Leave tensors without elements out of concatenations: caches of attention begin with one, without a shape."""
+    for node in program.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
+        parts = node.args[0]
+        filled = [each for each in parts if each.meta["val"].numel()]
+        if filled and len(filled) < len(parts):
+            node.args = (filled, *node.args[1:])
+    program.graph_module.recompile()
 
 
 def last_line(error: Exception) -> str:

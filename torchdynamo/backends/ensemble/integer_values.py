@@ -92,9 +92,12 @@ class Integers:
                 return None
         if node.name in self.positions:
             position = self.positions[node.name]
-            return Values(_MOST, -_MOST, frozenset({position}))
+            return _NONE._replace(inputs=frozenset({position}))
         if self.fixed[node] and isinstance(example, torch.Tensor):
-            low, high = torch.aminmax(self._content(node))
+            content = self._content(node)
+            if not content.numel():
+                return _NONE
+            low, high = torch.aminmax(content)
             return Values(int(low), int(high))
         if node.target is operator.getitem:
             source, place = node.args
@@ -117,7 +120,7 @@ class Integers:
         return self.contents[node]
 
 
-_MOST = 2**63
+_NONE = Values(2**63, -(2**63))  # of no elements: joined with others, it changes nothing
 Rule = Callable[[Integers, torch.fx.Node], Values | None]
 
 
@@ -264,12 +267,16 @@ INDEXED: dict[str, Callable[[torch.fx.Node], list[Indexed]]] = {
 """Operator -> function that returns, for a node, each index with the least value that eager takes and the first not."""
 
 
-def index_checks(program: Any, integers: Integers) -> list[Check]:
-    """Return what must hold of inputs so that every index is in range. Raises Declined for one that may leave it."""
+def index_checks(program: Any, integers: Integers, *, from_the_end: bool = True) -> list[Check]:
+    """Return what must hold of inputs so that every index is in range. Raises Declined for one that may leave it.
+
+    from_the_end: the runtime takes negative indices where eager does.
+    """
     checks: list[Check] = []
     for node in program.graph.nodes:
         name = operator_name(node)
-        for index, low, end in INDEXED[name](node) if name in INDEXED else ():
+        for index, least, end in INDEXED[name](node) if name in INDEXED else ():
+            low = least if from_the_end else 0
             checks += must_be_within(integers, index, low, end - 1, f"an index of {name}")
     return checks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import operator
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,17 @@ import torch.nn.functional as F
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.backends.preserve import is_for_eager
 from torchdynamo.graph.mutation import changes_modes, makes_leaves
+from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, OPENERS
 
 Requirement: TypeAlias = Callable[[Subgraph], str | None]
 
+# Function that switches a mode -> function that reads it.
+_READERS: dict[Any, Callable[..., Any]] = {
+    torch._C._set_grad_enabled: torch.is_grad_enabled,
+    torch.set_autocast_enabled: torch.is_autocast_enabled,
+    torch.set_autocast_dtype: torch.get_autocast_dtype,
+    torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
+}
 _DIVISIONS = frozenset(
     {operator.floordiv, operator.mod, operator.truediv, torch.div, torch.floor_divide, torch.remainder, torch.fmod}
     | {torch.true_divide, torch.divide}
@@ -58,6 +66,40 @@ def no_modes(subgraph: Subgraph) -> str | None:
     if changes_modes(subgraph.gm):
         return "the graph switches grad mode, autocast or a torch.func transform"
     return "the graph makes leaves or computes gradients" if makes_leaves(subgraph.gm) else None
+
+
+def idle_switches(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    """Return the nodes that switch grad mode, or autocast off, and that no result shows if no gradients are wanted.
+
+    They leave the modes as they are now. If autocast is switched on, its switches are not among them.
+    """
+    found: list[torch.fx.Node] = []
+    left: dict[tuple[Any, ...], Any] = {}
+    for node in gm.graph.nodes:
+        if node.target in _READERS:
+            left[(_READERS[node.target], *node.args[:-1])] = node.args[-1]
+            found.append(node)
+        elif node.target is torch.clear_autocast_cache:
+            found.append(node)
+        elif node.target is torch.amp.autocast_mode._enter_autocast and node.users:
+            left[operator.not_, node.args[2]] = True  # the third argument: whether it is on
+            found += [*node.users, node]
+        if node.target is torch.set_autocast_enabled and node.args[-1]:
+            return []
+    return found if all(read(*args) == value for (read, *args), value in left.items()) else []
+
+
+def no_lasting_modes(subgraph: Subgraph) -> str | None:
+    """Decline modes and leaves, but for switches that nobody sees: runtimes without modes leave them out."""
+    if subgraph.effects.as_captured:
+        return "the graph has operators that only run as they were captured"
+    idle = {*idle_switches(subgraph.gm)}
+    if any(node.target in MODE_CHANGES | OPENERS and node not in idle for node in subgraph.nodes):
+        return "the graph switches autocast, inference mode or a torch.func transform"
+    leaves = any(each.requires_grad for each in subgraph.results if isinstance(each, torch.Tensor))
+    if leaves or any(node.target in LEAF_MAKERS for node in subgraph.nodes):
+        return "the graph makes leaves or computes gradients"
+    return None
 
 
 def traceable(subgraph: Subgraph) -> str | None:
@@ -156,3 +198,10 @@ PLAIN_INFERENCE: tuple[Requirement, ...] = (
     no_autocast,
 )
 """What runtimes require that know tensors and nothing else of PyTorch's state."""
+
+FOREIGN: tuple[Requirement, ...] = (
+    *(no_lasting_modes if each is no_modes else each for each in PLAIN_INFERENCE),
+    no_inference_parameters,
+    no_integer_division,
+)
+"""What runtimes of other projects require, which get the graph as ATen operators."""

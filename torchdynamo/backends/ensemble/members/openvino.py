@@ -12,13 +12,7 @@ from torchdynamo.backends.ensemble.exported import Exported, exported, last_line
 from torchdynamo.backends.ensemble.foreign_run import ForeignRun
 from torchdynamo.backends.ensemble.integer_values import Check, Integers, index_checks, must_be_within
 from torchdynamo.backends.ensemble.member import Declined, Member, register_member
-from torchdynamo.backends.ensemble.requirements import (
-    PLAIN_INFERENCE,
-    no_inference_parameters,
-    no_integer_division,
-    on_cpu,
-    package,
-)
+from torchdynamo.backends.ensemble.requirements import FOREIGN, on_cpu, package
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.backends.ensemble.trusted_operators import must_be_trusted
 
@@ -125,10 +119,8 @@ MEMBER = register_member(
         name="openvino",
         build=build,
         requires=(
-            *PLAIN_INFERENCE,
+            *FOREIGN,
             on_cpu,
-            no_inference_parameters,
-            no_integer_division,
             package("openvino", "openvino"),
         ),
         cost=2.0,

@@ -10,13 +10,7 @@ import torch
 from torchdynamo.backends.ensemble.exported import exported, last_line, undisturbed_build
 from torchdynamo.backends.ensemble.integer_values import Integers, index_checks
 from torchdynamo.backends.ensemble.member import Declined, Member, register_member
-from torchdynamo.backends.ensemble.requirements import (
-    PLAIN_INFERENCE,
-    no_inference_parameters,
-    no_integer_division,
-    on_cuda,
-    package,
-)
+from torchdynamo.backends.ensemble.requirements import FOREIGN, on_cuda, package
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.backends.ensemble.trusted_operators import must_be_trusted
 
@@ -58,9 +52,7 @@ MEMBER = register_member(
         name="tensorrt",
         build=build,
         requires=(
-            *PLAIN_INFERENCE,
-            no_inference_parameters,
-            no_integer_division,
+            *FOREIGN,
             package("torch_tensorrt", "tensorrt"),
             on_cuda,
         ),
