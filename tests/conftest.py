@@ -21,6 +21,7 @@ import pytest
 import without_torch  # noqa: F401
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["TORCHDYNAMO_ENSEMBLE_DB"] = ""  # no test is served what another run has measured
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -63,6 +63,7 @@ PRIVATE: dict[str, str] = {
     "torch._decomp.decomposition_table": "decompositions, for operators whose own rule specializes sizes",
     "torch._prims_common.suggest_memory_format": "the memory format that convolutions give their results",
     "torch._refs.tensor": "rules for tensors in Python",
+    "torch.ops.mkldnn._is_mkldnn_acl_supported": "decides for what Inductor packs frozen weights",
     "torch.ops.mkldnn._linear_pointwise": "linear layers by oneDNN, with weights that are not packed",
     "torch.ops.aten._assert_scalar": "a check of an unknown number in a graph for a tracer",
     "torch.ops.aten._fft_c2c": "istft, step by step",

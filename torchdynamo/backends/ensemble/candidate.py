@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from torchdynamo.backends.ensemble.constants import AtThreads, FrozenRun, count_bytes
+from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.backends.ensemble.measure import Timing
 from torchdynamo.backends.ensemble.member import Declined, Member, Run, why_declined
 from torchdynamo.backends.ensemble.reference import Reference
@@ -81,6 +82,10 @@ class Candidate:
     def drop(self, state: str, reason: str) -> None:
         """Take the candidate out of the competition, for a reason."""
         self.state, self.reason, self.run = state, reason, None
+
+    def measured(self) -> Row:
+        """Return what the database keeps."""
+        return Row(self.name, self.state, self.reason, self.build_seconds, self.timing, self.error, self.bytes)
 
     def row(self, winner: str | None, base: Timing | None) -> tuple[str, str, str, str]:
         """Return what `explain` shows: name, state, time against eager's `base`, and the reason or the error."""

@@ -21,8 +21,10 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo import _native
 from torchdynamo.backends.ensemble import measure
-from torchdynamo.backends.ensemble.candidate import BUILT, DECLINED, FAILED, WAITING, Candidate, in_short
+from torchdynamo.backends.ensemble.candidate import BUILT, DECLINED, FAILED, UNKNOWN, WAITING, Candidate, in_short
 from torchdynamo.backends.ensemble.constants import facts_of
+from torchdynamo.backends.ensemble.database import Row, database
+from torchdynamo.backends.ensemble.identity import graph_hash
 from torchdynamo.backends.ensemble.measure import Stopwatch, Timing, Tournament
 from torchdynamo.backends.ensemble.member import Member, Run
 from torchdynamo.backends.ensemble.reference import Reference, gradients_of
@@ -70,6 +72,7 @@ class Choice(Replaceable):
         self.spent = 0.0  # seconds in this graph
         self.rebuilds = 0
         self.quiet = 0  # calls since constants changed
+        self.hash: str | None = None  # of the graph, in the database
         self.facts = b""  # the constants as they were when they last changed
         self.eager_timing: Timing | None = None
         self.trains = self.cuda = False
@@ -93,8 +96,24 @@ class Choice(Replaceable):
             self.candidates[member.name] = Candidate(member, subgraph, self.settings)
         if not self.waiting():
             self.commit(EAGER)
-        elif self.settings.tune == "now":
+        elif not self.recalled(subgraph) and self.settings.tune == "now":
             self.tune(subgraph)
+
+    def recalled(self, subgraph: Subgraph) -> bool:
+        """Commit to the member that was measured to be the best in another process; return whether there is one."""
+        known = None if self.settings.members or subgraph.is_symbolic else database()
+        self.hash = graph_hash(subgraph) if known is not None else None
+        name = known.winner(self.hash) if known is not None and self.hash is not None else None
+        if name is None or (name != EAGER and self.candidates[name].state != WAITING):
+            return False
+        if name != EAGER:
+            self.make([self.candidates[name]], subgraph)
+            if self.candidates[name].run is None:
+                return False
+        for each in self.waiting():
+            each.drop(UNKNOWN, f"{name} was measured to be the best before")
+        self.commit(name)
+        return True
 
     def subgraph(self, inputs: Sequence[Any]) -> Subgraph:
         return Subgraph(self.gm, inputs, constants=self.settings.constants)
@@ -241,10 +260,19 @@ class Choice(Replaceable):
         """Let a member serve all further calls, and free what the others have built."""
         self.winner, self.tournament = name, None
         run = self.eager if name == EAGER else self.built()[name]
+        self.keep()
         for each in self.candidates.values():
             each.run = each.run if each.name == name else None
         log.info("%s: chose %s", self.gm.__class__.__name__, name)
         self.serve(run)
+
+    def keep(self) -> None:
+        """Store what was measured, for other processes."""
+        known = database()
+        if known is None or self.hash is None or self.eager_timing is None:
+            return
+        rows = [Row(EAGER, BUILT, timing=self.eager_timing)]
+        known.keep(self.hash, [*rows, *(each.measured() for each in self.candidates.values())])
 
     def serve(self, run: Run) -> None:
         self.now = run

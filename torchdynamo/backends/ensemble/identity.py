@@ -1,0 +1,141 @@
+"""Name a graph, a machine and the versions at work, so that another process finds what was measured."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+
+from torchdynamo.backends.ensemble.subgraph import Subgraph
+from torchdynamo.graph.modes import Modes
+
+_PACKAGES = ("torchdynamo-standalone", "onnxruntime", "openvino", "torch-tensorrt", "apache-tvm")
+_OWNERS = ("torch", "torch.nn.functional", "torch._C._nn", "torch._C._VariableFunctions", "builtins")
+_LITERALS = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
+
+
+class Unnamed(Exception):
+    """Raised for a value that has no name by which another process knows it."""
+
+
+def graph_hash(subgraph: Subgraph) -> str | None:
+    """Return a hash of a graph and what its speed depends on; None if a value in it has no name.
+
+    It covers operators, arguments, inputs' metadata, which inputs are static, results, modes and the permission to make
+    constants, and nothing that differs between two processes: no names of nodes, ids or contents of tensors.
+    """
+    try:
+        lines = [_line(node, numbers) for numbers in [_numbers(subgraph)] for node in subgraph.gm.graph.nodes]
+    except Unnamed:
+        return None
+    inputs = [
+        _described(value, bool(node.meta.get("static_input")))
+        for node, value in zip(subgraph.placeholders, subgraph.example_inputs, strict=True)
+    ]
+    modes = Modes.now(), torch.is_inference_mode_enabled(), torch.are_deterministic_algorithms_enabled()
+    text = "\n".join([*lines, *inputs, repr(modes), repr(subgraph.constants), repr(subgraph.wants_gradients)])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _numbers(subgraph: Subgraph) -> dict[torch.fx.Node, int]:
+    return {node: index for index, node in enumerate(subgraph.gm.graph.nodes)}
+
+
+def _line(node: torch.fx.Node, numbers: dict[torch.fx.Node, int]) -> str:
+    """Return a node as text."""
+    target = "" if node.op in ("placeholder", "output") else _target(node)
+    return f"{node.op} {target} {_argument(node.args, numbers)} {_argument(node.kwargs, numbers)}"
+
+
+def _target(node: torch.fx.Node) -> str:
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target)
+    if node.op == "get_attr":
+        owner: Any = node.graph.owning_module
+        for part in str(node.target).split("."):
+            owner = getattr(owner, part, None)
+        return _described(owner, True)
+    return node.target if isinstance(node.target, str) else name_of(node.target)
+
+
+def name_of(value: Any) -> str:
+    """Return the name under which a function or class can be imported. Raises Unnamed if there is none."""
+    for owner in (getattr(value, "__module__", None), *_OWNERS):
+        for name in (getattr(value, "__qualname__", None), getattr(value, "__name__", None)):
+            if isinstance(owner, str) and isinstance(name, str) and _found(owner, name) is value:
+                return f"{owner}.{name}"
+    raise Unnamed(repr(value))
+
+
+def _found(owner: str, name: str) -> Any:
+    found: Any = sys.modules.get(owner) or functools.reduce(_part, owner.split(".")[1:], torch)
+    return functools.reduce(_part, name.split("."), found)
+
+
+def _part(owner: Any, name: str) -> Any:
+    return getattr(owner, name, None)
+
+
+def _argument(value: Any, numbers: dict[torch.fx.Node, int]) -> str:
+    if isinstance(value, torch.fx.Node):
+        return f"%{numbers[value]}"
+    if isinstance(value, _LITERALS):
+        return f"{type(value).__name__}:{value!r}"
+    if isinstance(value, (tuple, list)):
+        return f"({','.join(_argument(item, numbers) for item in value)})"
+    if isinstance(value, dict):
+        return f"({','.join(f'{key}={_argument(item, numbers)}' for key, item in value.items())})"
+    if isinstance(value, slice):
+        return f"slice{_argument((value.start, value.stop, value.step), numbers)}"
+    return name_of(value)
+
+
+def _described(value: Any, static: bool) -> str:
+    """Return a tensor's metadata, or a number's type, as text."""
+    if not isinstance(value, torch.Tensor):
+        if isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat)):
+            return type(value).__name__
+        raise Unnamed(repr(type(value)))
+    layout = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
+    return f"{type(value).__name__} {value.dtype} {layout} {value.device.type} {value.requires_grad} {static}"
+
+
+@functools.cache
+def _processor() -> str:
+    """Return the maker's name of the CPU, with family and model where they are told."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    facts = dict(part.split(":", 1) for part in text.split("\n\n")[0].splitlines() if ":" in part)
+    known = {key.strip(): value.strip() for key, value in facts.items()}
+    return " ".join(known.get(key, "") for key in ("model name", "cpu family", "model"))
+
+
+def fingerprint() -> str:
+    """Return what measured times depend on: CPU, its instructions in use, cores, threads, GPU."""
+    parts = [_processor(), torch.backends.cpu.get_cpu_capability(), f"{os.cpu_count()} cores"]
+    parts.append(f"{torch.get_num_threads()} threads")
+    if torch.cuda.is_available():
+        parts.append(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
+    return ", ".join(parts)
+
+
+@functools.cache
+def versions() -> str:
+    """Return the versions of Python, PyTorch, this package and the optional packages that are installed."""
+    found = [f"python {platform.python_version()}", f"torch {torch.__version__}"]
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
