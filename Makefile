@@ -2,6 +2,7 @@
 #
 #   make demo      sentence embeddings with a real model: eager, torchdynamo and torch.compile side by side
 #   make test      the tests                     make lint    ruff and mypy
+#   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
 #   make corpus    185 models of other people's, checked against eager
@@ -50,7 +51,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test lint format golden bench corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
+.PHONY: setup demo test backends lint format golden bench corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
 
 setup: $(VENV)/.built
 
@@ -78,6 +79,13 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.built
 	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+
+$(VENV)/.backends: requirements-backends.txt $(VENV)/.built
+	$(BIN)/pip install --quiet torch==$(TORCH) -r requirements-backends.txt
+	touch $@
+
+backends: $(VENV)/.backends
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/ensemble/test_foreign_*.py
 
 sanitize: $(VENV)/.built
 	tests/checked.sh sanitized $(BIN)/python $(TESTS)

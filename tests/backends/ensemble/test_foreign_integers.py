@@ -22,13 +22,14 @@ READ = Values(2**63, -(2**63), frozenset({0}))
 BOUNDS: dict[str, tuple[Callable[..., torch.Tensor], torch.Tensor, Values | None]] = {
     "an input": (lambda i: i.t().unsqueeze(0).expand(2, 3, 2).clone(), I, READ),
     "part of an input": (lambda i: torch.stack(i.unbind(0)[:1]), I, READ),
-    "an input and numbers": (lambda i: F.pad(i, (0, 0)).masked_fill(i > 2, 7), I, Values(7, 7, frozenset({0}))),
+    "an input and numbers": (lambda i: i.masked_fill(i > 2, 7), I, Values(7, 7, frozenset({0}))),
     "shifted in place": (
         lambda i: torch.zeros(2, 3, dtype=torch.long).slice_scatter(i[:, 1:], 1, 1),
         I,
         Values(0, 0, frozenset({0})),
     ),
-    "a constant": (lambda i: torch.arange(3, 8) * 2 + (i.sum() * 0).new_zeros(1), I, Values(6, 14)),
+    "a constant": (lambda i: torch.arange(3, 8) * 2 + torch.zeros_like(i[:, :1]), I, Values(6, 14)),
+    "filled": (lambda i: torch.full_like(i, 3) - torch.ones_like(i), I, Values(2, 2)),
     "a bool": (lambda i: (i > 2).long(), I, Values(0, 1)),
     "a sum of bools": (lambda i: (i > 2).long().cumsum(1) + 1, I, Values(1, 7)),
     "clamped": (lambda i: i.clamp(0, 4), I, Values(0, 4)),

@@ -31,15 +31,15 @@ def as_backend(member_name: str, backend_name: str) -> Callable[..., Run | None]
     @leaves_inputs_alone
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Run | None:
         member = MEMBERS[member_name]
-        run = _build(member, gm, example_inputs)
-        return None if run is None else PerThreads(member, gm, run)
+        run = _build(member, backend_name, gm, example_inputs)
+        return None if run is None else PerThreads(member, backend_name, gm, run)
 
     backend.__name__ = backend_name
     backend.__doc__ = f"Compile the graph by {member_name}; return None if it declines."
     return backend
 
 
-def _build(member: Member, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run | None:
+def _build(member: Member, name: str, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run | None:
     subgraph = Subgraph(gm, inputs)
     reason = why_declined(member, subgraph)
     if reason is None:
@@ -48,16 +48,18 @@ def _build(member: Member, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> R
         except Declined as declined:
             reason = str(declined)
     if MISSING in reason:
-        warn_user(f"backend {member.name!r}: {reason}; the graph runs eagerly", FallbackWarning)
-    _LOG.info("%s declines a graph: %s", member.name, reason)
+        warn_user(f"backend {name!r}: {reason}; the graph runs eagerly", FallbackWarning)
+    _LOG.info("%s declines a graph: %s", name, reason)
     return None
 
 
 class PerThreads:
     """Runs a graph by what a member built for the number of threads that `torch.get_num_threads` says now."""
 
-    def __init__(self, member: Member, gm: torch.fx.GraphModule, run: Run) -> None:
+    def __init__(self, member: Member, name: str, gm: torch.fx.GraphModule, run: Run) -> None:
+        """Make the callable. name: of the backend. run: what the member built for the number of threads of now."""
         self.member = member
+        self.name = name
         self.gm = gm
         self.runs: dict[int, Run] = {torch.get_num_threads(): run}
 
@@ -65,5 +67,5 @@ class PerThreads:
         threads = torch.get_num_threads()
         run = self.runs.get(threads)
         if run is None:
-            run = self.runs[threads] = _build(self.member, self.gm, args) or self.gm.forward
+            run = self.runs[threads] = _build(self.member, self.name, self.gm, args) or self.gm.forward
         return run(*args)

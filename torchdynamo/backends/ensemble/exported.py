@@ -12,7 +12,7 @@ import logging
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -103,34 +103,38 @@ def _silent_loggers() -> Iterator[None]:
 
 
 def _export(subgraph: Subgraph) -> Exported:
-    frozen = subgraph.frozen() if subgraph.static else FrozenGraph(subgraph.gm, subgraph.example_inputs)
-    module = graph_module(frozen.module, copy.deepcopy(frozen.module.graph))
-    graph = module.graph
-    for node in idle_switches(module):
-        graph.erase_node(node)
-    output = graph.output_node()
-    results = [each for each in pytree.tree_leaves(output.args[0]) if isinstance(each, torch.fx.Node)]
-    if not results:
-        raise Declined("no result of the graph is a tensor")
-    rebuild = _rebuilder(output.args[0], results)
-    layouts = [Layout.of(each.meta["example_value"]) for each in results]
-    if any(0 in layout.shape for layout in layouts) or not all(each.numel() for each in frozen.inputs):
-        raise Declined("an input or a result has no elements")
-    output.args = (tuple(results),)
-    module.recompile()
-    # inputs of their own: one tensor that is given twice would become one input
-    inputs = tuple(
-        torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device) for each in frozen.inputs
-    )
+    idle = {node.name for node in idle_switches(subgraph.gm)}  # which depends on the modes of now
     with undisturbed_build():
+        frozen = subgraph.frozen() if subgraph.static else FrozenGraph(subgraph.gm, subgraph.example_inputs)
+        module = graph_module(frozen.module, copy.deepcopy(frozen.module.graph))
+        for node in reversed(module.graph.nodes):
+            if node.name in idle:
+                module.graph.erase_node(node)
+        output = module.graph.output_node()
+        results = [each for each in pytree.tree_leaves(output.args[0]) if isinstance(each, torch.fx.Node)]
+        layouts = [Layout.of(each.meta["example_value"]) for each in results]
+        if not results:
+            raise Declined("no result of the graph is a tensor")
+        if any(0 in layout.shape for layout in layouts) or not all(each.numel() for each in frozen.inputs):
+            raise Declined("an input or a result has no elements")
+        rebuild = _rebuilder(output.args[0], results)
+        output.args = (tuple(results),)
+        module.recompile()
         try:
-            program = torch.export.export(module, inputs, strict=False)
-            if _writes(program):
-                program = program.run_decompositions({})
-            _drop_empty_parts(program)
+            program = _program(module, frozen.inputs)
         except Exception as error:
             raise Declined(f"it cannot be exported: {last_line(error)}") from error
-    return Exported(program, frozen.module.forward, layouts, rebuild)
+        return Exported(program, frozen.module.forward, layouts, rebuild)
+
+
+def _program(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Any:
+    """Export a module. The inputs are replaced: one tensor that is given twice would become one input."""
+    alike = [torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device) for each in inputs]
+    program = torch.export.export(module, tuple(alike), strict=False)
+    if _writes(program):
+        program = program.run_decompositions({})
+    _drop_empty_parts(program)
+    return program
 
 
 def _rebuilder(results: Any, tensors: list[torch.fx.Node]) -> Callable[..., Any]:

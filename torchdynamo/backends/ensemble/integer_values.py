@@ -220,6 +220,10 @@ _RULES: dict[str, Rule] = {
     "mul": _arithmetic(operator.mul),
     **dict.fromkeys(("sum", "cumsum"), _sum),
     "clamp": _clamp,
+    **dict.fromkeys(("zeros_like", "new_zeros"), lambda integers, node: Values(0, 0)),
+    **dict.fromkeys(("ones_like", "new_ones"), lambda integers, node: Values(1, 1)),
+    "full_like": _any_of(slice(1, 2)),
+    "new_full": _any_of(slice(2, 3)),
     **dict.fromkeys(("argmax", "argmin", "argsort"), lambda integers, node: _places(node)),
 }
 del _SAME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -38,10 +39,12 @@ class Machines:
     """A compiled module with a virtual machine for each call that runs at once."""
 
     def __init__(self, form: Exported, threads: int) -> None:
+        hook = sys.excepthook
         import tvm
         from tvm import relax
         from tvm.relax.frontend.torch import from_exported_program
 
+        sys.excepthook = hook  # importing TVM puts another in its place
         try:
             module = tvm.compile(from_exported_program(form.program), target=tvm.target.Target("llvm"))
         except Exception as error:
