@@ -22,7 +22,7 @@ _OWNERS = ("torch", "torch.nn.functional", "torch._C._nn", "torch._C._VariableFu
 _LITERALS = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
 
 
-class Unnamed(Exception):
+class HasNoName(Exception):
     """Raised for a value that has no name by which another process knows it."""
 
 
@@ -34,7 +34,7 @@ def graph_hash(subgraph: Subgraph) -> str | None:
     """
     try:
         lines = [_line(node, numbers) for numbers in [_numbers(subgraph)] for node in subgraph.gm.graph.nodes]
-    except Unnamed:
+    except HasNoName:
         return None
     inputs = [
         _described(value, bool(node.meta.get("static_input")))
@@ -67,12 +67,12 @@ def _target(node: torch.fx.Node) -> str:
 
 
 def name_of(value: Any) -> str:
-    """Return the name under which a function or class can be imported. Raises Unnamed if there is none."""
+    """Return the name under which a function or class can be imported. Raises HasNoName if there is none."""
     for owner in (getattr(value, "__module__", None), *_OWNERS):
         for name in (getattr(value, "__qualname__", None), getattr(value, "__name__", None)):
             if isinstance(owner, str) and isinstance(name, str) and _found(owner, name) is value:
                 return f"{owner}.{name}"
-    raise Unnamed(repr(value))
+    raise HasNoName(repr(value))
 
 
 def _found(owner: str, name: str) -> Any:
@@ -103,7 +103,7 @@ def _described(value: Any, static: bool) -> str:
     if not isinstance(value, torch.Tensor):
         if isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat)):
             return type(value).__name__
-        raise Unnamed(repr(type(value)))
+        raise HasNoName(repr(type(value)))
     layout = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
     return f"{type(value).__name__} {value.dtype} {layout} {value.device.type} {value.requires_grad} {static}"
 
@@ -125,7 +125,7 @@ def fingerprint() -> str:
     parts = [_processor(), torch.backends.cpu.get_cpu_capability(), f"{os.cpu_count()} cores"]
     parts.append(f"{torch.get_num_threads()} threads")
     if torch.cuda.is_available():
-        parts.append(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
+        parts.append(torch.cuda.get_device_name())
     return ", ".join(parts)
 
 
