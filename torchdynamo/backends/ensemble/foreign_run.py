@@ -11,6 +11,7 @@ from torchdynamo.backends.ensemble.exported import Exported, last_line
 from torchdynamo.backends.ensemble.integer_values import Check, merged
 from torchdynamo.backends.ensemble.member import Declined
 
+_CPU = torch.device("cpu")
 Compute: TypeAlias = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None]
 """(inputs, results): reads contiguous inputs and writes all of the contiguous results."""
 
@@ -46,7 +47,7 @@ class ForeignRun:
             if not check.holds(inputs):
                 return self.plain(*inputs)
         given = [each if each.is_contiguous() and not each.is_neg() else _plain_copy(each) for each in inputs]
-        written = [torch.empty(each.shape, dtype=each.dtype, device="cpu") for each in self.outputs]
+        written = [torch.empty(each.shape, dtype=each.dtype, device=_CPU) for each in self.outputs]
         self.compute(given, written)
         return self.rebuild(*(written if self.are_contiguous else self._with_strides(written)))
 
@@ -54,7 +55,7 @@ class ForeignRun:
         return [
             tensor
             if layout.is_contiguous
-            else torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device="cpu").copy_(tensor)
+            else torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device=_CPU).copy_(tensor)
             for tensor, layout in zip(written, self.outputs, strict=True)
         ]
 
