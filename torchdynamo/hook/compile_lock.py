@@ -18,10 +18,13 @@ _turn = threading.RLock()  # reentrant, because a backend may call compiled func
 
 
 @contextmanager
-def turn() -> Iterator[bool]:
-    """Hold the right to compile inside of the block. Yields False if the thread has waited too long for it."""
+def turn(patience: float | None = None) -> Iterator[bool]:
+    """Hold the right to compile inside of the block. Yields False if the thread has waited too long for it.
+
+    patience: seconds to wait, by default `PATIENCE`.
+    """
     lock = _turn  # a process forked inside of the block may have another
-    ours = lock.acquire(timeout=PATIENCE)
+    ours = lock.acquire(timeout=PATIENCE if patience is None else patience)
     try:
         yield ours
     finally:

@@ -78,6 +78,27 @@ def test_nothing_is_built_before_the_graph_has_cost_as_much(compete: Compete) ->
     assert built == [found.candidates["dear"].cost] and states() == {"dear": "built"}
 
 
+def test_best_so_far_serves_while_others_wait(compete: Compete, slow_eager: None) -> None:
+    served = 0
+
+    def counted(run: Run) -> Run:
+        def count(*args: Any) -> Any:
+            nonlocal served
+            served += 1
+            return run(*args)
+
+        return count
+
+    compete(member("quick", counted), member("dear", lambda run: run, cost=1e9))
+    fn = compiled(work)
+    for _ in range(CALLS):
+        fn(X)
+    before = served
+    for _ in range(10):
+        fn(X)
+    assert served == before + 10 and not settled() and the_choice().leader == "quick"
+
+
 def test_tune_now_builds_all_in_the_first_call(compete: Compete) -> None:
     compete(member("one", lambda run: run, cost=100.0), member("two", lambda run: run, cost=1000.0))
     fn = compiled(work, tune="now")

@@ -77,6 +77,7 @@ class Choice(Replaceable):
         self.eager_timing: Timing | None = None
         self.trains = self.cuda = False
         self.tournament: Tournament | None = None
+        self.leader = EAGER  # serves while others wait to be built
         self.watch = Stopwatch(False)
         self.now: Run = self.in_turns
         choices.add(self)
@@ -142,7 +143,7 @@ class Choice(Replaceable):
 
     def timed(self, args: Sequence[Any]) -> Any:
         """Run the member whose turn it is, note its time, and end the competition if it is decided."""
-        name = EAGER if self.tournament is None else self.tournament.next()
+        name = self.leader if self.tournament is None else self.tournament.next()
         result = self.watch.run(EAGER, self.eager, args) if name == EAGER else self.tried(name, args)
         for each, seconds in self.watch.finished():
             self.spent += seconds
@@ -170,11 +171,8 @@ class Choice(Replaceable):
 
     def build(self, due: Sequence[Candidate], args: Sequence[Any]) -> None:
         """Build these members, with this call's inputs as examples, and let those that are right compete."""
-        with turn() as ours:
-            if not ours:
-                return
-            subgraph = self.subgraph(args)
-            self.make(due, subgraph)
+        subgraph = self.subgraph(args)
+        self.make(due, subgraph)
         names = [name for name in self.candidates if self.candidates[name].state == BUILT]
         if self.trains and names:
             self.measure(subgraph)
@@ -184,12 +182,12 @@ class Choice(Replaceable):
             self.commit(EAGER)
 
     def make(self, some: Sequence[Candidate], subgraph: Subgraph) -> None:
-        """Build and try members, leaving modes, generators and inputs as they are."""
+        """Build and try members, leaving modes, generators and inputs alone; not while another thread compiles."""
         reference = Reference(subgraph)
         if reference.raises:
             return  # as the program's call will
-        with torch_compat.without_saved_tensor_hooks():
-            for each in some:
+        with turn(patience=0.0) as ours, torch_compat.without_saved_tensor_hooks():
+            for each in some if ours else ():
                 with state_restored(self.gm, subgraph.example_inputs, _careful):
                     each.build(subgraph, reference, self.outdated)
                 log.info("%s: %s %s %s", self.gm.__class__.__name__, each.name, each.state, each.reason)
@@ -200,8 +198,8 @@ class Choice(Replaceable):
         name = self.best()
         if not self.waiting():
             self.commit(name)
-        elif tournament.left != [name]:
-            self.tournament = Tournament([name])
+        else:
+            self.leader, self.tournament = name, None
 
     def note(self, timings: dict[str, Timing]) -> None:
         self.eager_timing = timings.get(EAGER, self.eager_timing)
@@ -258,7 +256,7 @@ class Choice(Replaceable):
 
     def commit(self, name: str) -> None:
         """Let a member serve all further calls, and free what the others have built."""
-        self.winner, self.tournament = name, None
+        self.winner, self.leader, self.tournament = name, EAGER, None
         run = self.eager if name == EAGER else self.built()[name]
         self.keep()
         for each in self.candidates.values():
@@ -289,6 +287,8 @@ class Choice(Replaceable):
         if not told:
             what = f"{type(error).__name__}: {error}"
             warn_user(f"ensemble: member {name!r} raised {what}; eager serves its calls from now on", FallbackWarning)
+        if self.leader == name:
+            self.leader = EAGER
         if self.tournament is not None and name in self.tournament.seconds:
             self.tournament.drop(name)
             if self.tournament.left in ([], [EAGER]) and not self.waiting():
@@ -315,7 +315,7 @@ class Choice(Replaceable):
 
     def reopen(self) -> None:
         """Compete again, not without end."""
-        self.tournament = None
+        self.leader, self.tournament = EAGER, None
         for each in self.candidates.values():
             if each.may_be_outdated and self.rebuilds < MOST_REBUILDS:
                 each.state, each.run, each.cost = WAITING, None, self.spent + each.build_seconds
@@ -361,6 +361,7 @@ def _forked() -> None:
     for each in list(choices):
         each.lock = threading.Lock()
         if each.winner != EAGER and each.candidates:
+            each.hash = None  # what this process does is not for others to know
             for candidate in each.candidates.values():
                 candidate.drop(DECLINED, "the process was forked")
             each.commit(EAGER)
