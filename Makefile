@@ -5,6 +5,8 @@
 #   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
+#   make bench-models  models of installed packages (ONLY) under BACKENDS at BATCH, beside eager: OUT/bench.csv
+#   make baseline-cpu, baseline-gpu  each backend of BASELINES by itself, into OUT/baseline-NAME.csv
 #   make corpus    185 models of other people's, checked against eager
 #   make cold      the functions of the capture that none of them enters
 #   make sizes     the same models at other batch sizes and lengths, beside torch.compile
@@ -33,6 +35,9 @@ FUZZ_CHANGES ?= 5000
 FUZZ_SIZES ?= 500
 STRESS_SECONDS ?= 300
 STRESS_THREADS ?= 32
+BACKENDS ?= inductor,torch.compile,ensemble:tune=now
+BASELINES ?= eager aot_eager inductor ts ofi
+BATCH ?= 1
 
 # Kept beside the repository, where there are any: other people's models, and the measuring scripts.
 CORPUS ?= ../shared/corpus
@@ -51,7 +56,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test backends lint format golden bench corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
+.PHONY: setup demo test backends lint format golden bench bench-models baseline-cpu baseline-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
 
 setup: $(VENV)/.built
 
@@ -79,6 +84,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.built
 	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+
+$(VENV)/.bench: requirements-bench.txt $(VENV)/.built
+	$(BIN)/pip install --quiet torch==$(TORCH) -r requirements-bench.txt
+	$(BIN)/pip install --quiet --no-deps timm==1.0.31
+	touch $@
 
 $(VENV)/.backends: requirements-backends.txt $(VENV)/.built
 	$(BIN)/pip install --quiet torch==$(TORCH) -r requirements-backends.txt
@@ -131,6 +141,15 @@ bench: $(VENV)/.demo
 	@test -d $(MEASURE) || { echo "no measuring scripts in $(MEASURE): make bench MEASURE=..."; exit 1; }
 	cd $(MEASURE) && $(BIN)/python overhead.py torch torchdynamo
 	cd $(MEASURE) && $(BIN)/python capture.py torch torchdynamo
+
+bench-models: $(VENV)/.bench
+	mkdir -p $(OUT)
+	$(BIN)/python -m torchdynamo.bench --backends "$(BACKENDS)" --batch $(BATCH) --only "$(ONLY)" --out $(OUT)/bench.csv $(BENCH_ARGS)
+
+baseline-cpu baseline-gpu: $(VENV)/.bench
+	mkdir -p $(OUT)
+	for each in $(BASELINES); do $(BIN)/python -m torchdynamo.bench --backends $$each --batch $(BATCH) --only "$(ONLY)" \
+	  --device $(if $(findstring gpu,$@),cuda,cpu) --out $(OUT)/baseline-$$each.csv $(BENCH_ARGS) || exit 1; done
 
 corpus: $(CORPUS_VENV)/.built
 	mkdir -p $(OUT)

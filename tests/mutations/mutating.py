@@ -86,14 +86,14 @@ def entries(fn: Any) -> int:
     return len(cache_entries(getattr(fn, "forward", fn)))
 
 
-def follow(row: Row, backend: str = "eager", first: bool = False) -> None:
+def follow(row: Row, backend: str = "eager", first: bool = False, options: dict[str, Any] | None = None) -> None:
     """A compile, a hit, the change, eager's result with one compile at most, and a hit.
 
     With `first`, it is the compiled program that runs first after the change: running it may import a module.
     """
     torchdynamo.reset()
     case = row()
-    compiled = torchdynamo.compile(case.fn, backend=backend)
+    compiled = torchdynamo.compile(case.fn, backend=backend, options=options)
     with ExitStack() as stack, collecting() as events, warnings.catch_warnings(record=True) as said:
         before = outcome(case.fn, case.args())
         assert outcome(compiled, case.args()) == before

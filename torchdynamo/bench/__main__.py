@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from torchdynamo.bench import processes
 from torchdynamo.bench.backends import EAGER, BackendSpec
-from torchdynamo.bench.measure import METRICS, Measured, Request, load
+from torchdynamo.bench.measure import METRICS, BenchRequest, Measured, load
 from torchdynamo.bench.models import MODELS
 from torchdynamo.bench.results import ResultFile
 from torchdynamo.bench.table import header, table
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = progress.add_task(given.metric, total=len(missing))
         for name, batch in missing:
             progress.update(task, description=name)
-            request = Request(
+            request = BenchRequest(
                 *(name, batch, given.metric, backends, given.threads, given.seconds, given.rounds, given.settle),
                 *(given.imports, given.device, ""),
             )
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             progress.advance(task)
     shown = [row for row in results.rows if (row.model, row.batch) in set(wanted)]
     console.print(table(shown, given.metric))
-    return int(any(row.metric == given.metric and row.note and not row.backend for row in shown))
+    return int(any(row.metric == given.metric and row.remark and not row.backend for row in shown))
 
 
 def expected(metric: str, backends: list[str]) -> list[str]:
@@ -85,7 +85,7 @@ def expected(metric: str, backends: list[str]) -> list[str]:
     return ["eager"] if metric == "coverage" else backends
 
 
-def measure(request: Request, timeout: float) -> list[Measured]:
+def measure(request: BenchRequest, timeout: float) -> list[Measured]:
     """Measure one model: by one process, or by one for each backend where a cold start is wanted."""
     if request.metric != "cold-start":
         return processes.run(request, timeout)

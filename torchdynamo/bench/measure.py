@@ -28,7 +28,7 @@ TOLERANCE = 1e-3
 FEWEST = 5
 
 
-class Request(NamedTuple):
+class BenchRequest(NamedTuple):
     """What a process is asked to measure."""
 
     model: str
@@ -52,7 +52,7 @@ class Measured(NamedTuple):
     lower: float = 0.0
     upper: float = 0.0
     first: float = 0.0
-    note: str = ""
+    remark: str = ""
 
 
 def load(paths: list[str]) -> None:
@@ -67,7 +67,7 @@ def load(paths: list[str]) -> None:
 
 def main(text: str) -> None:
     """Measure what the request, a JSON object, asks for; write rows to its file, one JSON object a line."""
-    request = Request(**json.loads(text))
+    request = BenchRequest(**json.loads(text))
     load(request.imports)
     if request.threads:
         torch.set_num_threads(request.threads)
@@ -85,7 +85,7 @@ def on_device(inputs: Any, device: str) -> Any:
     return pytree.tree_map(lambda each: each.to(device) if isinstance(each, torch.Tensor) else each, inputs)
 
 
-def speedup(request: Request, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
+def speedup(request: BenchRequest, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
     """Time calls in eval mode without gradients."""
     model.eval()
 
@@ -97,7 +97,7 @@ def speedup(request: Request, model: Any, inputs: Any, specs: list[BackendSpec])
         return rounds(request, {spec: call(spec) for spec in specs})
 
 
-def training(request: Request, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
+def training(request: BenchRequest, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
     """Time training steps: forward, backward and SGD, each backend with a copy of the model."""
 
     def step(spec: BackendSpec) -> Callable[[], Any]:
@@ -119,17 +119,17 @@ def training(request: Request, model: Any, inputs: Any, specs: list[BackendSpec]
     return rounds(request, {spec: step(spec) for spec in specs})
 
 
-def rounds(request: Request, calls: dict[BackendSpec, Callable[[], Any]]) -> list[Measured]:
+def rounds(request: BenchRequest, calls: dict[BackendSpec, Callable[[], Any]]) -> list[Measured]:
     """Call each once, hold its result against the first one's, let it settle, then time all in turn."""
-    notes, firsts, wanted = {}, {}, None
+    remarks, firsts, wanted = {}, {}, None
     for spec, call in calls.items():
         started = time.perf_counter()
         found = call()
         firsts[spec] = time.perf_counter() - started
         wanted = found if wanted is None else wanted
-        notes[spec] = compared(found, wanted)
+        remarks[spec] = compared(found, wanted)
         if spec.chooses:
-            notes[spec] += settled(call, request.settle)
+            remarks[spec] += settled(call, request.settle)
     seconds: dict[BackendSpec, list[float]] = {spec: [] for spec in calls}
     end = time.monotonic() + request.seconds
     for call in calls.values():
@@ -141,7 +141,7 @@ def rounds(request: Request, calls: dict[BackendSpec, Callable[[], Any]]) -> lis
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             seconds[spec].append(time.perf_counter() - started)
-    return [measured(spec, seconds[spec], firsts[spec], notes[spec]) for spec in calls]
+    return [measured(spec, seconds[spec], firsts[spec], remarks[spec]) for spec in calls]
 
 
 def done(seconds: dict[BackendSpec, list[float]], end: float) -> bool:
@@ -149,11 +149,11 @@ def done(seconds: dict[BackendSpec, list[float]], end: float) -> bool:
     return time.monotonic() > end and all(len(each) >= FEWEST for each in seconds.values())
 
 
-def measured(spec: BackendSpec, seconds: list[float], first: float, note: str) -> Measured:
+def measured(spec: BackendSpec, seconds: list[float], first: float, remark: str) -> Measured:
     """Return median and quartiles."""
     median = statistics.median(seconds)
     lower, _, upper = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else (median,) * 3
-    return Measured(spec.text, median, lower, upper, first, note)
+    return Measured(spec.text, median, lower, upper, first, remark)
 
 
 def settled(call: Callable[[], Any], seconds: float) -> str:
@@ -184,18 +184,18 @@ def tensors(result: Any) -> list[torch.Tensor]:
     return [each for each in leaves if isinstance(each, torch.Tensor)]
 
 
-def coverage(request: Request, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
-    """Count operators in graphs: the value is the number of graphs, the note operators and breaks."""
+def coverage(request: BenchRequest, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
+    """Count operators in graphs: the value is the number of graphs, the remark operators and breaks."""
     model.eval()
     with torch.no_grad():
         report = torchdynamo.explain(model)(*inputs)
-    note = (
+    remark = (
         f"{report.op_count} operators in graphs, {report.graph_break_count} breaks, {len(report.skips)} left to Python"
     )
-    return [Measured("eager", float(report.graph_count), note=note)]
+    return [Measured("eager", float(report.graph_count), remark=remark)]
 
 
-def cold_start(request: Request, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
+def cold_start(request: BenchRequest, model: Any, inputs: Any, specs: list[BackendSpec]) -> list[Measured]:
     """Time the first call in this process. The request names one backend."""
     model.eval()
     with torch.no_grad():
@@ -205,7 +205,7 @@ def cold_start(request: Request, model: Any, inputs: Any, specs: list[BackendSpe
     return [Measured(specs[-1].text, taken, taken, taken, taken)]
 
 
-METRICS: dict[str, Callable[[Request, Any, Any, list[BackendSpec]], list[Measured]]] = {
+METRICS: dict[str, Callable[[BenchRequest, Any, Any, list[BackendSpec]], list[Measured]]] = {
     "speedup": speedup,
     "overhead": speedup,
     "training": training,

@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from torchdynamo.bench.measure import Measured, Request
+from torchdynamo.bench.measure import BenchRequest, Measured
 
 
-def run(request: Request, timeout: float) -> list[Measured]:
+def run(request: BenchRequest, timeout: float) -> list[Measured]:
     """Return what a process measured; one row that says why, if it did not end well. timeout: seconds."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.jsonl"
@@ -29,7 +29,7 @@ def run(request: Request, timeout: float) -> list[Measured]:
 
 def failed(reason: str) -> Measured:
     """Return the row of a process that measured nothing."""
-    return Measured("", 0.0, note=reason)
+    return Measured("", 0.0, remark=reason)
 
 
 def why(status: int, stderr: str) -> str:

@@ -22,7 +22,7 @@ class ResultRow(NamedTuple):
     upper: float
     first_ms: float
     speedup: float
-    note: str
+    remark: str
 
 
 class ResultFile:
@@ -54,7 +54,7 @@ class ResultFile:
             ResultRow(
                 *(metric, model, batch, threads, each.backend),
                 *(round(each.value * scale, 4), round(each.lower * scale, 4), round(each.upper * scale, 4)),
-                *(round(each.first * 1e3, 1), round(base / each.value, 3) if each.value else 0.0, each.note),
+                *(round(each.first * 1e3, 1), round(base / each.value, 3) if each.value else 0.0, each.remark),
             )
             for each in found
         ]

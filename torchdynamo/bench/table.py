@@ -30,11 +30,11 @@ def table(rows: Sequence[ResultRow], metric: str) -> Table:
     """Return a table with a line for each model and batch, and a column for each backend."""
     own = [row for row in rows if row.metric == metric]
     backends = list(dict.fromkeys(row.backend for row in own if row.backend))
-    made = Table("model", "batch", *backends, "note", title=metric)
+    made = Table("model", "batch", *backends, "remark", title=metric)
     for model, batch in dict.fromkeys((row.model, row.batch) for row in own):
         found = {row.backend: row for row in own if (row.model, row.batch) == (model, batch)}
-        notes = "; ".join(row.note for row in found.values() if row.note)
-        made.add_row(model, str(batch), *(cell(found.get(each), metric) for each in backends), notes)
+        remarks = "; ".join(row.remark for row in found.values() if row.remark)
+        made.add_row(model, str(batch), *(cell(found.get(each), metric) for each in backends), remarks)
     if metric in ("speedup", "training", "overhead"):
         made.add_section()
         ratios = {each: [row.speedup for row in own if row.backend == each and row.speedup] for each in backends}

@@ -11,6 +11,7 @@ import torch
 import torchdynamo
 from torchdynamo.backends.ensemble.choice import Choice, choices
 from torchdynamo.backends.ensemble.member import Member, Run
+from torchdynamo.backends.ensemble.requirements import constants_allowed, no_gradients
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 
 Wrap = Callable[[Run], Run]
@@ -61,3 +62,14 @@ def work(x: torch.Tensor) -> torch.Tensor:
     for _ in range(3):
         x = torch.tanh(x @ x)
     return x
+
+
+def freezing(subgraph: Subgraph) -> Run:
+    """Copy the weights, as a runtime does that packs them."""
+    frozen = subgraph.frozen()
+    for name, buffer in list(frozen.module.named_buffers()):
+        frozen.module.register_buffer(name, buffer.clone())
+    return frozen.module.forward
+
+
+FREEZING = Member("freezing", freezing, (constants_allowed, no_gradients), cost=0.0, rank=1, makes_constants=True)

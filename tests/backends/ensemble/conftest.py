@@ -6,7 +6,9 @@ import gc
 from collections.abc import Callable, Iterator
 
 import pytest
+from backends.ensemble.competing import FREEZING
 
+from torchdynamo.backends.ensemble import choice
 from torchdynamo.backends.ensemble.choice import choices
 from torchdynamo.backends.ensemble.member import MEMBERS, Member
 
@@ -31,3 +33,12 @@ def compete() -> Iterator[Callable[..., None]]:
     yield only
     MEMBERS.clear()
     MEMBERS.update(before)
+
+
+@pytest.fixture
+def always_freezing(compete: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the member with constants win, however fast it is."""
+    compete(FREEZING)
+    monkeypatch.setattr(
+        choice.Choice, "best", lambda self: "freezing" if self.candidates["freezing"].run is not None else "eager"
+    )

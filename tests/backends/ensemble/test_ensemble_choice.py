@@ -14,13 +14,13 @@ from backends.ensemble.competing import compiled, member, reasons, slow, states,
 
 import torchdynamo
 from torchdynamo.backends.ensemble import choice, choices, chosen, settled
-from torchdynamo.backends.ensemble.measure import MEASURED, WARM_UPS, Timing, Tournament, best
+from torchdynamo.backends.ensemble.measure import MOST, WARM_UPS, Timing, Tournament, best
 from torchdynamo.backends.ensemble.member import Declined, Member, Run, register_member
 from torchdynamo.errors import FallbackWarning, UnknownSetting
 
 Compete = Callable[..., None]
 X = torch.randn(4, 4)
-CALLS = 3 * (WARM_UPS + MEASURED) + 5
+CALLS = 3 * (WARM_UPS + MOST) + 5
 
 
 @pytest.fixture

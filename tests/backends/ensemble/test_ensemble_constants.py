@@ -9,37 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from backends.ensemble.competing import compiled, states, the_choice
+from backends.ensemble.competing import FREEZING, compiled, states, the_choice
 
 import torchdynamo
 from torchdynamo import _native
 from torchdynamo.backends.ensemble import choice
-from torchdynamo.backends.ensemble.member import Member, Run
-from torchdynamo.backends.ensemble.requirements import constants_allowed, no_gradients
+from torchdynamo.backends.ensemble.member import MEMBERS, Run
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 
 Compete = Callable[..., None]
 X = torch.randn(4, 8)
-
-
-def freezing(subgraph: Subgraph) -> Run:
-    """Copy the weights, as a runtime does that packs them."""
-    frozen = subgraph.frozen()
-    for name, buffer in list(frozen.module.named_buffers()):
-        frozen.module.register_buffer(name, buffer.clone())
-    return frozen.module.forward
-
-
-FREEZING = Member("freezing", freezing, (constants_allowed, no_gradients), cost=0.0, rank=1, makes_constants=True)
-
-
-@pytest.fixture
-def always_freezing(compete: Compete, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the member with constants win, however fast it is."""
-    compete(FREEZING)
-    monkeypatch.setattr(
-        choice.Choice, "best", lambda self: "freezing" if self.candidates["freezing"].run is not None else "eager"
-    )
 
 
 def load(model: torch.nn.Linear) -> None:
@@ -109,8 +88,6 @@ def test_training_in_between_does_not_build_each_time(always_freezing: None) -> 
         nonlocal built
         built += 1
         return real(subgraph)
-
-    from torchdynamo.backends.ensemble.member import MEMBERS
 
     MEMBERS["freezing"] = FREEZING._replace(build=counted)
     fn = compiled(model, constants=True, tune="now")

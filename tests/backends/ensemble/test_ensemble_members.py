@@ -52,7 +52,7 @@ def test_freezing_keeps_nan_through_activations() -> None:
     with torch.no_grad():
         fn = compiled(model, tune="now", constants=True, members=["inductor_freezing"])
         torch.testing.assert_close(fn(x), model(x), equal_nan=True)
-    assert states() == {"inductor_freezing": "built"}
+    assert states() == {"inductor_freezing": "built"}, reasons()
 
 
 def linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None) -> torch.Tensor:

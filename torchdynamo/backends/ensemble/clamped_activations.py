@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import Any
 
 import torch
@@ -17,32 +18,48 @@ def rewrite(graph: torch.fx.Graph) -> int:
         example = node.meta.get("example_value")
         if bounds is None or not isinstance(example, torch.Tensor) or not example.is_floating_point():
             continue
-        low, high = bounds
+        if writes(node) and not owns_its_memory(graph, node.args[0], node):
+            continue
         value: Any = node.args[0]
         with graph.inserting_before(node):
-            for limit, bound in ((torch.maximum, low), (torch.minimum, high)):
+            for limit, bound in zip((torch.maximum, torch.minimum), bounds, strict=True):
                 if bound is not None:
                     options: dict[str, Any] = {"dtype": example.dtype, "device": example.device}
                     number = graph.call_function(torch.full, ((), bound), options)
                     value = graph.call_function(limit, (value, number))
                     value.meta = dict(node.meta)
+        if writes(node):  # who reads the input from now on reads what was written to it
+            later = set(dropwhile(lambda each, node=node: each is not node, graph.nodes))  # type: ignore[misc]
+            node.args[0].replace_all_uses_with(value, lambda user, later=later: user in later)
         node.replace_all_uses_with(value)
         graph.erase_node(node)
         found += 1
     return found
 
 
+def writes(node: torch.fx.Node) -> bool:
+    """Return whether an activation writes its result to its input."""
+    return bool(node.kwargs.get("inplace")) or True in node.args[1:] or node.target in (torch.relu_, "relu_")
+
+
+def owns_its_memory(graph: torch.fx.Graph, value: Any, activation: torch.fx.Node) -> bool:
+    """Return whether a value computed by the graph shares memory with nothing but activations written to it."""
+    example = value.meta.get("example_value") if isinstance(value, torch.fx.Node) else None
+    if not isinstance(example, torch.Tensor) or not value.op.startswith("call_"):
+        return False
+    memory = example.untyped_storage()._cdata
+    sharing = [
+        each
+        for each in graph.nodes
+        if isinstance(each.meta.get("example_value"), torch.Tensor)
+        and each.meta["example_value"].untyped_storage()._cdata == memory
+        and each is not value
+    ]
+    return all(each is activation or (bounds_of(each) is not None and writes(each)) for each in sharing)
+
+
 def bounds_of(node: torch.fx.Node) -> tuple[float | None, float | None] | None:
-    """Return (lowest, highest) of an activation that clamps by constants; None for other nodes.
-
-    None, too, for one that writes to its input where anybody else may see that.
-    """
-    found = _bounds(node)
-    in_place = bool(node.kwargs.get("inplace")) or True in node.args[1:] or str(node.target).endswith("_")
-    return None if found is None or (in_place and not _is_unseen(node.args[0])) else found
-
-
-def _bounds(node: torch.fx.Node) -> tuple[float | None, float | None] | None:
+    """Return (lowest, highest) of an activation that clamps by constants; None for other nodes."""
     if node.op == "call_method":
         return (0.0, None) if node.target in ("relu", "relu_") else None
     if node.op != "call_function" or not node.args:
@@ -56,11 +73,3 @@ def _bounds(node: torch.fx.Node) -> tuple[float | None, float | None] | None:
         low, high = given.get("min_val", -1.0), given.get("max_val", 1.0)
         return (float(low), float(high)) if {type(low), type(high)} <= {int, float} else None  # type: ignore[arg-type]
     return None
-
-
-def _is_unseen(value: Any) -> bool:
-    """Return whether a value is read by one node only, and shares memory with no other."""
-    if not isinstance(value, torch.fx.Node) or not value.op.startswith("call_") or len(value.users) != 1:
-        return False
-    example = value.meta.get("example_value")
-    return isinstance(example, torch.Tensor) and not example._is_view() and example._base is None

@@ -12,6 +12,9 @@ import torch
 WARM_UPS = 2
 MEASURED = 7
 """Timed runs of each contender, at least, after its warm-ups."""
+SECONDS = 0.02
+MOST = 150
+"""Short runs are repeated until they have taken so many seconds, or until there were so many of them."""
 HOPELESS = 1.5
 """A contender that is this many times slower than the fastest after two timed runs is out."""
 GAIN = 1.02
@@ -35,6 +38,11 @@ def timing_of(seconds: Sequence[float]) -> Timing:
         return Timing(seconds[0], seconds[0], seconds[0], 1)
     lower, median, upper = statistics.quantiles(seconds, n=4, method="inclusive")
     return Timing(median, lower, upper, len(seconds))
+
+
+def is_enough(seconds: Sequence[float]) -> bool:
+    """Return whether a contender was measured often and long enough."""
+    return len(seconds) >= MOST or (len(seconds) >= MEASURED and sum(seconds) >= SECONDS)
 
 
 class Tournament:
@@ -79,7 +87,7 @@ class Tournament:
     @property
     def is_over(self) -> bool:
         """Whether each contender that is left was measured often enough."""
-        return all(len(self.seconds[name]) >= MEASURED for name in self.left)
+        return all(is_enough(self.seconds[name]) for name in self.left)
 
     def timings(self) -> dict[str, Timing]:
         """Return the timing of each contender that was measured."""

@@ -14,7 +14,7 @@ from torchdynamo.bench.models import add
 TOKENS = 64
 
 
-class Hidden(nn.Module):
+class FirstResult(nn.Module):
     """Takes token ids, and returns the first result of a model: its hidden states or logits."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -28,7 +28,7 @@ class Hidden(nn.Module):
 def make(model: str, config: str, settings: dict[str, Any]) -> nn.Module:
     """Return a model with random weights. Raises ImportError without transformers."""
     package = importlib.import_module("transformers")
-    return Hidden(getattr(package, model)(getattr(package, config)(**settings)))
+    return FirstResult(getattr(package, model)(getattr(package, config)(**settings)))
 
 
 def tokens(batch: int) -> tuple[torch.Tensor, ...]:
