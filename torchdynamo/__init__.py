@@ -22,6 +22,7 @@ from torchdynamo.api import (
     skip,
 )
 from torchdynamo.backends import list_backends, register_backend
+from torchdynamo.backends.ensemble.record import record
 from torchdynamo.capture.torch.dynamic_marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from torchdynamo.core.marks import graph_break, is_compiling
 from torchdynamo.optimized_module import OptimizedModule
@@ -47,6 +48,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "optimizations",
     "optimize",
+    "record",
     "register_backend",
     "reset",
     "run",

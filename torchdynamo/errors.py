@@ -65,6 +65,18 @@ class UnknownSetting(TorchDynamoError, ValueError):
     """A mode or option that the backend does not have, or an option's value of the wrong type."""
 
 
+class RecordError(TorchDynamoError):
+    """A graph that cannot be recorded, or a recorded graph that cannot be read; `place` is the file and the node."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(text, place)
+        self.text = text
+        self.place = place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}" if self.place else self.text
+
+
 class ForbiddenFunction(TorchDynamoError):
     """A compiled function calls a function that was passed to torch.compile's `forbid_in_graph`."""
 

@@ -11,6 +11,7 @@ import torch.fx
 
 from torchdynamo import config
 from torchdynamo.backends.custom import with_symbols
+from torchdynamo.backends.ensemble import record
 from torchdynamo.backends.preserve import (
     Contents,
     RandomState,
@@ -43,6 +44,7 @@ def compile_graph(
     A failure is a warning, or a BackendError under `fullgraph` or without `config.suppress_errors`. Make the `on_error`
     handler first, because a backend may modify the graph. Raises VerificationError under `config.verify_correctness`.
     """
+    record.note(gm, example_inputs, name)
     as_captured: Run = gm.forward
     guarded = _needs_care(gm)
     label = backend_name(backend)
