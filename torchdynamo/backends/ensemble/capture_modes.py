@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchdynamo.backends.ensemble.graph_data import Decoder, Encoder
+from torchdynamo.backends.ensemble.graph_data import Encoder, GraphDecoder
 from torchdynamo.graph.modes import Modes
 
 
@@ -35,7 +35,7 @@ class CaptureModes(NamedTuple):
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> CaptureModes:
         """Return the modes that data stands for. Raises RecordError, KeyError, ValueError or TypeError for others."""
-        found = {name: Decoder()(data[name]) for name in cls._fields}
+        found = {name: GraphDecoder()(data[name]) for name in cls._fields}
         autocast = tuple((str(device), bool(enabled), dtype) for device, enabled, dtype in found.pop("autocast"))
         return cls(autocast=autocast, **{name: bool(value) for name, value in found.items()})
 

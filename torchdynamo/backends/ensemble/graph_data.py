@@ -55,14 +55,14 @@ def graph_of(nodes: Sequence[Mapping[str, Any]]) -> torch.fx.Graph:
     graph = torch.fx.Graph()
     made: list[torch.fx.Node] = []
     for index, data in enumerate(nodes):
-        made.append(_at(f"node {index}", _add_node, graph, data, Decoder(made)))
+        made.append(_at(f"node {index}", _add_node, graph, data, GraphDecoder(made)))
     if not made or made[-1].op != "output" or any(node.op == "output" for node in made[:-1]):
         raise RecordError("the last node of a graph, and no other, is its output")
     graph.lint()
     return graph
 
 
-def _add_node(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: Decoder) -> torch.fx.Node:
+def _add_node(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: GraphDecoder) -> torch.fx.Node:
     try:
         return _ADDED[_known(data["op"], _ADDED)](graph, data, decoder)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -75,11 +75,11 @@ def _known(op: Any, table: Mapping[str, Any]) -> str:
     return str(op)
 
 
-def _input(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: Decoder) -> torch.fx.Node:
+def _input(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: GraphDecoder) -> torch.fx.Node:
     return graph.placeholder(f"input_{len(decoder.made)}")
 
 
-def _call(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: Decoder) -> torch.fx.Node:
+def _call(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: GraphDecoder) -> torch.fx.Node:
     args = tuple(decoder(each) for each in data["args"])
     kwargs = {_identifier(name): decoder(each) for name, each in data["kwargs"].items()}
     if data["op"] == "call_method":
@@ -90,7 +90,7 @@ def _call(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: Decoder) -> t
     return graph.call_function(function, args, kwargs)
 
 
-def _output(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: Decoder) -> torch.fx.Node:
+def _output(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: GraphDecoder) -> torch.fx.Node:
     return graph.output(*(decoder(each) for each in data["args"]))
 
 
@@ -153,7 +153,7 @@ _ENCODERS: dict[type, Callable[[Encoder, Any], Any]] = {
 }
 
 
-class Decoder:
+class GraphDecoder:
     """Makes arguments of nodes from data. Raises RecordError, KeyError, ValueError or TypeError for what is none."""
 
     def __init__(self, made: Sequence[torch.fx.Node] = ()) -> None:
@@ -172,20 +172,20 @@ class Decoder:
         return [self(each) for each in data]
 
 
-def _earlier(decoder: Decoder, index: int) -> torch.fx.Node:
+def _earlier(decoder: GraphDecoder, index: int) -> torch.fx.Node:
     if type(index) is not int or not 0 <= index < len(decoder.made):
         raise RecordError(f"node {index!r} does not come before it")
     return decoder.made[index]
 
 
-def _torch_name(decoder: Decoder, name: str) -> Any:
+def _torch_name(decoder: GraphDecoder, name: str) -> Any:
     found = getattr(torch, name, None)
     if type(found) not in _TORCH_NAMES:
         raise RecordError(f"torch.{name} is no dtype, layout or memory format here")
     return found
 
 
-_DECODERS: dict[str, Callable[[Decoder, Any], Any]] = {
+_DECODERS: dict[str, Callable[[GraphDecoder, Any], Any]] = {
     "node": _earlier,
     "torch": _torch_name,
     "float": lambda decoder, text: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[text],

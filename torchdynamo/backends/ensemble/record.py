@@ -41,7 +41,7 @@ VARIABLE = "TORCHDYNAMO_RECORD"
 log = logging.getLogger("torchdynamo.record")
 
 
-class Recording(contextlib.AbstractContextManager["Recording"]):
+class Recorder(contextlib.AbstractContextManager["Recorder"]):
     """Records each graph that is compiled, by whatever backend, until the end of its `with` block, or `stop()`."""
 
     def __init__(self, folder: str | os.PathLike[str], data: bool = False) -> None:
@@ -137,7 +137,7 @@ def meta_of(subgraph: Subgraph, inputs: Sequence[dict[str, Any]]) -> dict[str, A
     }
 
 
-_active: list[Recording] = []
+_active: list[Recorder] = []
 
 
 def note(gm: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> None:
@@ -146,7 +146,7 @@ def note(gm: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> None:
         each.add(gm, inputs, name)
 
 
-def record(folder: str | os.PathLike[str], data: bool = False) -> Recording:
+def record(folder: str | os.PathLike[str], data: bool = False) -> Recorder:
     """Record each graph that is compiled from now on, as data, for `python -m torchdynamo tune`.
 
     Also a context manager that records until its block ends; without a block, until `.stop()`. What has been compiled
@@ -156,7 +156,7 @@ def record(folder: str | os.PathLike[str], data: bool = False) -> Recording:
     data: keep the contents of floating-point inputs and parameters as well. Otherwise integers and booleans are kept,
         and of floats the mean, the standard deviation and the range.
     """
-    return Recording(folder, data)
+    return Recorder(folder, data)
 
 
 if os.environ.get(VARIABLE):

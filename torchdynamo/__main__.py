@@ -1,0 +1,28 @@
+"""The command line: `python -m torchdynamo VERB`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from torchdynamo.bench import __main__ as bench
+from torchdynamo.tuning import command as tune
+
+VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "bench": (bench.main, "measure models under one or several backends"),
+    "tune": (tune.main, "find the fastest member of the ensemble for each recorded graph"),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a verb with its own arguments. Returns the exit status: 2 for an unknown verb."""
+    verb, *rest = arguments or ("",)
+    if verb in VERBS:
+        return VERBS[verb][0](rest)
+    lines = [f"  {name:8}{text}" for name, (_, text) in VERBS.items()]
+    print("\n".join(["python -m torchdynamo VERB ...", *lines]), file=sys.stderr)
+    return 0 if verb in ("-h", "--help") else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Tune recorded graphs in other processes: `python -m torchdynamo tune FOLDER`."""
