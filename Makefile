@@ -6,6 +6,8 @@
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
 #   make bench-models  models of installed packages (ONLY) under BACKENDS at BATCH, beside eager: OUT/bench.csv
+#   make offline-autotune-cpu, offline-autotune-gpu  record the graphs of these models into subgraphs/, tune them, measure
+#                  again with what was found; every member's time is in speedups.csv
 #   make baseline-cpu, baseline-gpu  each backend of BASELINES by itself, into OUT/baseline-NAME.csv
 #   make corpus    185 models of other people's, checked against eager
 #   make cold      the functions of the capture that none of them enters
@@ -56,7 +58,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test backends lint format golden bench bench-models baseline-cpu baseline-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
+.PHONY: setup demo test backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
 
 setup: $(VENV)/.built
 
@@ -95,7 +97,7 @@ $(VENV)/.backends: requirements-backends.txt $(VENV)/.built
 	touch $@
 
 backends: $(VENV)/.backends
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/ensemble/test_foreign_*.py
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/ensemble/test_foreign_*.py tests/tuning
 
 sanitize: $(VENV)/.built
 	tests/checked.sh sanitized $(BIN)/python $(TESTS)
@@ -144,12 +146,24 @@ bench: $(VENV)/.demo
 
 bench-models: $(VENV)/.bench
 	mkdir -p $(OUT)
-	$(BIN)/python -m torchdynamo.bench --backends "$(BACKENDS)" --batch $(BATCH) --only "$(ONLY)" --out $(OUT)/bench.csv $(BENCH_ARGS)
+	$(BIN)/python -m torchdynamo bench --backends "$(BACKENDS)" --batch $(BATCH) --only "$(ONLY)" --out $(OUT)/bench.csv $(BENCH_ARGS)
 
 baseline-cpu baseline-gpu: $(VENV)/.bench
 	mkdir -p $(OUT)
-	for each in $(BASELINES); do $(BIN)/python -m torchdynamo.bench --backends $$each --batch $(BATCH) --only "$(ONLY)" \
+	for each in $(BASELINES); do $(BIN)/python -m torchdynamo bench --backends $$each --batch $(BATCH) --only "$(ONLY)" \
 	  --device $(if $(findstring gpu,$@),cuda,cpu) --out $(OUT)/baseline-$$each.csv $(BENCH_ARGS) || exit 1; done
+
+# What was recorded and measured before goes first; the second run finds what the tuning found in OUT/ensemble.sqlite3.
+offline-autotune-cpu offline-autotune-gpu: DEVICE = $(if $(findstring gpu,$@),cuda,cpu)
+offline-autotune-cpu offline-autotune-gpu: export TORCHDYNAMO_ENSEMBLE_DB = $(abspath $(OUT))/ensemble.sqlite3
+offline-autotune-cpu offline-autotune-gpu: $(VENV)/.bench
+	mkdir -p $(OUT)
+	rm -rf subgraphs $(TORCHDYNAMO_ENSEMBLE_DB)* $(OUT)/autotuned.csv
+	TORCHDYNAMO_RECORD=subgraphs $(BIN)/python -m torchdynamo bench --backends eager --rounds 1 --only "$(ONLY)" --batch $(BATCH) \
+	  --device $(DEVICE) --out $(OUT)/recorded.csv --fresh $(BENCH_ARGS)
+	$(BIN)/python -m torchdynamo tune subgraphs --out speedups.csv $(TUNE_ARGS)
+	$(BIN)/python -m torchdynamo bench --backends inductor,ensemble --only "$(ONLY)" --batch $(BATCH) --device $(DEVICE) \
+	  --out $(OUT)/autotuned.csv $(BENCH_ARGS)
 
 corpus: $(CORPUS_VENV)/.built
 	mkdir -p $(OUT)

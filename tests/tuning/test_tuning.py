@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.backends.ensemble.measure import Timing
 from torchdynamo.tuning import command, pools, processes
 from torchdynamo.tuning.command import speedup_rows, summary
-from torchdynamo.tuning.requests import Answer, TrialRequest
+from torchdynamo.tuning.requests import TrialAnswer, TrialRequest
 
 MEMBERS = """
 import os, time
@@ -141,17 +144,28 @@ def test_speedups_are_over_eager() -> None:
 
 
 def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
-    answer = Answer([Row("a", "built", timing=Timing(1.0, 0.9, 1.1, 9)), Row("b", "crashed", "why")], "key")
+    answer = TrialAnswer([Row("a", "built", timing=Timing(1.0, 0.9, 1.1, 9)), Row("b", "crashed", "why")], "key")
     answer.write(str(tmp_path / "rows.json"))
-    assert Answer.read(tmp_path / "rows.json") == answer
+    assert TrialAnswer.read(tmp_path / "rows.json") == answer
 
 
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray: make backends installs it")
 def test_builds_on_ray(recorded: Path, members: str, tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray", reason="needs ray: make backends installs it")
-    try:
-        pool = pools.on_ray("local", 200.0, 0.0)
-        answers = list(pool([request(recorded, members, name) for name in ("work", "crash", "work")]))
-    finally:
-        ray.shutdown()
-    assert [answer.rows[0].state for answer in answers] == ["built", "crashed", "built"]
-    assert os.path.exists(recorded)
+    out = tmp_path / "speedups.csv"
+    command = [sys.executable, "-m", "torchdynamo", "tune", str(recorded), "--ray", "local", "--import", members]
+    ended = subprocess.run(
+        [*command, "--members", "work,crash", "--seconds", "1", "--out", str(out)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    with out.open() as lines:
+        states = {row["member"]: row["state"] for row in csv.DictReader(lines)}
+    assert states == {"eager": "built", "work": "built", "crash": "crashed"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")
+def test_ray_that_is_missing_is_said(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", str(recorded), "--ray", "local"]) == 2 and "[ray]" in capsys.readouterr().err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-import os
 import runpy
 import statistics
 import sys
@@ -214,5 +213,4 @@ METRICS: dict[str, Callable[[BenchRequest, Any, Any, list[BackendSpec]], list[Me
 }
 
 if __name__ == "__main__":
-    os.environ.setdefault("TORCHDYNAMO_ENSEMBLE_DB", "")
     main(sys.argv[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,7 +20,11 @@ def run(request: BenchRequest, timeout: float) -> list[Measured]:
         text = json.dumps(request._replace(out=str(out))._asdict())
         command = [sys.executable, "-m", "torchdynamo.bench.measure", text]
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+            # without a database that is named, each process measures by itself
+            environment = {"TORCHDYNAMO_ENSEMBLE_DB": "", **os.environ}
+            ended = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout, check=False, env=environment
+            )
         except subprocess.TimeoutExpired:
             return [failed(f"stopped after {timeout:.0f} s")]
         if ended.returncode or not out.exists():

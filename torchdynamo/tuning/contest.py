@@ -17,7 +17,7 @@ from torchdynamo.backends.ensemble.recorded import load
 from torchdynamo.backends.ensemble.settings import Settings
 from torchdynamo.backends.preserve import mutated_positions
 from torchdynamo.backends.verify import copied
-from torchdynamo.tuning.requests import Answer, TrialRequest, load_users_members
+from torchdynamo.tuning.requests import TrialAnswer, TrialRequest, load_users_members
 from torchdynamo.tuning.trial import candidate_of
 
 
@@ -31,7 +31,7 @@ def alone_on_the_machine() -> Iterator[None]:
 
 
 def main(text: str) -> None:
-    """Answer a request with eager's row and a row for each member."""
+    """TrialAnswer a request with eager's row and a row for each member."""
     request = TrialRequest.of(text)
     load_users_members(request.imports)
     recorded = load(Path(request.folder), constants=request.constants)
@@ -49,7 +49,7 @@ def main(text: str) -> None:
             each.timing = timings.get(each.name)
         key = graph_hash(subgraph) or ""
     eager = Row("eager", "built", timing=timings["eager"])
-    Answer([eager, *(each.measured() for each in built)], key).write(request.out)
+    TrialAnswer([eager, *(each.measured() for each in built)], key).write(request.out)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from torchdynamo.tuning import processes
-from torchdynamo.tuning.requests import Answer, TrialRequest
+from torchdynamo.tuning.requests import TrialAnswer, TrialRequest
 
 TRIAL = "torchdynamo.tuning.trial"
-Pool = Callable[[Sequence[TrialRequest]], Iterator[Answer]]
+Pool = Callable[[Sequence[TrialRequest]], Iterator[TrialAnswer]]
 
 
 def on_this_machine(jobs: int, timeout: float, memory: float) -> Pool:
     """Return a pool of so many processes at a time."""
 
-    def answers(requests: Sequence[TrialRequest]) -> Iterator[Answer]:
+    def answers(requests: Sequence[TrialRequest]) -> Iterator[TrialAnswer]:
         with ThreadPoolExecutor(jobs) as threads:
             yield from threads.map(functools.partial(_trial, timeout=timeout, memory=memory), requests)
 
@@ -36,7 +36,7 @@ def on_ray(address: str, timeout: float, memory: float) -> Pool:
         ray.init(**local, log_to_driver=False)
     trial = ray.remote(num_cpus=1, max_retries=0)(_trial)
 
-    def answers(requests: Sequence[TrialRequest]) -> Iterator[Answer]:
+    def answers(requests: Sequence[TrialRequest]) -> Iterator[TrialAnswer]:
         pending: list[Any] = [trial.remote(each, timeout, memory) for each in requests]
         for each in pending:
             yield ray.get(each)
@@ -44,5 +44,5 @@ def on_ray(address: str, timeout: float, memory: float) -> Pool:
     return answers
 
 
-def _trial(request: TrialRequest, timeout: float, memory: float) -> Answer:
+def _trial(request: TrialRequest, timeout: float, memory: float) -> TrialAnswer:
     return processes.run(TRIAL, request, timeout, memory)

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from torchdynamo.backends.ensemble.database import Row
-from torchdynamo.tuning.requests import Answer, TrialRequest
+from torchdynamo.tuning.requests import TrialAnswer, TrialRequest
 
 POLL = 0.1  # seconds between looks at the memory
 
 
-def run(module: str, request: TrialRequest, timeout: float, memory: float) -> Answer:
+def run(module: str, request: TrialRequest, timeout: float, memory: float) -> TrialAnswer:
     """Return what a process answers; for one that does not, a row for each member that says what became of it.
 
     timeout: seconds. memory: MiB of resident memory.
@@ -27,10 +27,10 @@ def run(module: str, request: TrialRequest, timeout: float, memory: float) -> An
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
             state, reason = watched(process, timeout, memory)
         if state == "ended" and process.returncode == 0 and out.exists():
-            return Answer.read(out)
+            return TrialAnswer.read(out)
         if state == "ended":
             state, reason = "crashed", why(process.returncode, said.read_text())
-        return Answer([Row(name, state, reason) for name in request.members])
+        return TrialAnswer([Row(name, state, reason) for name in request.members])
 
 
 def watched(process: subprocess.Popen[bytes], timeout: float, memory: float) -> tuple[str, str]:

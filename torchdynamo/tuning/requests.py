@@ -43,7 +43,7 @@ def load_users_members(paths: Sequence[str]) -> None:
             importlib.import_module(path)
 
 
-class Answer(NamedTuple):
+class TrialAnswer(NamedTuple):
     """What a process found out."""
 
     rows: list[Row]
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
         os.replace(part, path)
 
     @classmethod
-    def read(cls, path: Path) -> Answer:
+    def read(cls, path: Path) -> TrialAnswer:
         """Read an answer. Raises OSError if there is none."""
         data = json.loads(path.read_text())
         return cls([row_of(each) for each in data["rows"]], data["key"])

@@ -11,7 +11,7 @@ from torchdynamo.backends.ensemble.member import MEMBERS
 from torchdynamo.backends.ensemble.recorded import Recorded, load
 from torchdynamo.backends.ensemble.reference import Reference
 from torchdynamo.backends.ensemble.settings import Settings
-from torchdynamo.tuning.requests import Answer, TrialRequest, load_users_members
+from torchdynamo.tuning.requests import TrialAnswer, TrialRequest, load_users_members
 
 
 def candidate_of(recorded: Recorded, name: str, settings: Settings) -> Candidate:
@@ -23,7 +23,7 @@ def candidate_of(recorded: Recorded, name: str, settings: Settings) -> Candidate
 
 
 def main(text: str) -> None:
-    """Answer a request with a row for each of its members."""
+    """TrialAnswer a request with a row for each of its members."""
     request = TrialRequest.of(text)
     load_users_members(request.imports)
     recorded = load(Path(request.folder), constants=request.constants)
@@ -31,7 +31,7 @@ def main(text: str) -> None:
     with recorded.as_captured():
         for name in request.members:
             rows.append(candidate_of(recorded, name, Settings(constants=request.constants)).measured())
-    Answer(rows).write(request.out)
+    TrialAnswer(rows).write(request.out)
 
 
 if __name__ == "__main__":
