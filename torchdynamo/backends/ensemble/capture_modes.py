@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchdynamo.backends.ensemble.graph_data import Encoder, GraphDecoder
+from torchdynamo.backends.ensemble.graph_data import GraphEncoder, GraphDecoder
 from torchdynamo.graph.modes import Modes
 
 
@@ -30,7 +30,7 @@ class CaptureModes(NamedTuple):
 
     def as_data(self) -> dict[str, Any]:
         """Return the modes as JSON has them."""
-        return {name: Encoder({})(value) for name, value in self._asdict().items()}
+        return {name: GraphEncoder({})(value) for name, value in self._asdict().items()}
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> CaptureModes:

@@ -26,11 +26,11 @@ _TORCH_NAMES = (torch.dtype, torch.layout, torch.memory_format)
 
 def nodes_of(graph: torch.fx.Graph) -> list[dict[str, Any]]:
     """Return the nodes of a graph as data. Raises RecordError, which says at which node, for what is not data."""
-    encoder = Encoder({node: index for index, node in enumerate(graph.nodes)})
+    encoder = GraphEncoder({node: index for index, node in enumerate(graph.nodes)})
     return [_at(str(node), _node_data, node, encoder) for node in graph.nodes]
 
 
-def _node_data(node: torch.fx.Node, encoder: Encoder) -> dict[str, Any]:
+def _node_data(node: torch.fx.Node, encoder: GraphEncoder) -> dict[str, Any]:
     if node.op == "placeholder":
         return {"op": node.op}
     rest = {"args": [encoder(each) for each in node.args], "kwargs": {k: encoder(v) for k, v in node.kwargs.items()}}
@@ -116,7 +116,7 @@ def _at(place: str, step: Callable[..., Any], *args: Any) -> Any:
         raise RecordError(error.text, place) from error
 
 
-class Encoder:
+class GraphEncoder:
     """Writes arguments of nodes as data. Raises RecordError for a value that is none."""
 
     def __init__(self, numbers: Mapping[torch.fx.Node, int]) -> None:
@@ -133,11 +133,11 @@ class Encoder:
         return [self(each) for each in values]
 
 
-def _number(encoder: Encoder, value: float) -> Any:
+def _number(encoder: GraphEncoder, value: float) -> Any:
     return value if math.isfinite(value) else {"float": repr(value)}
 
 
-_ENCODERS: dict[type, Callable[[Encoder, Any], Any]] = {
+_ENCODERS: dict[type, Callable[[GraphEncoder, Any], Any]] = {
     **{kind: lambda encoder, value: value for kind in (bool, int, str, NoneType)},
     **{kind: lambda encoder, value: {"torch": str(value).removeprefix("torch.")} for kind in _TORCH_NAMES},
     **{kind: lambda encoder, value: encoder.all(value) for kind in (list, immutable_list)},

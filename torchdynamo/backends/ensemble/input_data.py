@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 import torch
 import torch.fx
 
-from torchdynamo.backends.ensemble.graph_data import Encoder, GraphDecoder
+from torchdynamo.backends.ensemble.graph_data import GraphEncoder, GraphDecoder
 from torchdynamo.errors import RecordError
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = (bool, int, float)
-_encode, _decode = Encoder({}), GraphDecoder()
+_encode, _decode = GraphEncoder({}), GraphDecoder()
 
 
 def input_data(value: Any, node: torch.fx.Node, position: int, file: BinaryIO, data: bool) -> dict[str, Any]:
