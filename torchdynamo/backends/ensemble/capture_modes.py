@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchdynamo.backends.ensemble.graph_data import GraphEncoder, GraphDecoder
+from torchdynamo.backends.ensemble.graph_data import GraphDecoder, GraphEncoder
 from torchdynamo.graph.modes import Modes
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import torch
 import torch.fx
 
-from torchdynamo.backends.ensemble.graph_data import GraphEncoder, GraphDecoder
+from torchdynamo.backends.ensemble.graph_data import GraphDecoder, GraphEncoder
 from torchdynamo.errors import RecordError
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
