@@ -15,12 +15,12 @@ import torch
 
 import torchdynamo
 from torchdynamo.__main__ import main
-from torchdynamo.backends.ensemble import chosen, database
+from torchdynamo.backends.ensemble import chosen, database, processes
 from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.backends.ensemble.measure import Timing
-from torchdynamo.tuning import command, pools, processes
+from torchdynamo.backends.ensemble.requests import TrialAnswer, TrialRequest
+from torchdynamo.tuning import command, pools
 from torchdynamo.tuning.command import speedup_rows, summary
-from torchdynamo.tuning.requests import TrialAnswer, TrialRequest
 
 MEMBERS = """
 import os, time

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from torchdynamo.backends.ensemble import processes
 from torchdynamo.backends.ensemble.database import Database, Row, path, winner_of
 from torchdynamo.backends.ensemble.identity import fingerprint
 from torchdynamo.backends.ensemble.member import MEMBERS
 from torchdynamo.backends.ensemble.recorded import GRAPH
+from torchdynamo.backends.ensemble.requests import TrialRequest, load_users_members
 from torchdynamo.bench.table import geomean
-from torchdynamo.tuning import pools, processes
-from torchdynamo.tuning.requests import TrialRequest, load_users_members
+from torchdynamo.tuning import pools
 
 CONTEST = "torchdynamo.tuning.contest"
 

@@ -14,11 +14,11 @@ from torchdynamo.backends.ensemble import measure
 from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.backends.ensemble.identity import graph_hash
 from torchdynamo.backends.ensemble.recorded import load
+from torchdynamo.backends.ensemble.requests import TrialAnswer, TrialRequest, load_users_members
 from torchdynamo.backends.ensemble.settings import Settings
+from torchdynamo.backends.ensemble.trial import candidate_of
 from torchdynamo.backends.preserve import mutated_positions
 from torchdynamo.backends.verify import copied
-from torchdynamo.tuning.requests import TrialAnswer, TrialRequest, load_users_members
-from torchdynamo.tuning.trial import candidate_of
 
 
 @contextlib.contextmanager

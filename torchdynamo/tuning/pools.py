@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from torchdynamo.tuning import processes
-from torchdynamo.tuning.requests import TrialAnswer, TrialRequest
+from torchdynamo.backends.ensemble import processes
+from torchdynamo.backends.ensemble.requests import TrialAnswer, TrialRequest
 
-TRIAL = "torchdynamo.tuning.trial"
+TRIAL = "torchdynamo.backends.ensemble.trial"
 Pool = Callable[[Sequence[TrialRequest]], Iterator[TrialAnswer]]
 
 

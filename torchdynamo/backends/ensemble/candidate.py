@@ -6,9 +6,10 @@ import time
 
 from torchdynamo.backends.ensemble.constants import AtThreads, FrozenRun, count_bytes
 from torchdynamo.backends.ensemble.database import Row
+from torchdynamo.backends.ensemble.isolation import IsolatedTrial
 from torchdynamo.backends.ensemble.measure import Timing
 from torchdynamo.backends.ensemble.member import Declined, Member, Run, why_declined
-from torchdynamo.backends.ensemble.reference import Reference
+from torchdynamo.backends.ensemble.reference import ProbeKind, Reference
 from torchdynamo.backends.ensemble.settings import Settings
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.backends.ensemble.validation import Differs, validate
@@ -29,7 +30,9 @@ class Candidate:
         reason = why_declined(member, subgraph) or self._too_large(subgraph)
         self.state = DECLINED if reason else WAITING
         self.reason = reason or ""
-        self.cost = member.cost * max(len(subgraph.nodes), 10) / 100  # seconds of run time before it is built
+        builds = 2 if member.isolated else 1
+        self.cost = builds * member.cost * max(len(subgraph.nodes), 10) / 100  # seconds of run time before it is built
+        self.trial: IsolatedTrial | None = None
         self.build_seconds = 0.0
         self.error = 0.0
         self.bytes = 0
@@ -44,6 +47,19 @@ class Candidate:
             return None
         return f"its constants take {needed:.0f} MiB, and options['memory'] allows {self.settings.memory:.0f}"
 
+    def is_ready(self, subgraph: Subgraph) -> bool:
+        """Return whether it may be built now. A member that is isolated must pass its trial first, begun here."""
+        if not self.member.isolated:
+            return True
+        if self.trial is None:
+            self.trial = IsolatedTrial(self.member, subgraph)
+        if not self.trial.is_over:
+            return False
+        outcome = self.trial.outcome
+        if outcome.state != BUILT:
+            self.drop(outcome.state, outcome.reason)
+        return outcome.state == BUILT
+
     def build(self, subgraph: Subgraph, reference: Reference, changed: Run) -> None:
         """Build the graph and try it against eager. Whatever fails is the reason that `explain` shows.
 
@@ -54,7 +70,7 @@ class Candidate:
         try:
             run = self.whole(self.member.build(subgraph), subgraph, changed)
             self.build_seconds = time.perf_counter() - started
-            self.error = validate(reference, run, nan_exact=self.settings.nan_exact)
+            self.error = validate(reference, run, self.untried())
         except Declined as declined:
             self.drop(DECLINED, str(declined))
         except Differs as difference:
@@ -66,6 +82,11 @@ class Candidate:
         else:
             self.state, self.reason, self.run = BUILT, "", run
         self.build_seconds = self.build_seconds or time.perf_counter() - started
+
+    def untried(self) -> list[ProbeKind]:
+        """Return the kinds of inputs that this member need not be tried on."""
+        kinds: list[ProbeKind] = [] if self.settings.nan_exact else ["special"]
+        return [*kinds, "index"] if self.member.checks_indices else kinds
 
     def whole(self, run: Run, subgraph: Subgraph, changed: Run) -> Run:
         """Return a run that takes all inputs of the graph."""

@@ -136,7 +136,7 @@ class Choice(Replaceable):
                 return self.eager(*args)
             due = [each for each in self.waiting() if each.cost <= self.spent]
             if due and not torch.are_deterministic_algorithms_enabled():
-                self.build(due, args)
+                self.build_ready(due, args)
             return self.timed(args)
         finally:
             self.lock.release()
@@ -169,10 +169,16 @@ class Choice(Replaceable):
     def writes(self) -> bool:
         return bool(self.subgraph(()).effects.mutated)
 
-    def build(self, due: Sequence[Candidate], args: Sequence[Any]) -> None:
-        """Build these members, with this call's inputs as examples, and let those that are right compete."""
+    def build_ready(self, due: Sequence[Candidate], args: Sequence[Any]) -> None:
+        """Build those of these members that are ready, with this call's inputs as examples; let those that are right
+        compete.
+        """
         subgraph = self.subgraph(args)
-        self.make(due, subgraph)
+        ready = [each for each in due if each.is_ready(subgraph)]
+        if not ready and self.waiting():
+            return  # for a trial in another process
+        if ready:
+            self.make(ready, subgraph)
         names = [name for name in self.candidates if self.candidates[name].state == BUILT]
         if self.trains and names:
             self.measure(subgraph)
@@ -223,11 +229,15 @@ class Choice(Replaceable):
     def tune(self, subgraph: Subgraph) -> None:
         """Build all members within the budget, measure them on copies of the inputs, and commit to the best."""
         end = time.monotonic() + self.settings.budget
+        for each in self.waiting():
+            each.is_ready(subgraph)  # trials in other processes begin
         for each in sorted(self.waiting(), key=lambda one: one.cost):
-            if time.monotonic() > end:
+            if each.trial is not None:
+                each.trial.wait(end - time.monotonic())
+            if each.is_ready(subgraph) and time.monotonic() < end:
+                self.make([each], subgraph)
+            elif each.state == WAITING:
                 each.drop(DECLINED, f"the budget of {self.settings.budget:.0f} s was used up")
-                continue
-            self.make([each], subgraph)
         if self.built() or not self.waiting():
             self.measure(subgraph)
 

@@ -35,6 +35,11 @@ class Member(NamedTuple):
     """Whether it makes constants of the parameters where the options allow it."""
     has_threads: bool = False
     """Whether what it builds computes on threads of its own, whose number is fixed then."""
+    checks_indices: bool = False
+    """Whether what it builds raises for indices out of range by construction, so that they are not tried: a kernel that
+    raises where C++ exceptions do not work ends the process."""
+    isolated: bool = False
+    """Whether it is built and tried in a process of its own before it is built in this one: it may crash or hang."""
 
 
 MEMBERS: dict[str, Member] = {}

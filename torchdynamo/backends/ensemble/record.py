@@ -66,7 +66,7 @@ class Recorder(contextlib.AbstractContextManager["Recorder"]):
         if self.broken:
             return
         try:
-            log.info("%s is recorded as %s", name, self.write(gm, inputs))
+            log.info("%s is recorded as %s", name, write(self.folder, gm, inputs, self.data))
         except RecordError as error:
             log.info("%s is not recorded: %s", name, error)
         except Exception as error:
@@ -76,36 +76,37 @@ class Recorder(contextlib.AbstractContextManager["Recorder"]):
             what = f"{type(error).__name__}: {error}"
             warn_user(f"graphs are no longer recorded in {self.folder}: {what}", TorchDynamoWarning)
 
-    def write(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> str:
-        """Write the folder of a graph, complete or not at all, and return its name.
 
-        Raises RecordError for what cannot be recorded.
-        """
-        subgraph = at_its_sizes(gm, inputs)
-        if subgraph.effects.as_captured:
-            raise RecordError("it has operators that only run as they were captured")
-        nodes = nodes_of(subgraph.gm.graph)
-        name = graph_hash(subgraph)
-        if name is None:
-            raise RecordError("a value in it has no name by which another process knows it")
-        if (self.folder / name).exists():
-            return name
-        self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=self.folder))
-        try:
-            (unfinished / GRAPH).write_text(json.dumps({"format": FORMAT, "nodes": nodes}, indent=1))
-            with (unfinished / CONTENTS).open("wb") as file:
-                described = [
-                    input_data(value, node, position, file, self.data)
-                    for position, (value, node) in enumerate(zip(subgraph.example_inputs, subgraph.placeholders))
-                ]
-            (unfinished / META).write_text(json.dumps(meta_of(subgraph, described), indent=1))
-            unfinished.chmod(0o755)
-            with contextlib.suppress(OSError):  # another process was faster
-                unfinished.rename(self.folder / name)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+def write(folder: Path, gm: torch.fx.GraphModule, inputs: Sequence[Any], data: bool = False) -> str:
+    """Write a graph into a folder of its own in `folder`, complete or not at all, and return that folder's name.
+
+    data: keep floats, too, instead of statistics of them. Raises RecordError for what cannot be recorded.
+    """
+    subgraph = at_its_sizes(gm, inputs)
+    if subgraph.effects.as_captured:
+        raise RecordError("it has operators that only run as they were captured")
+    nodes = nodes_of(subgraph.gm.graph)
+    name = graph_hash(subgraph)
+    if name is None:
+        raise RecordError("a value in it has no name by which another process knows it")
+    if (folder / name).exists():
         return name
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
+    try:
+        (unfinished / GRAPH).write_text(json.dumps({"format": FORMAT, "nodes": nodes}, indent=1))
+        with (unfinished / CONTENTS).open("wb") as file:
+            described = [
+                input_data(value, node, position, file, data)
+                for position, (value, node) in enumerate(zip(subgraph.example_inputs, subgraph.placeholders))
+            ]
+        (unfinished / META).write_text(json.dumps(meta_of(subgraph, described), indent=1))
+        unfinished.chmod(0o755)
+        with contextlib.suppress(OSError):  # another process was faster
+            unfinished.rename(folder / name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return name
 
 
 def at_its_sizes(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Subgraph:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
@@ -17,6 +18,8 @@ from torchdynamo.graph.modes import Modes
 
 Run = Callable[..., Any]
 SEED = 0
+ProbeKind: TypeAlias = Literal["ordinary", "special", "denormal", "index"]
+"""What inputs hold: values as in calls, NaN or infinities, denormal numbers, or an integer that may be a bad index."""
 
 
 class Outcome(NamedTuple):
@@ -41,6 +44,7 @@ class Probe(NamedTuple):
     """Inputs of one trial, and eager's outcome."""
 
     name: str
+    kind: ProbeKind
     inputs: list[Any]
     wanted: Outcome
     exact: list[Any] | None
@@ -71,28 +75,28 @@ class Reference:
     def probes(self) -> Iterator[Probe]:
         """Yield the probes: the call's inputs, random ones, and those at the edges of what numbers can be."""
         graph, inputs = self.subgraph, self.subgraph.example_inputs
-        yield self.probe("its inputs", inputs, exact=True)
+        yield self.probe("its inputs", "ordinary", inputs)
         if graph.is_symbolic:
             return
         generator = torch.Generator().manual_seed(SEED)
         shuffled = functools.partial(random_like, generator=generator)
-        yield self.probe("random inputs", self.changed(shuffled), exact=True)
+        yield self.probe("random inputs", "ordinary", self.changed(shuffled))
         if graph.wants_gradients:
             return  # a member that trains is Inductor or eager, which agree at the edges
         for name, value in SPECIAL.items():
             probe = self.changed(functools.partial(with_special, value=value, generator=generator))
             if any(new is not old for new, old in zip(probe, inputs)):
-                yield self.probe(f"inputs with {name}", probe, exact=False)
+                yield self.probe(f"inputs with {name}", "denormal" if math.isfinite(value) else "special", probe)
         for position in self.integers():
             for name, index in (("-1", -1), ("an index past the end", 2**31 - 1)):
                 other = list(inputs)
                 other[position] = with_last(inputs[position], index)
-                yield self.probe(f"{name} among integers", other, exact=False)
+                yield self.probe(f"{name} among integers", "index", other)
 
-    def probe(self, name: str, inputs: Sequence[Any], exact: bool) -> Probe:
+    def probe(self, name: str, kind: ProbeKind, inputs: Sequence[Any]) -> Probe:
         wanted = self.outcome(self.subgraph.gm.forward, inputs)
-        results = in_float64(self.subgraph.gm, inputs) if exact and wanted.error is None and not self.writes else None
-        return Probe(name, list(inputs), wanted, results)
+        exact = kind == "ordinary" and wanted.error is None and not self.writes
+        return Probe(name, kind, list(inputs), wanted, in_float64(self.subgraph.gm, inputs) if exact else None)
 
     def changed(self, change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
         """Return the inputs with `change` applied to the tensors that are no parameters or buffers."""

@@ -27,4 +27,4 @@ def build(subgraph: Subgraph) -> Run:
     return by_inductor(subgraph.gm, subgraph.example_inputs)
 
 
-register_member(Member("inductor", build, (no_random_numbers, traceable), cost=20.0, rank=20))
+register_member(Member("inductor", build, (no_random_numbers, traceable), cost=20.0, rank=20, checks_indices=True))

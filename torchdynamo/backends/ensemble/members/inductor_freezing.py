@@ -55,4 +55,6 @@ def build(subgraph: Subgraph) -> Run:
         return by_inductor(frozen.module, frozen.inputs, options={"freezing": True})
 
 
-register_member(Member("inductor_freezing", build, REQUIRES, cost=25.0, rank=30, makes_constants=True))
+register_member(
+    Member("inductor_freezing", build, REQUIRES, cost=25.0, rank=30, makes_constants=True, checks_indices=True)
+)

@@ -14,4 +14,4 @@ def build(subgraph: Subgraph) -> Run:
     return by_inductor(rewritten(subgraph, onednn_linear.opaquely), subgraph.example_inputs)
 
 
-register_member(Member("inductor_linear", build, (*REQUIRES, traceable), cost=20.0, rank=25))
+register_member(Member("inductor_linear", build, (*REQUIRES, traceable), cost=20.0, rank=25, checks_indices=True))

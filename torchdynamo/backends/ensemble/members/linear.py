@@ -54,4 +54,4 @@ def build(subgraph: Subgraph) -> Run:
     return forward
 
 
-register_member(Member("linear", build, REQUIRES, cost=0.05, rank=10))
+register_member(Member("linear", build, REQUIRES, cost=0.05, rank=10, checks_indices=True))

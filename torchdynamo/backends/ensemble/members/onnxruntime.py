@@ -102,6 +102,7 @@ MEMBER = register_member(
         ),
         cost=3.0,
         rank=60,
+        isolated=True,
         makes_constants=True,
         has_threads=True,
     )

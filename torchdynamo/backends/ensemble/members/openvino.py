@@ -125,6 +125,7 @@ MEMBER = register_member(
         ),
         cost=2.0,
         rank=70,
+        isolated=True,
         makes_constants=True,
         has_threads=True,
     )

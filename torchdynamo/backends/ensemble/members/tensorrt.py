@@ -58,6 +58,7 @@ MEMBER = register_member(
         ),
         cost=30.0,
         rank=80,
+        isolated=True,
         makes_constants=True,
     )
 )

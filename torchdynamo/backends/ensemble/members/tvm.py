@@ -78,6 +78,7 @@ MEMBER = register_member(
         requires=(*FOREIGN, on_cpu, package("tvm", "tvm")),
         cost=5.0,
         rank=90,
+        isolated=True,
         makes_constants=True,
     )
 )

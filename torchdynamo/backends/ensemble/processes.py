@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from torchdynamo.backends.ensemble.database import Row
-from torchdynamo.tuning.requests import TrialAnswer, TrialRequest
+from torchdynamo.backends.ensemble.requests import TrialAnswer, TrialRequest
 
 POLL = 0.1  # seconds between looks at the memory
 
 
-def run(module: str, request: TrialRequest, timeout: float, memory: float) -> TrialAnswer:
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+@atexit.register
+def end_all() -> None:
+    """End the processes that threads still wait for as the program ends."""
+    for process in list(_running):
+        process.kill()
+
+
+os.register_at_fork(after_in_child=_running.clear)
+
+
+def run(
+    module: str, request: TrialRequest, timeout: float, memory: float, environment: Mapping[str, str] | None = None
+) -> TrialAnswer:
     """Return what a process answers; for one that does not, a row for each member that says what became of it.
 
-    timeout: seconds. memory: MiB of resident memory.
+    timeout: seconds. memory: MiB of resident memory; 0 for no limit. environment: of the process; by default, that of
+    this one. Raises OSError if no process can be started.
     """
     with tempfile.TemporaryDirectory() as folder:
         out, said = Path(folder) / "rows.json", Path(folder) / "stderr"
         command = [sys.executable, "-m", module, request._replace(out=str(out)).text()]
         with said.open("w") as stderr:
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)
+            _running.add(process)
             state, reason = watched(process, timeout, memory)
+            _running.discard(process)
         if state == "ended" and process.returncode == 0 and out.exists():
             return TrialAnswer.read(out)
         if state == "ended":

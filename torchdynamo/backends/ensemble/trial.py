@@ -10,8 +10,8 @@ from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.backends.ensemble.member import MEMBERS
 from torchdynamo.backends.ensemble.recorded import Recorded, load
 from torchdynamo.backends.ensemble.reference import Reference
+from torchdynamo.backends.ensemble.requests import TrialAnswer, TrialRequest, load_users_members
 from torchdynamo.backends.ensemble.settings import Settings
-from torchdynamo.tuning.requests import TrialAnswer, TrialRequest, load_users_members
 
 
 def candidate_of(recorded: Recorded, name: str, settings: Settings) -> Candidate:
