@@ -20,7 +20,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 def draw(table: Path, picture: Path) -> None:
     """Write a heat map of models and members; grey where a member declined, was wrong, or was not measured."""
     with table.open() as file:
-        speed = {(f"{row['model']}, {row['batch']}", row["member"]): float(row["speedup"]) for row in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    speed = {(f"{row['model']}, {row['batch']}", row["member"]): float(row["speedup"]) for row in rows}
     models, members = sorted({model for model, _ in speed}), sorted({member for _, member in speed})
     grid = np.array([[speed.get((model, member), np.nan) for member in members] for model in models])
     plt.rcParams["svg.hashsalt"] = "members"
