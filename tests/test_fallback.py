@@ -121,7 +121,7 @@ STEPS = {
     "lowering": (pipeline, "lower"),
     "guard program": (torchdynamo.guards.program._native, "GuardProgram"),
     "record": (pipeline, "CompiledEntry"),
-    "report": (pipeline, "tell"),
+    "report": (pipeline, "tell_compiled"),
     "entry": (pipeline._native, "Entry"),
 }
 ERRORS = [RuntimeError, MemoryError, RecursionError, AssertionError, KeyError]

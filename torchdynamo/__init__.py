@@ -8,6 +8,8 @@ See `compile`, `optimize`, `run`, `disable` and `explain`.
 
 from __future__ import annotations
 
+import os
+
 from torchdynamo import config, eval_frame, exc, optimizations
 from torchdynamo.api import (
     allow_in_graph,
@@ -26,10 +28,15 @@ from torchdynamo.backends.ensemble.record import record
 from torchdynamo.capture.torch.dynamic_marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from torchdynamo.core.marks import graph_break, is_compiling
 from torchdynamo.optimized_module import OptimizedModule
+from torchdynamo.report import logs
+from torchdynamo.report.logs import set_logs
+from torchdynamo.report.summary import Report, report
 
+set_logs(logs.from_environment(os.environ))
 __version__ = "0.1.0"
 __all__ = [
     "OptimizedModule",
+    "Report",
     "allow_in_graph",
     "assume_constant_result",
     "compile",
@@ -50,7 +57,9 @@ __all__ = [
     "optimize",
     "record",
     "register_backend",
+    "report",
     "reset",
     "run",
+    "set_logs",
     "skip",
 ]

@@ -61,6 +61,11 @@ def knobs() -> dict[str, Any]:
     return {name: globals()[name] for name in _DEFAULTS}
 
 
+def changed() -> dict[str, Any]:
+    """Return the settings that differ from their defaults."""
+    return {name: value for name, value in knobs().items() if value != _DEFAULTS[name]}
+
+
 @contextlib.contextmanager
 def patch(**changes: Any) -> Iterator[None]:
     """Set options inside of a `with` block, or of a function decorated with it."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.compiler
 
-from torchdynamo import _native
+from torchdynamo import _native, events
 from torchdynamo.backends import registry
 from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
@@ -28,6 +28,7 @@ from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.guards.aliases import written_apart
 from torchdynamo.hook import collector, interrupts
+from torchdynamo.report.compiles import GraphId
 from torchdynamo.specialization import CompilerSettings
 
 _graph_numbers = itertools.count(0)
@@ -39,8 +40,11 @@ def compile_captured(
     builder: GraphBuilder,
     compiler: CompilerSettings,
     backend: registry.Backend,
+    graph_id: GraphId,
 ) -> tuple[Any, list[str], list[Source], Any]:
     """Close the graph, compile it with the real tensors as examples, and wrap the result.
+
+    graph_id: its name in profiles, and in what torch logs of it.
 
     Returns (compiled graph, names of locals that it takes, sources of its other inputs, graph module); all empty if
     nothing was captured.
@@ -71,7 +75,9 @@ def compile_captured(
     plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
     backend = backend if plain else decline_graph
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
-    with collector.awake(), shape_env.sizes_zero_and_one_like_others(), interrupts.allowed():
+    torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
+    open_sizes = shape_env.sizes_zero_and_one_like_others()
+    with events.phase("backend"), collector.awake(), open_sizes, interrupts.allowed(), torchs_id:
         if rerun is None:
             fn = compile_part(gm, examples)
         else:
@@ -85,7 +91,8 @@ def compile_captured(
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
-    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written)
+    label = f"torchdynamo: {graph_id}"
+    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written, label=label)
     if isinstance(made, Replaceable) and made is fn:
         made.held_by(graph)
     return graph, arguments, bound, gm

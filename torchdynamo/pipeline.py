@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, stances
+from torchdynamo import _native, config, events, stances
 from torchdynamo.backends import registry
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.static_shapes import at_fixed_sizes
@@ -61,7 +61,15 @@ from torchdynamo.hook.compile_lock import turn
 from torchdynamo.hook.stock import StockBuiltins
 from torchdynamo.hook.user_warnings import warn_user
 from torchdynamo.report import debug, recompiles
-from torchdynamo.report.compiles import recompile_text, tell, what_failed
+from torchdynamo.report.compiles import (
+    beginning,
+    next_graph_id,
+    recompile_text,
+    tell_again,
+    tell_compiled,
+    tell_left,
+    what_failed,
+)
 from torchdynamo.report.guard_failures import GuardFail, announce
 from torchdynamo.report.limit import limit_text, named, unprofitable_text
 from torchdynamo.report.marks import check_marks
@@ -131,6 +139,7 @@ def reset() -> None:
     """Drop all entries and all that was learned about code objects."""
     _native.clear_all()
     learned.forget()
+    events.clear()
 
 
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
@@ -173,6 +182,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
         reason = skip_reason(code, roots)
         if reason is not None:
             _native.skip_code(code, reason)
+            events.skipped(reason, beginning(code))
             return None
         if not compiler.told:
             compiler.told = True
@@ -185,7 +195,8 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
             made = made_meanwhile(code, roots, compiler.owner_id)
             if made is None and ours and not over_limit(code, compiler, roots):
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
-                made = build_entry(code, roots, compiler, started)
+                with events.timing():
+                    made = build_entry(code, roots, compiler, started)
                 budget.took(code, compiler.owner_id, time.perf_counter() - started)
                 publish(code, made)
                 interop.stance()  # to see it change: capturing may have imported what has it
@@ -263,7 +274,7 @@ def report_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
     """Capture a frame and return an entry for it; None if it is left to Python."""
     failed = what_failed(code, compiler.owner_id, roots)
-    with torch_compat.without_saved_tensor_hooks():
+    with torch_compat.without_saved_tensor_hooks(), events.phase("capture"):
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
         return leave(code, compiler, found, started)
@@ -299,16 +310,19 @@ def entry_of(
     if first and self_invalidation.undoes_itself(captured, resume.own_cell_names(code)) and not is_endless_setup(code):
         settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = decline_graph, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
-    with torch_compat.without_saved_tensor_hooks():
-        graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend)
+    graph_id = next_graph_id(code)
+    with torch_compat.without_saved_tensor_hooks(), events.phase("graph"):
+        graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend, graph_id)
     if not memory_apart(captured.machine, gm):
         return leave(code, compiler, Why(NOT_MADE, {"what": SHARED_MEMORY}, None), started)
     name = repr(graph) if graph else ""
-    new_code = codegen.finish(draft, name, arguments, len(bound_inputs), discard=not draft.outputs)
-    state = Guard(Source("globals"), "GLOBAL_STATE")
-    sizes = number_guards(builder.numbers, captured.machine.layouts)
-    guards = complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)
-    program = lower(guards, [*bound_inputs, *draft.bound], code)
+    with events.phase("code"):
+        new_code = codegen.finish(draft, name, arguments, len(bound_inputs), discard=not draft.outputs)
+    with events.phase("guards"):
+        state = Guard(Source("globals"), "GLOBAL_STATE")
+        sizes = number_guards(builder.numbers, captured.machine.layouts)
+        guards = complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)
+        program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else "loop with a break")
     ties = Ties(code, guards, draft.bound)
@@ -321,9 +335,9 @@ def entry_of(
         return entry
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
-    if again:
-        recompiles.say(again)
-    tell(code, compiler.backend_name, gm, why, guards, started, varying, again)
+    if failed is not None:
+        tell_again(code, failed, again, roots, compiler.dynamic)
+    tell_compiled(code, graph_id, compiler.backend_name, entry, started, varying, again)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)
         if again:
@@ -340,7 +354,7 @@ def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
         if why.raises:
             return raising_entry(code, error, compiler.owner_id)
         raise error
-    tell(code, compiler.backend_name, None, why, [], started)
+    tell_left(code, compiler.backend_name, why, started)
     _native.skip_code(code, why.reason)
     return None
 

@@ -53,7 +53,9 @@ class CodeRecord:
         "drawn",
         "first_runs",
         "given",
+        "graphs",
         "not_speculated",
+        "number",
         "ran_eagerly",
         "results",
         "returned",
@@ -64,6 +66,8 @@ class CodeRecord:
 
     def __init__(self) -> None:
         self.accounts: dict[int, Account] = {}  # owner -> account
+        self.number: int | None = None  # the function's number in names of graphs: report/compiles.py
+        self.graphs = 0  # graphs named so far: report/compiles.py
         self.first_runs = 0  # runs that set something up: first_run.py
         self.not_speculated = False  # an assertion failed although nothing was raised: capture/speculate/assertions.py
         self.ran_eagerly = False  # it has run once under a stance that runs the first call eagerly: stances.py

@@ -32,6 +32,12 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 
 
+def compile_id(number: int, version: int) -> contextlib.AbstractContextManager[object]:
+    """Return a context in which torch names what is compiled `[number/version]` in its logs, traces and folders."""
+    compile_id = torch._guards.CompileId(frame_id=number, frame_compile_id=version)
+    return torch._guards.compile_context(torch._guards.CompileContext(compile_id))
+
+
 def static_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
     """Return a fake tensor of constant sizes for a tensor."""
     with torch._C._DisableFuncTorch():

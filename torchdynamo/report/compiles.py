@@ -1,29 +1,61 @@
-"""Report compiled frames, and why they were compiled again, to event collectors and the log."""
+"""Record what became of each frame: compiled, broken, compiled again, or left to Python."""
 
 from __future__ import annotations
 
+import itertools
+import logging
+import sys
 import time
 from collections.abc import Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
-from torchdynamo import config
-from torchdynamo.cache.entries import entries_of
+from torchdynamo import _native, events
+from torchdynamo.cache.entries import CompiledEntry, entries_of
 from torchdynamo.capture.exits import Why
 from torchdynamo.codegen import resume
-from torchdynamo.core.reasons import message
+from torchdynamo.core import learned
+from torchdynamo.core.reasons import SKIPS, hint, message
 from torchdynamo.core.signals import Break
-from torchdynamo.core.source import Guard, Roots
+from torchdynamo.core.source import Guard, Position, Roots
+from torchdynamo.events import Place
 from torchdynamo.guards.explain import FailedGuard, first_failure
-from torchdynamo.report import explain, recompiles
+from torchdynamo.hook.frames import is_program
+from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.limit import named
-from torchdynamo.report.recompiles import Hindrance, NumberInput
+from torchdynamo.report.recompiles import Hindrance, NumberInput, remedy
+
+graphs_log = logging.getLogger("torchdynamo.graphs")
+guards_log = logging.getLogger("torchdynamo.guards")
+bytecode_log = logging.getLogger("torchdynamo.bytecode")
+
+_functions = itertools.count()
+
+
+class GraphId(NamedTuple):
+    """The name of a graph: a function's number in this process, and how many of its graphs came before."""
+
+    function: str
+    number: int
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.function} graph {self.number}/{self.version}"
+
+
+def next_graph_id(code: CodeType) -> GraphId:
+    """Return the name of the next graph of a function; its continuations count as it."""
+    users = resume.origin(code).code
+    known = learned.record(users)
+    if known.number is None:
+        known.number = next(_functions)
+    known.graphs += 1
+    return GraphId(users.co_name, known.number, known.graphs - 1)
 
 
 def what_failed(code: CodeType, owner_id: int, roots: Roots) -> FailedGuard | None:
-    """Return the guard of the newest entry that fails for this call; None if nobody reads it."""
-    if not (recompiles.wanted() or explain.watched() or config.debug):
-        return None
+    """Return the guard of the newest entry that fails for this call; None for the first entry."""
     known = entries_of(code, owner_id)
     return first_failure(known[-1].guards, roots) if known else None
 
@@ -38,33 +70,118 @@ def recompile_text(
     return recompiles.recompile_message(named(code), failed, varying, guards, hindrance)
 
 
-def tell(
+def place_of(position: Position) -> Place:
+    """Return a position of a capture as a place of an event."""
+    filename, line, end_line, column, end_column, function = position
+    return Place(filename, line or 0, function, end_line, column, end_column)
+
+
+def beginning(code: CodeType) -> Place:
+    """Return the place at which a function begins, or at which a continuation of it goes on."""
+    users = resume.origin(code)
+    return Place(users.code.co_filename, users.line, users.code.co_name)
+
+
+def calling() -> tuple[Place, ...]:
+    """Return the program's innermost active call: what has led to the frame that is compiled."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_program(frame.f_code):
+        frame = frame.f_back  # type: ignore[assignment]
+    return (Place(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name),) if frame else ()
+
+
+def tell_compiled(
+    code: CodeType,
+    graph_id: GraphId,
+    backend: str,
+    entry: _native.Entry,
+    started: float,
+    numbers: Sequence[NumberInput],
+    again: str,
+) -> None:
+    """Record a frame that has an entry, and the break at which that ends, if it does."""
+    record: CompiledEntry = entry.info
+    gm, why = record.graph, record.why
+    operators = sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0
+    facts: dict[str, Any] = {"graph": str(graph_id), "backend": backend, "code": ref(code), "made": ref(record.code)}
+    compiled = events.record(
+        "compile",
+        beginning(code),
+        again,
+        operators=operators,
+        symbols=tuple((each.name, str(each.source), each.least, each.most) for each in numbers),
+        chain=calling(),
+        seconds=events.seconds(),
+        **facts,
+    )
+    if why is not None:
+        tell_end("break", code, why, parent=compiled.number, **facts)
+    if gm is not None and graphs_log.isEnabledFor(logging.DEBUG):
+        graphs_log.debug("%s\n%s", graph_id, debug.graph_table(record.name, gm))
+    if guards_log.isEnabledFor(logging.DEBUG):
+        guards_log.debug("%s: %d guards\n%s", graph_id, len(record.guards), record.guards)
+    if bytecode_log.isEnabledFor(logging.DEBUG):
+        bytecode_log.debug("%s\n%s", debug.bytecode("ORIGINAL", code), debug.bytecode("MODIFIED", record.code))
+    if explain.watched():
+        explain.emit(explained(code, backend, why, started, entry, operators, numbers, again))
+
+
+def tell_again(code: CodeType, failed: FailedGuard, text: str, roots: Roots, dynamic: bool | None) -> None:
+    """Record that a function is compiled again, and what has changed."""
+    change = failed.change
+    events.record(
+        "recompile",
+        beginning(code),
+        text,
+        hint=remedy(failed, roots, dynamic),
+        source=f"{failed.guard.source}{change.part}",
+        old=str(change.old)[: events.LONGEST],
+        new=str(change.new)[: events.LONGEST],
+        code=ref(code),
+    )
+
+
+def tell_left(code: CodeType, backend: str, why: Why, started: float) -> None:
+    """Record a frame that is left to Python after a capture."""
+    tell_end("skip" if why.reason in SKIPS else "break", code, why)
+    if explain.watched():
+        explain.emit(explained(code, backend, why, started))
+
+
+def tell_end(kind: events.Kind, frame: CodeType, why: Why, **facts: Any) -> None:
+    """Record what has ended the capture of a frame, at the user's line. facts: further fields of the event."""
+    place = beginning(frame) if why.position is None else place_of(why.position)
+    chain = tuple(place_of(each) for each in why.callers)
+    text, advice = message(why.reason, **why.fields), hint(why.reason, **why.fields)
+    events.record(kind, place, text, hint=advice, reason=why.reason, chain=chain, **facts)
+
+
+def explained(
     code: CodeType,
     backend: str,
-    gm: Any,
     why: Why | None,
-    guards: list[Guard],
     started: float,
+    entry: _native.Entry | None = None,
+    operators: int = 0,
     numbers: Sequence[NumberInput] = (),
     again: str = "",
-) -> None:
-    """Report a compiled frame to the collectors of events."""
-    if explain.watched():
-        place = why.position if why else None
-        users = resume.origin(code)
-        explain.emit(
-            explain.CompileEvent(
-                function=users.code.co_name,
-                filename=place.filename if place else users.code.co_filename,
-                line=(place.line if place else None) or users.line,
-                graph=gm,
-                ops=sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0,
-                reason=why.reason if why else None,
-                reason_text=message(why.reason, **why.fields) if why else "",
-                guards=guards,
-                seconds=time.perf_counter() - started,
-                backend=backend,
-                numbers=numbers,
-                again=again,
-            )
-        )
+) -> explain.CompileEvent:
+    """Return the frame as `torchdynamo.explain` collects it."""
+    place = why.position if why else None
+    users = resume.origin(code)
+    record: CompiledEntry | None = entry.info if entry is not None else None
+    return explain.CompileEvent(
+        function=users.code.co_name,
+        filename=place.filename if place else users.code.co_filename,
+        line=(place.line if place else None) or users.line,
+        graph=record.graph if record is not None else None,
+        ops=operators,
+        reason=why.reason if why else None,
+        reason_text=message(why.reason, **why.fields) if why else "",
+        guards=record.guards if record is not None else (),
+        seconds=time.perf_counter() - started,
+        backend=backend,
+        numbers=numbers,
+        again=again,
+        entry=entry,
+    )

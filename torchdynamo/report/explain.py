@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from torchdynamo import _native
 from torchdynamo.backends import ensemble
 from torchdynamo.core import reasons
 from torchdynamo.core.source import Guard
@@ -39,6 +40,7 @@ class CompileEvent:
     reason_text: str = ""
     numbers: Sequence[NumberInput] = ()  # symbols that are inputs of the graph
     again: str = ""  # why the function is compiled again, if it was compiled before
+    entry: _native.Entry | None = None  # it counts the calls that it serves
 
 
 _watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", default=())

@@ -193,6 +193,17 @@ static inline const char *td_code_prologue_fault(PyCodeObject *code)
     return NULL;
 }
 
+/* time.perf_counter_ns() */
+static inline int64_t td_nanoseconds(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyTime_t now;
+    return PyTime_PerfCounterRaw(&now) < 0 ? 0 : now;
+#else
+    return _PyTime_GetPerfCounter();
+#endif
+}
+
 #include "compat_dicts.h"
 
 #endif

@@ -3,6 +3,7 @@
  * While it runs nothing is ours to look at, so the thread's callback is off, and the hook is out if nobody else needs
  * it: then the interpreter calls Python functions its quick way. */
 #include "hook.h"
+#include "tensor.h"
 
 #include <structmember.h>
 
@@ -11,6 +12,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *fn, *name, *on_error; /* on_error may be NULL */
     PyObject *written;              /* a weak reference to the code of the frame that calls, or NULL */
+    PyObject *label;                /* of its range in a profile; NULL: the name */
     PyObject *weakrefs;
     char splat;
 } GraphObject;
@@ -114,19 +116,52 @@ static PyObject *call_spread(GraphObject *self, PyObject *const *args, size_t na
     return result;
 }
 
+static PyObject *watcher; /* told of each call: (label, start, end), in nanoseconds; NULL: nobody watches */
+
+/* Tell the watcher, whose errors are reported and not raised: the program has no part in them. */
+static void tell_watcher(GraphObject *self, int64_t started)
+{
+    PyObject *whom = Py_XNewRef(watcher), *type, *error, *traceback;
+    if (whom == NULL)
+        return;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *done = PyObject_CallFunction(whom, "OLL", self->label != NULL ? self->label : self->name, (long long)started, (long long)td_nanoseconds());
+    if (done == NULL)
+        PyErr_WriteUnraisable(whom);
+    Py_XDECREF(done);
+    Py_DECREF(whom);
+    PyErr_Restore(type, error, traceback);
+}
+
+/* Call it as somebody looks: a profiler of torch, or the watcher. */
+static PyObject *call_seen(GraphObject *self, vectorcallfunc call, PyObject *const *args, size_t nargsf, PyObject *keys)
+{
+    const char *label = td_is_profiled() ? PyUnicode_AsUTF8(self->label != NULL ? self->label : self->name) : NULL;
+    if (label == NULL)
+        PyErr_Clear();
+    void *range = label != NULL ? td_range_begin(label) : NULL;
+    int64_t started = td_nanoseconds();
+    PyObject *result = call((PyObject *)self, args, nargsf, keys);
+    tell_watcher(self, started);
+    if (range != NULL)
+        td_range_end(range);
+    return result;
+}
+
 static PyObject *graph_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *keys)
 {
     GraphObject *self = (GraphObject *)callable;
     vectorcallfunc call = self->splat ? (vectorcallfunc)(void (*)(void))call_spread : (vectorcallfunc)(void (*)(void))call_fn;
     TdThread *thread = td_thread;
+    int seen = watcher != NULL || td_is_profiled();
     if (thread == NULL || thread->callback == NULL)
-        return call(callable, args, nargsf, keys);
+        return seen ? call_seen(self, call, args, nargsf, keys) : call(callable, args, nargsf, keys);
     PyThreadState *tstate = PyThreadState_Get();
     int outer = in_run_mode_now;
     in_run_mode_now = thread->callback == Py_False;
     TdActivation off = td_enter(thread, NULL, 0);
     int levels = td_levels_lend(tstate, thread);
-    PyObject *result = call(callable, args, nargsf, keys);
+    PyObject *result = TD_UNLIKELY(seen) ? call_seen(self, call, args, nargsf, keys) : call(callable, args, nargsf, keys);
     td_levels_give_back(tstate, thread, levels);
     td_leave(thread, off);
     in_run_mode_now = outer;
@@ -135,11 +170,11 @@ static PyObject *graph_call(PyObject *callable, PyObject *const *args, size_t na
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"fn", "name", "splat", "on_error", "written", NULL};
-    PyObject *fn, *name, *on_error = Py_None, *written = Py_None;
+    static char *names[] = {"fn", "name", "splat", "on_error", "written", "label", NULL};
+    PyObject *fn, *name, *on_error = Py_None, *written = Py_None, *label = NULL;
     int splat = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OU|$pOO:CompiledGraph", names, &fn, &name, &splat, &on_error, &written))
+            args, kwargs, "OU|$pOOU:CompiledGraph", names, &fn, &name, &splat, &on_error, &written, &label))
         return NULL;
     if (written != Py_None && !PyCode_Check(written)) {
         PyErr_Format(PyExc_TypeError, "%R is no code object", written);
@@ -156,6 +191,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->fn = Py_NewRef(fn);
     self->name = Py_NewRef(name);
     self->on_error = on_error != Py_None ? Py_NewRef(on_error) : NULL;
+    self->label = Py_XNewRef(label);
     self->splat = (char)splat;
     self->written = written != Py_None ? PyWeakref_NewRef(written, NULL) : NULL;
     if (written != Py_None && self->written == NULL)
@@ -188,6 +224,7 @@ static void graph_dealloc(GraphObject *self)
     Py_CLEAR(self->fn);
     Py_CLEAR(self->on_error);
     Py_CLEAR(self->written);
+    Py_CLEAR(self->label);
     Py_CLEAR(self->name);
     type->tp_free(self);
     Py_DECREF(type);
@@ -223,11 +260,12 @@ static PyMemberDef graph_members[] = {
 };
 
 PyDoc_STRVAR(graph_doc,
-             "CompiledGraph(fn, name, *, splat=False, on_error=None, written=None)\n--\n\n"
+             "CompiledGraph(fn, name, *, splat=False, on_error=None, written=None, label=name)\n--\n\n"
              "Calls fn with the thread's callback off. With splat the last argument is a tuple, and is spread out.\n"
              "If fn raises, the result is on_error(exception, arguments). An exception is raised as it is: its traceback\n"
              "begins with the caller. None, with `written`, the caller's own code, which is held weakly: the caller runs\n"
-             "from its start as it was written, to raise its own; if it does not, on_error(exception, None) is raised.");
+             "from its start as it was written, to raise its own; if it does not, on_error(exception, None) is raised.\n"
+             "The label names its range in a profile.");
 
 static PyType_Slot graph_slots[] = {
     {Py_tp_doc, (void *)graph_doc},   {Py_tp_new, graph_new},         {Py_tp_dealloc, graph_dealloc},
@@ -245,7 +283,21 @@ static PyType_Spec graph_spec = {
 
 static PyObject *in_run_mode(PyObject *module, PyObject *ignored) { return PyBool_FromLong(in_run_mode_now); }
 
+static PyObject *watch_graphs(PyObject *module, PyObject *listener)
+{
+    if (listener != Py_None && !PyCallable_Check(listener)) {
+        PyErr_Format(PyExc_TypeError, "%R is not callable", listener);
+        return NULL;
+    }
+    PyObject *prior = watcher;
+    watcher = listener != Py_None ? Py_NewRef(listener) : NULL;
+    return prior != NULL ? prior : Py_NewRef(Py_None);
+}
+
 static PyMethodDef functions[] = {
+    {"watch_graphs", watch_graphs, METH_O,
+     "watch_graphs(listener | None) -> the listener before: called with (label, start, end) after each call of a compiled\n"
+     "graph, in any thread; times are nanoseconds of time.perf_counter_ns()."},
     {"in_run_mode", in_run_mode, METH_NOARGS,
      "in_run_mode() -> bool: the graph that runs in this thread was called in run mode, in which nothing is compiled."},
     {NULL},

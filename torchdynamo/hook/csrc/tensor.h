@@ -59,7 +59,16 @@ int td_is_size(PyObject *obj); /* torch.Size */
 /* A tensor's size (1) or stride (2) in a dimension; 0 where the object is no tensor that has it. */
 int td_measure(PyObject *obj, int kind, Py_ssize_t dim, int64_t *answer);
 
+/* Whether a profiler of torch listens in this thread, and a range in what it records. */
+int td_is_profiled(void);
+void *td_range_begin(const char *name);
+void td_range_end(void *range);
+
 #else /* built without torch: no tensors exist */
+
+static inline int td_is_profiled(void) { return 0; }
+static inline void *td_range_begin(const char *name) { return NULL; }
+static inline void td_range_end(void *range) {}
 
 static inline TdTensorMeta *td_tensor_meta_new(PyObject *spec)
 {
