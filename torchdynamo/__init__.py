@@ -27,6 +27,7 @@ from torchdynamo.backends import list_backends, register_backend
 from torchdynamo.backends.ensemble.record import record
 from torchdynamo.capture.torch.dynamic_marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from torchdynamo.core.marks import graph_break, is_compiling
+from torchdynamo.drop_in import install
 from torchdynamo.optimized_module import OptimizedModule
 from torchdynamo.report import logs
 from torchdynamo.report.logs import set_logs
@@ -47,6 +48,7 @@ __all__ = [
     "exc",
     "explain",
     "graph_break",
+    "install",
     "is_compiling",
     "list_backends",
     "mark_dynamic",

@@ -238,5 +238,5 @@ def _check(
         hint = nearest(mode, MODES) if isinstance(mode, str) else ""
         raise UnknownSetting(f"there is no mode {mode!r}; the modes are {', '.join(map(repr, MODES))}{hint}")
     if mode not in (None, "default") and options:
-        raise ValueError("a mode is a set of options: give mode or options, not both")
+        raise UnknownSetting("a mode is a set of options: give mode or options, not both")
     check_settings(lookup(backend), mode, buckets_in(options)[1])

@@ -340,7 +340,7 @@ AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is
 def settings_of_torch() -> dict[str, str]:
     """Return the changed settings of torch.compile, with the name of each here; "" if it has no meaning."""
     theirs: Any = sys.modules.get("torch._dynamo.config")
-    if theirs is None:
+    if not hasattr(theirs, "_config"):  # not imported, or not to its end
         return {}
     rows = theirs._config.items()  # what a block has set back has been changed as well, and is as it was
     changed = [name for name, row in rows if not theirs._is_default(name) and getattr(theirs, name) != row.default]
@@ -361,4 +361,13 @@ def is_as_here(name: str, value: Any, own: Mapping[str, Any]) -> bool:
 def is_switched_off() -> bool:
     """Return whether `torch._dynamo.config.disable` is set, or its environment variable."""
     theirs: Any = sys.modules.get("torch._dynamo.config")
-    return theirs is not None and bool(theirs.disable)
+    return bool(getattr(theirs, "disable", False))  # which it lacks while it is being imported
+
+
+def forget_names() -> None:
+    """Make torch.compile look up PyTorch's functions by name once more, after one of them was put back."""
+    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    variables: Any = sys.modules.get("torch._dynamo.variables.torch")
+    if rules is not None and variables is not None:
+        rules.get_torch_obj_rule_map.cache_clear()
+        variables.TorchInGraphFunctionVariable._get_handlers.cache_clear()

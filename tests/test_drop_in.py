@@ -1,0 +1,204 @@
+"""`torchdynamo.install()` puts torchdynamo behind `torch.compile`, wherever that is called, and can be undone."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import io
+import sys
+import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import flex_attention as flex
+
+import torchdynamo
+from torchdynamo import drop_in, exc
+from torchdynamo.hook.install import Compiled
+
+THEIRS = torch.compile
+X = torch.ones(3)
+
+
+def adds(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """No test leaves `torch.compile` replaced; no module of a test's environment is warned of."""
+    monkeypatch.setattr(drop_in, "_told", set(drop_in._holders(THEIRS)))
+    assert torch.compile is THEIRS
+    yield
+    assert torch.compile is THEIRS
+    assert not drop_in._handles
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+
+# -- what is reached ---------------------------------------------------------------------------------------------------
+def test_functions_and_decorators() -> None:
+    with torchdynamo.install():
+        assert type(torch.compile(adds, backend="eager")) is Compiled
+        assert type(torch.compiler.compile(adds, backend="eager")) is Compiled
+        decorated = torch.compile(backend="eager", fullgraph=True)(adds)
+    assert type(decorated) is Compiled
+    assert torch.equal(decorated(X), X + 1)  # also after the end of the block
+    assert type(torch.compile(adds, backend="eager")) is types.FunctionType
+
+
+def test_modules_in_place() -> None:
+    net = Net()
+    wanted = net(X)
+    with torchdynamo.install():
+        net.compile(backend="eager", fullgraph=True)
+        assert isinstance(torch.compile(net, backend="eager"), torchdynamo.OptimizedModule)
+    assert type(net._compiled_call_impl) is Compiled
+    seen = []
+    net.register_forward_hook(lambda module, args, result: seen.append(1))
+    for count in (1, 2):
+        assert torch.equal(net(X), wanted)
+        assert len(seen) == count
+    assert copy.deepcopy(net)._compiled_call_impl is None
+    torch.save(net.linear, io.BytesIO())
+
+
+def test_it_looks_like_torchs() -> None:
+    with torchdynamo.install():
+        assert torch.compile is not THEIRS
+        assert inspect.signature(torch.compile) == inspect.signature(THEIRS)
+        assert (torch.compile.__module__, torch.compile.__name__) == (THEIRS.__module__, "compile")
+
+
+def test_wrong_settings_are_runtime_errors_as_torchs() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"mode": "fastest"},
+        {"options": {"max_autotun": True}},
+        {"mode": "max-autotune", "options": {"max_autotune": True}},
+        {"backend": "inducto"},
+    ]
+    with torchdynamo.install():
+        for settings in wrong:
+            with pytest.raises(RuntimeError):
+                torch.compile(adds, **settings)
+
+
+def test_a_compiled_function_may_compile_another() -> None:
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        return torch.compile(adds, backend="eager")(x * 2) * 3
+
+    with torchdynamo.install():
+        compiled = torch.compile(outer, backend="eager")
+        for _ in range(2):
+            assert torch.equal(compiled(X), X * 9)
+
+
+# -- what is not -------------------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:.*flex_attention called without:UserWarning")
+def test_torch_compiles_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(drop_in, "compile", lambda *args, **kwargs: asked.append(args))
+    q, k, v = (torch.randn(1, 2, 16, 8) for _ in range(3))
+    wanted = flex.flex_attention(q, k, v)
+    with torchdynamo.install():
+        assert torch.equal(flex.flex_attention(q, k, v), wanted)
+    assert asked == []
+
+
+class Compiling(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.compile(adds, backend="eager")(x) * 2
+
+
+@pytest.mark.filterwarnings("ignore:torch.compile is ignored when called inside:UserWarning")
+@pytest.mark.parametrize("strict", [False, True])
+def test_inside_of_an_export_it_is_torchs(strict: bool) -> None:
+    for installed in (torchdynamo.install(), contextlib.nullcontext()):
+        with installed:
+            exported = torch.export.export(Compiling(), (X,), strict=strict)
+        assert torch.equal(exported.module()(X), X * 2 + 2)
+
+
+def test_what_torch_compile_had_compiled_goes_on() -> None:
+    """It does nothing for a call of itself, whatever stands there."""
+    compiled = THEIRS(Compiling(), backend="eager", fullgraph=True)
+    for installed in (contextlib.nullcontext(), torchdynamo.install(), contextlib.nullcontext()):
+        with installed:
+            torch._dynamo.reset()
+            assert torch.equal(compiled(X), X * 2 + 2)
+
+
+def test_modules_that_hold_torchs_are_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = types.ModuleType("early_importer")
+    exec("from torch import compile as kept", vars(module))
+    monkeypatch.setitem(sys.modules, "early_importer", module)
+    with pytest.warns(exc.TorchDynamoWarning, match="^early_importer took PyTorch's compile by `from torch import"):
+        torchdynamo.install().uninstall()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torchdynamo.install().uninstall()
+
+
+# -- undoing it --------------------------------------------------------------------------------------------------------
+def test_it_is_undone_once() -> None:
+    first, second = torchdynamo.install(), torchdynamo.install()
+    stand_in = torch.compile
+    assert stand_in is not THEIRS
+    assert "in place" in repr(first)
+    second.uninstall()
+    assert torch.compile is THEIRS
+    assert "undone" in repr(first)
+    first.uninstall()
+    assert torch.compile is THEIRS
+
+
+def test_blocks_are_nested() -> None:
+    with torchdynamo.install():
+        with pytest.raises(KeyError), torchdynamo.install():
+            raise KeyError
+        assert torch.compile is not THEIRS
+    assert torch.compile is THEIRS
+    handle = torchdynamo.install()
+    with torchdynamo.install():
+        pass
+    assert torch.compile is not THEIRS
+    handle.uninstall()
+
+
+def test_blocks_overlap_in_threads() -> None:
+    def work(number: int) -> None:
+        for _ in range(50):
+            with torchdynamo.install():
+                assert torch.compile is not THEIRS
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+
+
+def test_it_is_not_undone_over_what_somebody_else_has_put_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = torchdynamo.install()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "compile", adds)
+        with pytest.raises(exc.TorchDynamoError, match=r"replaced by .*test_drop_in\.adds since"):
+            handle.uninstall()
+        assert torch.compile is adds
+    handle.uninstall()
+
+
+def test_what_was_there_before_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "compile", adds)
+        with torchdynamo.install():
+            assert type(torch.compile(adds, backend="eager")) is Compiled
+        assert torch.compile is adds
