@@ -13,7 +13,8 @@ import torch
 from torchdynamo import pipeline
 from torchdynamo.backends import lookup
 from torchdynamo.backends.padding import buckets_in
-from torchdynamo.backends.settings import check_settings, nearest
+from torchdynamo.backends.settings import check_settings, nearest, without_guard_filters
+from torchdynamo.capture.vm import interop
 from torchdynamo.contexts import EvalContext, without_compiler
 from torchdynamo.core import marks
 from torchdynamo.core.reasons import REASONS
@@ -35,10 +36,14 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Backend = "inductor",
+    backend: str | Backend | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: None = None,
 ) -> F: ...
 @overload
 def compile(
@@ -46,20 +51,28 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Backend = "inductor",
+    backend: str | Backend | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: None = None,
 ) -> Callable[[F], F]: ...
 def compile(
     model: Any = None,
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Backend = "inductor",
+    backend: str | Backend | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: None = None,
 ) -> Any:
     """Return a function or nn.Module that is compiled when it is first called, and again for inputs of another kind.
 
@@ -69,18 +82,31 @@ def compile(
     fullgraph: raise `exc.Unsupported` if the program cannot be one graph, instead of breaking the graph.
     dynamic: True makes sizes symbols from the first call on; False specializes every size; None, the default, makes a
         size a symbol once it has changed.
-    backend: a name (`list_backends()`) or a function `(gm, example_inputs) -> callable`.
+    backend: a name (`list_backends()`, and those that packages register with PyTorch), a function
+        `(gm, example_inputs) -> callable`, or None for `torch.compiler.get_default_backend()`, which is "inductor"
+        unless the program has set another.
     mode, options: settings of the backend, such as Inductor's "reduce-overhead".
+    name: a name of the compiled function, for messages.
     disable: return `model` unchanged.
+    recompile_limit: versions of each function, in place of `config.cache_size_limit`.
+    isolate_recompiles: share no versions with functions that are compiled with the same settings elsewhere.
+    shapes_spec: not supported; mark sizes by `mark_dynamic`, `mark_static` and `mark_unbacked`.
 
     Raises TypeError, ValueError, `exc.UnknownBackend` or `exc.UnknownSetting` for wrong arguments.
     """
+    backend = interop.default_backend() if backend is None else backend
+    options = without_guard_filters(options)
     _check(fullgraph, dynamic, backend, mode, options)
+    _check_limits(recompile_limit, isolate_recompiles, shapes_spec)
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name is a string, not {name!r}")
     if disable:
         return (lambda fn: fn) if model is None else model
-    settings = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
-    compiler = pipeline.compiler_for(**settings)
-    context = EvalContext(compiler, f"compile({_named(model)})", functools.partial(compile, **settings))
+    settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode}
+    settings |= {"options": options, "recompile_limit": recompile_limit}
+    compiler = pipeline.Compiler(**settings) if isolate_recompiles else pipeline.compiler_for(**settings)
+    remake = functools.partial(compile, **settings, name=name, isolate_recompiles=isolate_recompiles)
+    context = EvalContext(compiler, f"compile({name or _named(model)})", remake)
     return context if model is None else context(model)
 
 
@@ -240,3 +266,18 @@ def _check(
     if mode not in (None, "default") and options:
         raise UnknownSetting("a mode is a set of options: give mode or options, not both")
     check_settings(lookup(backend), mode, buckets_in(options)[1])
+
+
+def _check_limits(recompile_limit: Any, isolate_recompiles: Any, shapes_spec: Any) -> None:
+    """Check the arguments of `compile` that concern versions. Raises TypeError, ValueError or UnknownSetting."""
+    if recompile_limit is not None and type(recompile_limit) is not int:
+        raise TypeError(f"recompile_limit is a number or None, not {recompile_limit!r}")
+    if recompile_limit is not None and recompile_limit < 1:
+        raise ValueError(f"recompile_limit must be at least 1, not {recompile_limit}")
+    if not isinstance(isolate_recompiles, bool):
+        raise TypeError(f"isolate_recompiles is True or False, not {isolate_recompiles!r}")
+    if shapes_spec is not None:
+        raise UnknownSetting(
+            "shapes_spec is not supported: mark sizes of example inputs by torchdynamo.mark_dynamic, mark_static and "
+            "mark_unbacked, or write dynamic=True"
+        )

@@ -26,7 +26,9 @@ error_on_recompile: bool = False
 """Raise `exc.RecompileError` instead of compiling a function again, to find out what keeps changing."""
 
 fail_on_recompile_limit_hit: bool = False
-"""Raise `exc.FailOnRecompileLimitHit` at `cache_size_limit`, instead of warning and running eagerly."""
+"""Raise `exc.FailOnRecompileLimitHit` at `cache_size_limit`, instead of warning and running eagerly.
+
+Functions compiled with `fullgraph=True` raise in any case."""
 
 verify_correctness: bool | int = False
 """Compare the backend's results with eager's once for each graph, on copies of the inputs; differences raise.

@@ -54,7 +54,7 @@ class RecompileError(TorchDynamoError):
 
 
 class FailOnRecompileLimitHit(RecompileError):
-    """A function has reached `config.cache_size_limit`, under `config.fail_on_recompile_limit_hit`."""
+    """A function has reached its limit of versions, under `fullgraph` or `config.fail_on_recompile_limit_hit`."""
 
 
 class UnknownBackend(TorchDynamoError, LookupError):

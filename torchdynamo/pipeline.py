@@ -19,7 +19,7 @@ import torch
 import torch.compiler
 
 from torchdynamo import _native, config, events, stances
-from torchdynamo.backends import registry
+from torchdynamo.backends import registry, settings
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.static_shapes import at_fixed_sizes
 from torchdynamo.cache import budget
@@ -93,15 +93,17 @@ class Compiler:
         dynamic: bool | None = None,
         mode: str | None = None,
         options: Mapping[str, Any] | None = None,
+        recompile_limit: int | None = None,
         guard_fail_fn: Callable[[GuardFail], object] | None = None,
     ) -> None:
         self.guard_fail_fn = guard_fail_fn
+        self.recompile_limit = recompile_limit  # in place of `config.cache_size_limit`
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
         self.dynamic = dynamic
         self.buckets, options = buckets_in(options)
         asked = {"mode": mode if mode != "default" else None, "options": options}
-        given = {name: value for name, value in asked.items() if value is not None}
+        given = settings.taken(self.backend, {name: value for name, value in asked.items() if value is not None})
         if given:  # passed on to the backend, which raises for settings that it does not have
             self.backend = functools.partial(self.backend, **given)
         if self.buckets or getattr(self.backend, "fixed_sizes", False):
@@ -123,15 +125,15 @@ class Compiler:
             return raised_in(frame.f_code, error.with_traceback(None), self.owner_id)
 
 
-def compiler_for(backend: Any, **settings: Any) -> Compiler:
+def compiler_for(backend: Any, **arguments: Any) -> Compiler:
     """Return the compiler of a backend and settings: an existing one, if it is still alive."""
-    key = (backend if isinstance(backend, str) else id(backend), *sorted(settings.items(), key=str))
+    key = (backend if isinstance(backend, str) else id(backend), *sorted(arguments.items(), key=str))
     try:
         found = _compilers.get(key)
     except TypeError:  # settings that cannot be hashed
-        return Compiler(backend, **settings)
+        return Compiler(backend, **arguments)
     if found is None:
-        found = _compilers[key] = Compiler(backend, **settings)
+        found = _compilers[key] = Compiler(backend, **arguments)
     return found
 
 
@@ -236,12 +238,17 @@ def give_up(code: CodeType, error: Exception) -> None:
 
 
 def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
-    """Return whether the function has as many entries as allowed; warn the first time, and ask less and less often."""
+    """Return whether the function has as many entries as allowed; warn the first time, and ask less and less often.
+
+    Raises FailOnRecompileLimitHit under `fullgraph` and `config.fail_on_recompile_limit_hit`.
+    """
     known = entries_of(code, compiler.owner_id)
-    if len(known) < config.cache_size_limit:
+    if len(known) < (compiler.recompile_limit or config.cache_size_limit):
         return False
-    if budget.miss(code, compiler.owner_id) == 1 or config.fail_on_recompile_limit_hit:
-        report_limit(code, known[-1], roots)
+    if compiler.fullgraph or config.fail_on_recompile_limit_hit:
+        raise FailOnRecompileLimitHit(text_of_limit(code, known[-1], roots))
+    if budget.miss(code, compiler.owner_id) == 1:
+        report_limit(code, text_of_limit(code, known[-1], roots))
     return True
 
 
@@ -257,14 +264,14 @@ def affordable(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
     return refused is None
 
 
-def report_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> None:
-    """Report that a function has reached its limit: by a warning, or in the log for functions of libraries.
+def text_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> str:
+    """Return a message that says which limit a function has reached, and why."""
+    compiler = newest.compiler
+    return limit_text(code, newest.guards, roots, compiler.recompile_limit, compiler.dynamic)
 
-    Raises FailOnRecompileLimitHit under `config.fail_on_recompile_limit_hit`.
-    """
-    text = limit_text(code, newest.guards, roots, config.cache_size_limit, newest.compiler.dynamic)
-    if config.fail_on_recompile_limit_hit:
-        raise FailOnRecompileLimitHit(text)
+
+def report_limit(code: CodeType, text: str) -> None:
+    """Report that a function has reached its limit: by a warning, or in the log for functions of libraries."""
     if frames.is_library(resume.origin(code).code):
         recompiles.say(text)
     else:

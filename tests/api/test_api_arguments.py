@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,9 +35,9 @@ def loss_of(model: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> to
 
 def test_compile_takes_what_torch_compile_takes() -> None:
     ours, theirs = inspect.signature(torchdynamo.compile), inspect.signature(torch.compile)
-    for name, parameter in ours.parameters.items():
-        assert parameter.kind == theirs.parameters[name].kind
-        assert parameter.default == ("inductor" if name == "backend" else theirs.parameters[name].default)
+    for name, parameter in theirs.parameters.items():
+        assert parameter.kind == ours.parameters[name].kind
+        assert parameter.default in (ours.parameters[name].default, "inductor")  # that, where a default cannot be set
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,13 @@ def test_compile_takes_what_torch_compile_takes() -> None:
         ({"options": {"max-autotune": 3}}, exc.UnknownSetting, "of type bool, and 3 is not"),
         ({"backend": "eager", "options": {"a": 1}}, exc.UnknownSetting, "'eager' has no option 'a'"),
         ({"backend": "eager", "options": {"bucket": 1}}, exc.UnknownSetting, "did you mean 'buckets'"),
-        ({"backend": "aot_eager", "mode": "max-autotune"}, exc.UnknownSetting, "'aot_eager' has no modes"),
+        ({"backend": plain_backend, "mode": "max-autotune"}, exc.UnknownSetting, "'plain_backend' has no modes"),
+        ({"options": {"use_aoti": True}}, exc.UnknownSetting, "use_aoti is not supported"),
+        ({"name": 3}, TypeError, "name is a string"),
+        ({"recompile_limit": 2.0}, TypeError, "recompile_limit is a number"),
+        ({"recompile_limit": 0}, ValueError, "recompile_limit must be at least 1"),
+        ({"isolate_recompiles": 1}, TypeError, "isolate_recompiles is True or False"),
+        ({"shapes_spec": {}}, exc.UnknownSetting, "shapes_spec is not supported"),
         ({"backend": plain_backend, "options": {"a": 1}}, exc.UnknownSetting, "'plain_backend' has no option 'a'"),
         ({"backend": "inducto"}, exc.UnknownBackend, "did you mean 'inductor'"),
         ({"backend": 3}, TypeError, "a backend is a name or a function"),
@@ -120,3 +130,124 @@ def test_what_is_refused_is_an_error_of_ours_and_of_torch_compiles_kind() -> Non
     """`torch.compile` raises RuntimeError for these; wrong values are ValueErrors elsewhere in Python."""
     assert issubclass(exc.UnknownSetting, (exc.TorchDynamoError, RuntimeError))
     assert issubclass(exc.UnknownSetting, ValueError)
+
+
+def test_a_mode_is_ignored_by_backends_that_have_none(caplog: pytest.LogCaptureFixture) -> None:
+    """As by those of torch.compile, which say so in the log."""
+    for backend in ("eager", "aot_eager"):
+        compiled = torchdynamo.compile(step, backend=backend, mode="reduce-overhead")
+        assert f"backend {backend!r} has no modes, and ignores mode='reduce-overhead'" in caplog.text
+        assert torch.equal(compiled(torch.ones(2), torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_filters_of_guards_are_ignored_with_a_warning() -> None:
+    with pytest.warns(exc.TorchDynamoWarning, match="guard_filter_fn has no effect") as caught:
+        compiled = torchdynamo.compile(step, backend="eager", options={"guard_filter_fn": lambda guards: []})
+    assert caught[0].filename == __file__
+    assert torch.equal(compiled(torch.ones(2), torch.ones(2)), torch.full((2,), 2.0))
+
+
+class Counting:
+    """A backend that counts its graphs."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        self.graphs += 1
+        return gm.forward
+
+
+def scaled(x: torch.Tensor, name: str) -> torch.Tensor:
+    return x * len(name)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_limit_of_its_own(fullgraph: bool) -> None:
+    backend, x = Counting(), torch.ones(2)
+    limited = torchdynamo.compile(scaled, backend=backend, fullgraph=fullgraph, recompile_limit=2)
+    for name in ("a", "bb"):
+        limited(x, name)
+    if fullgraph:
+        for _ in range(6):
+            with pytest.raises(exc.FailOnRecompileLimitHit, match="compiled 2 times, which is its recompile_limit"):
+                limited(x, "ccc")
+    else:
+        with pytest.warns(exc.CacheLimitWarning, match="compiled 2 times, which is its recompile_limit"):
+            assert torch.equal(limited(x, "ccc"), x * 3)
+    assert backend.graphs == 2
+    other = torchdynamo.compile(scaled, backend=backend)
+    for name in ("a", "bb", "ccc", "dddd"):
+        other(x, name)
+    assert backend.graphs == 6
+
+
+def test_versions_of_its_own() -> None:
+    backend, x = Counting(), torch.ones(2)
+    shared = [torchdynamo.compile(scaled, backend=backend) for _ in range(2)]
+    for compiled in shared:
+        compiled(x, "a")
+    assert backend.graphs == 1
+    isolated = [torchdynamo.compile(scaled, backend=backend, isolate_recompiles=True) for _ in range(2)]
+    for compiled in isolated:
+        compiled(x, "a")
+    assert backend.graphs == 3
+
+
+def test_a_name_is_said_in_messages() -> None:
+    assert "compile(my step)" in repr(torchdynamo.compile(backend="eager", name="my step"))
+
+
+# -- backends that are registered with PyTorch -------------------------------------------------------------------------
+def test_the_default_backend_is_that_of_torch_compile() -> None:
+    if not hasattr(torch.compiler, "set_default_backend"):
+        pytest.skip("new in PyTorch 2.12")
+    backend = Counting()
+    torch.compiler.set_default_backend(backend)
+    try:
+        compiled = torchdynamo.compile(step)
+    finally:
+        torch.compiler.set_default_backend(None)
+    compiled(torch.ones(2), torch.ones(2))
+    assert backend.graphs == 1
+
+
+def test_a_backend_that_is_registered_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.backends import registry
+
+    for table in (registry._BACKENDS, registry._COMPILER_FNS):
+        monkeypatch.delitem(table, "theirs", raising=False)
+    graphs = []
+
+    @torch._dynamo.register_backend(name="theirs")
+    def of_the_program(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = torchdynamo.compile(step, backend="theirs")
+    compiled(torch.ones(2), torch.ones(2))
+    assert len(graphs) == 1
+    for table in (registry._BACKENDS, registry._COMPILER_FNS):
+        monkeypatch.delitem(table, "theirs")
+    with pytest.raises(exc.UnknownBackend):
+        torchdynamo.compile(step, backend="theirs")
+
+
+def test_a_backend_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by its entry point, in a process that has not imported torch._dynamo."""
+    info = tmp_path / "gives_backends-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gives-backends\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[torch_dynamo_backends]\nof_a_package = gives_backends:backend\n")
+    (tmp_path / "gives_backends.py").write_text(
+        "graphs = []\ndef backend(gm, example_inputs):\n    graphs.append(gm)\n    return gm.forward\n"
+    )
+    program = """
+import sys, torch, torchdynamo
+compiled = torchdynamo.compile(lambda x: x + 1, backend="of_a_package")
+assert "torch._dynamo" not in sys.modules
+assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+assert len(sys.modules["gives_backends"].graphs) == 1
+"""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(torchdynamo.__file__).parents[1]}")
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import importlib.metadata
 import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.retired import RETIRED
+from torchdynamo.capture.vm import interop
 from torchdynamo.errors import UnknownBackend
 
 Backend: TypeAlias = Callable[..., Any]
@@ -56,6 +58,9 @@ def list_backends() -> list[str]:
 def lookup(backend: str | Backend) -> Backend:
     """Return the backend of that name, or the function itself.
 
+    A name that is not ours may be one that the program has registered with PyTorch, or that an installed package has
+    by an entry point for PyTorch.
+
     Raises UnknownBackend for a name that is not registered, TypeError for something that cannot be a backend.
     """
     if not isinstance(backend, str):
@@ -65,11 +70,23 @@ def lookup(backend: str | Backend) -> Backend:
         return backend
     if backend in RETIRED:
         raise UnknownBackend(f"backend {backend!r} was removed: {RETIRED[backend]}")
-    if backend in BACKENDS:
-        return BACKENDS[backend]
+    found = BACKENDS.get(backend) or interop.registered_backend(backend) or _of_a_package(backend)
+    if found is not None:
+        return found
     near = difflib.get_close_matches(backend, list_backends(), n=1)
     hint = f"did you mean {near[0]!r}? There are" if near else "there are"
     raise UnknownBackend(f"no backend is called {backend!r}; {hint} {', '.join(list_backends())}")
+
+
+GROUP = "torch_dynamo_backends"  # of entry points by which packages give backends to PyTorch
+
+
+def _of_a_package(name: str) -> Backend | None:
+    """Return the backend of this name of an installed package; None if there is none. Imports the package."""
+    for found in importlib.metadata.entry_points(group=GROUP, name=name):
+        backend: Backend = found.load()
+        return backend
+    return None
 
 
 def fixed_sizes(backend: B) -> B:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from torchdynamo.backends.registry import Backend, backend_name
-from torchdynamo.errors import UnknownSetting
+from torchdynamo.backends.registry import BACKENDS, Backend, backend_name
+from torchdynamo.errors import TorchDynamoWarning, UnknownSetting
+from torchdynamo.hook.user_warnings import warn_user
 
 Check = Callable[[str | None, Mapping[str, Any] | None], object]
+LOG = logging.getLogger("torchdynamo.backends")
 OURS = ("buckets",)  # the option that any backend may be given
+OF_TORCH_COMPILE = frozenset({"guard_filter_fn", "use_aoti"})  # options that no backend gets
 B = TypeVar("B", bound=Callable[..., Any])
 
 
@@ -37,10 +41,34 @@ def check_settings(backend: Backend, mode: str | None, options: Mapping[str, Any
         kind, value = next(iter(wanted.items()))
         name = backend_name(backend)
         if kind == "mode":
-            raise UnknownSetting(f"backend {name!r} has no modes, and so none called {value!r}; 'inductor' has some")
+            if BACKENDS.get(name) is not backend:
+                raise UnknownSetting(f"backend {name!r} has no modes, so none called {value!r}; 'inductor' has some")
+            LOG.warning("backend %r has no modes, and ignores mode=%r", name, value)
+            return
         hints = {option: nearest(str(option), OURS) for option in value}
         option = next((each for each, hint in hints.items() if hint), next(iter(value)))
         raise UnknownSetting(f"backend {name!r} has no option {option!r}: it takes no options{hints[option]}")
+
+
+def taken(backend: Backend, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings to call a backend with: without a mode, where one of ours has no modes."""
+    if "mode" in given and BACKENDS.get(backend_name(backend)) is backend and not _takes(backend, given):
+        return {name: value for name, value in given.items() if name != "mode"}
+    return given
+
+
+def without_guard_filters(options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return options without those of torch.compile itself, which passes on the others to the backend.
+
+    Warns of "guard_filter_fn", because all guards are kept here. Raises UnknownSetting for "use_aoti".
+    """
+    if not isinstance(options, Mapping) or not options.keys() & OF_TORCH_COMPILE:
+        return options
+    if options.get("use_aoti"):
+        raise UnknownSetting("use_aoti is not supported: export the model, and package it by AOTInductor")
+    if options.get("guard_filter_fn") is not None:
+        warn_user("guard_filter_fn has no effect in torchdynamo: all guards are kept", TorchDynamoWarning)
+    return {name: value for name, value in options.items() if name not in OF_TORCH_COMPILE} or None
 
 
 def nearest(name: str, known: Collection[str]) -> str:

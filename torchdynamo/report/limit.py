@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import CodeType
 
+from torchdynamo import config
 from torchdynamo.codegen import resume
 from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.explain import first_failure
 from torchdynamo.report.recompiles import remedy
 
 
-def limit_text(code: CodeType, guards: Sequence[Guard], roots: Roots, limit: int, dynamic: bool | None) -> str:
-    """Return a message that names the function, the guard that kept failing, and what to do."""
+def limit_text(
+    code: CodeType, guards: Sequence[Guard], roots: Roots, own_limit: int | None, dynamic: bool | None
+) -> str:
+    """Return a message that names the function, the guard that kept failing, and what to do.
+
+    own_limit: the `recompile_limit` that the function was compiled with, if it has one.
+    """
+    limit = own_limit or config.cache_size_limit
+    which = "its recompile_limit" if own_limit else "torchdynamo.config.cache_size_limit"
     return (
-        f"{named(code)} was compiled {limit} times, which is "
-        f"torchdynamo.config.cache_size_limit; other calls of it now run eagerly.{reason(guards, roots, dynamic)}"
+        f"{named(code)} was compiled {limit} times, which is {which}; "
+        f"other calls of it now run eagerly.{reason(guards, roots, dynamic)}"
     )
 
 

@@ -371,3 +371,19 @@ def forget_names() -> None:
     if rules is not None and variables is not None:
         rules.get_torch_obj_rule_map.cache_clear()
         variables.TorchInGraphFunctionVariable._get_handlers.cache_clear()
+
+
+REGISTRY = "torch._dynamo.backends.registry"
+
+
+def default_backend() -> Any:
+    """Return what the program has set by `torch.compiler.set_default_backend`, a name or a function; or "inductor"."""
+    asked: Any = getattr(sys.modules.get(REGISTRY), "get_default_backend", None)
+    return "inductor" if asked is None else asked()
+
+
+def registered_backend(name: str) -> Callable[..., Any] | None:
+    """Return the backend that was registered with PyTorch under a name; None if there is none."""
+    functions: Any = getattr(sys.modules.get(REGISTRY), "_COMPILER_FNS", {})
+    found: Callable[..., Any] | None = functions.get(name)
+    return found
