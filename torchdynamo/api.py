@@ -110,6 +110,22 @@ def compile(
     return context if model is None else context(model)
 
 
+def compile_in_place(module: torch.nn.Module, **settings: Any) -> None:
+    """Compile calls of an nn.Module without wrapping it, as `module.compile()` does by torch.compile.
+
+    module: calls of it, hooks included, run compiled from then on; it remains the same object. Its copies, and what is
+        pickled of it, are not compiled. Called again, it replaces the settings.
+    settings: the arguments of `compile`, but for `model`.
+
+    Raises TypeError if `module` is no nn.Module, and what `compile` raises.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"compile_in_place takes an nn.Module, not {module!r}; for functions there is compile")
+    if isinstance(module, OptimizedModule):
+        module = module._orig_mod
+    module._compiled_call_impl = compile(module._call_impl, **settings)
+
+
 def optimize(
     backend: str | Backend = "inductor",
     *,

@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -44,11 +44,17 @@ class EvalContext:
     ) -> None:
         self._entered().pop().__exit__()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Decorate a function, a method, any callable object, or an nn.Module. Raises TypeError for other arguments."""
-        if len(args) != 1 or kwargs or not callable(args[0]):
-            raise TypeError(self._not_decorating(args, kwargs))
-        return self.decorate(args[0])
+    if TYPE_CHECKING:
+
+        def __call__(self, fn: F, /) -> F: ...
+
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """Decorate a function, method, callable object or nn.Module. Raises TypeError for other arguments."""
+            if len(args) != 1 or kwargs or not callable(args[0]):
+                raise TypeError(self._not_decorating(args, kwargs))
+            return self.decorate(args[0])
 
     def decorate(self, fn: F) -> F:
         """Return a callable that runs with this setting. Raises TypeError for classes."""

@@ -12,8 +12,10 @@ but call `forward`, none of nn.Module's is in the way either (`direct.py`).
 from __future__ import annotations
 
 import copy
+import functools
 import weakref
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -101,8 +103,20 @@ def subclass_of(cls: type[torch.nn.Module]) -> type[OptimizedModule]:
             "__qualname__": cls.__qualname__,
             "__doc__": cls.__doc__,
             "_original_class": cls,
+            **signed_forward(cls),
         }
         bases = (cls,) if issubclass(cls, OptimizedModule) else (OptimizedModule, cls)
         metaclass: Any = type(cls)
         made = _CLASSES[id(cls)] = metaclass(cls.__name__, bases, namespace)
     return made
+
+
+def signed_forward(cls: type[torch.nn.Module]) -> dict[str, FunctionType]:
+    """Return OptimizedModule's `forward` with the signature and documentation of a class's own; {} if that has none."""
+    own = getattr(cls, "forward", None)
+    if type(own) is not FunctionType or issubclass(cls, OptimizedModule):
+        return {}
+    ours: Any = OptimizedModule.forward
+    forward = FunctionType(ours.__code__, ours.__globals__, "forward")
+    functools.update_wrapper(forward, own, updated=())
+    return {"forward": forward}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import io
 import pickle
 import weakref
@@ -246,3 +247,74 @@ def test_a_compiled_function_that_calls_it_does_not_keep_it_alive() -> None:
     del compiled, _
     gc.collect()
     assert weight() is None
+
+
+def test_forward_keeps_its_signature() -> None:
+    net, compiled = make()
+    assert inspect.signature(compiled.forward) == inspect.signature(net.forward)
+    assert list(inspect.signature(type(compiled).forward).parameters) == ["self", "x", "shift"]
+    assert torch.equal(compiled.forward(X, shift=2.0), net(X, 2.0))
+    with pytest.raises(TypeError, match=r"forward\(\) missing 1 required positional argument: 'x'"):
+        compiled.forward()
+    assert inspect.signature(torchdynamo.disable(compiled).forward) == inspect.signature(net.forward)
+
+
+# -- compile_in_place --------------------------------------------------------------------------------------------------
+class Graphs:
+    """A backend that counts its graphs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        self.count += 1
+        return gm.forward
+
+
+def test_a_module_is_compiled_in_place() -> None:
+    net, backend, seen = Net(), Graphs(), []
+    wanted = net(X, shift=1.0)
+    torchdynamo.compile_in_place(net, backend=backend, fullgraph=True)
+    assert type(net) is Net
+    for _ in range(2):
+        assert torch.equal(net(X, shift=1.0), wanted)
+    assert backend.count == 1
+    net.register_forward_hook(lambda module, args, result: seen.append(module) or result * 2)
+    for _ in range(2):
+        assert torch.equal(net(X, shift=1.0), wanted * 2)
+    assert seen == [net, net]
+    parent = torch.nn.Sequential(net)
+    assert torch.equal(parent(X), net(X))
+    assert torch.equal(torchdynamo.compile(parent, backend="eager", fullgraph=True)(X), net(X))
+
+
+def test_copies_of_what_is_compiled_in_place_are_not_compiled() -> None:
+    net, backend = Net(), Graphs()
+    torchdynamo.compile_in_place(net, backend=backend)
+    file = io.BytesIO()
+    torch.save(net, file)
+    file.seek(0)
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net)), torch.load(file, weights_only=False)):
+        assert type(other) is Net
+        assert torch.equal(other(X), net.forward(X))
+    assert backend.count == 0
+    assert list(net.state_dict()) == list(Net().state_dict())
+    net(X)
+    assert backend.count == 1
+
+
+def test_settings_in_place_are_replaced() -> None:
+    net, first, second = Net(), Graphs(), Graphs()
+    torchdynamo.compile_in_place(net, backend=first)
+    torchdynamo.compile_in_place(torchdynamo.compile(net, backend="eager"), backend=second)
+    net(X)
+    assert (first.count, second.count) == (0, 1)
+
+
+def test_what_cannot_be_compiled_in_place() -> None:
+    with pytest.raises(TypeError, match="compile_in_place takes an nn.Module"):
+        torchdynamo.compile_in_place(make)
+    with pytest.raises(torchdynamo.exc.UnknownBackend):
+        torchdynamo.compile_in_place(Net(), backend="inducto")
+    with pytest.raises(TypeError, match="model"):
+        torchdynamo.compile_in_place(Net(), model=Net())
