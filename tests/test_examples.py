@@ -36,7 +36,7 @@ def test_whole_graph(output) -> None:
     lines = output("whole_graph.py").splitlines()
     assert lines[:2] == ["generic_jump TensorVariable()", "Processing original code:"]
     assert lines[3:5] == ["    if b.sum() < 0:", "       ^^^^^^^^^^^"]
-    assert lines[-1] == "Reason: data-dependent branch"
+    assert lines[-1] == "Reason: TD101 data-dependent-branch: python -m torchdynamo reason TD101"
 
 
 def test_explain(output) -> None:

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 
 from torchdynamo.bench import __main__ as bench
+from torchdynamo.cli import reason
 from torchdynamo.tuning import command as tune
 
 VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "bench": (bench.main, "measure models under one or several backends"),
+    "reason": (reason.main, "explain a reason, such as TD101, with a program and what to write instead"),
     "tune": (tune.main, "find the fastest member of the ensemble for each recorded graph"),
 }
 

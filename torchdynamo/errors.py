@@ -14,7 +14,7 @@ class TorchDynamoError(RuntimeError):
 class Unsupported(TorchDynamoError):
     """The program cannot be one graph, which `fullgraph=True` or `nopython=True` asked for.
 
-    `str()` is the whole message (see `reasons.unsupported_text`); `reason` is the id of a row in `core/reasons.py`;
+    `str()` is the whole message (see `core.unsupported_text`); `reason` is the id of a row in `core/reasons.py`;
     `position` is the place in the user's file, if known.
     """
 

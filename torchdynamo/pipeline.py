@@ -33,6 +33,7 @@ from torchdynamo.capture.vm.worth import modes_watch, worth_capturing
 from torchdynamo.capture_retries import NOT_MADE, SHARED_MEMORY, Followed, follow
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.core import learned, marks
+from torchdynamo.core.reasons import explained
 from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import (
@@ -213,7 +214,8 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
         if compiler.fullgraph or not config.suppress_errors:
             if isinstance(error, TorchDynamoError):
                 raise
-            raise InternalError(f"compiling {resume.origin(code).code.co_name} failed: {error!r}") from error
+            text = f"compiling {resume.origin(code).code.co_name} failed: {error!r}"
+            raise InternalError(explained(text, "internal error")) from error
         return give_up(code, error)
 
 
@@ -232,6 +234,7 @@ def give_up(code: CodeType, error: Exception) -> None:
     """Never compile this function again, after a bug of ours or of a backend, and warn once."""
     _native.skip_code(code, "internal error")
     text = f"torchdynamo could not compile {named(code)}: {type(error).__name__}: {error}; it runs eagerly"
+    text = explained(text, "internal error")
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(error))}"
     warn_user(text, FallbackWarning)

@@ -19,8 +19,8 @@ from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.exits import Why
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import emit_call
-from torchdynamo.core.reasons import unsupported_text
 from torchdynamo.core.source import Position
+from torchdynamo.core.unsupported_text import unsupported_text
 from torchdynamo.errors import Unsupported
 from torchdynamo.guards.program import lower
 

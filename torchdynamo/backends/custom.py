@@ -8,7 +8,6 @@ constants. So do backends that raise when they meet a symbol.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,12 +16,14 @@ import torch.fx
 from torchdynamo import config
 from torchdynamo.backends.registry import Backend, backend_name, has_mark
 from torchdynamo.backends.stage import BackendStage, Trial, reads_values
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph.concretize import at_sizes, places, specialize_examples, without_numbers
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.sizes import sizes_of
 from torchdynamo.graph.tracebacks import raised_inside
+from torchdynamo.hook.user_warnings import warn_user
 
 Run = Callable[..., Any]
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Run | None]
@@ -109,7 +110,7 @@ class ByValue:
             f"{len(self.made)} graphs of one for as many values, which is torchdynamo.config.cache_size_limit; with "
             "further values it runs eagerly. A backend that traces with fake tensors keeps symbols."
         )
-        warnings.warn(text, FallbackWarning, stacklevel=4)
+        warn_user(explained(text, "backend needs constants"), FallbackWarning)
 
 
 class FirstCallTrial:

@@ -24,6 +24,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo import config
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph import compiled_calls, compiled_nodes
 from torchdynamo.graph.compiled_calls import INPUTS
@@ -142,7 +143,8 @@ class DoubleBackward:
             return None
         self.failed, self.short = True, None
         what = f"{type(error).__name__}: {error}"
-        warn_user(f"the backward of a graph raised {what}; the graph runs eagerly from now on", FallbackWarning)
+        text = f"the backward of a graph raised {what}; the graph runs eagerly from now on"
+        warn_user(explained(text, "graph failed"), FallbackWarning)
         return self.differentiable(inputs, given, keep=torch.is_grad_enabled())
 
     def differentiable(self, inputs: Sequence[Any], grads: Sequence[Any], keep: bool = True) -> tuple[Any, ...]:

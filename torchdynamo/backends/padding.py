@@ -16,6 +16,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph.concretize import NumberPlace, Values, at_sizes, put_in, value_of
 from torchdynamo.graph.mutation import changes_modes, effects_of
@@ -209,7 +210,8 @@ class Padding:
             if not known:
                 names = ", ".join(sorted({str(self.source(position)) for position, _, _ in plan.wider}))
                 text = f"{names} cannot be padded to a bucket: what lies beyond its size shows in what is computed"
-                warn_user(f"{text}; it is compiled at its own sizes", FallbackWarning)
+                text = f"{text}; it is compiled at its own sizes"
+                warn_user(explained(text, "bucket not possible"), FallbackWarning)
         return known
 
     def tried_out(self, plan: PaddingPlan, args: Sequence[Any]) -> bool:

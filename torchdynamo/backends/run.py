@@ -23,6 +23,7 @@ from torchdynamo.backends.preserve import (
 from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.backends.replaceable import Replaceable
 from torchdynamo.backends.verify import Shadowed, verify
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, VerificationError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
@@ -65,8 +66,8 @@ def compile_graph(
             raise
         text = f"backend {label!r} failed on graph {name} ({type(cause).__name__}: {cause})"
         if fullgraph or not config.suppress_errors:
-            raise BackendError(text, label, name) from cause
-        _warn(f"{text}; the graph runs eagerly", cause)
+            raise BackendError(explained(text, "backend failed"), label, name) from cause
+        _warn(explained(f"{text}; the graph runs eagerly", "backend failed"), cause)
         return as_captured
     if config.verify_correctness:
         with state_restored(gm, example_inputs, backend):
@@ -181,7 +182,8 @@ def on_error(
                 if not warned:
                     warned = True
                     what = f"{type(error).__name__}: {error}"
-                    _warn(f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead", error)
+                    text = f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead"
+                    _warn(explained(text, "graph failed"), error)
                 return result
             if switches:
                 modes.restore()
@@ -197,7 +199,8 @@ def on_error(
 
     def failed_after_writes(cause: Exception) -> BackendError:
         text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
-        error = BackendError(f"{text} ({type(cause).__name__}: {cause})", backend_name, name)
+        text = explained(f"{text} ({type(cause).__name__}: {cause})", "graph failed")
+        error = BackendError(text, backend_name, name)
         error.__cause__ = cause
         return error
 

@@ -11,6 +11,7 @@ from torchdynamo import config
 from torchdynamo.backends.padding import Buckets, Padding
 from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.backends.run import compile_graph
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph.concretize import at_sizes, places, without_numbers
 from torchdynamo.graph.numbers import has_numbers
@@ -86,7 +87,7 @@ class Varied:
                 "for as many sizes, which is torchdynamo.config.cache_size_limit; at further sizes it runs eagerly. "
                 'Few sizes, padded up to: torchdynamo.compile(..., options={"buckets": {"x": {0: (64, 128)}}}).'
             )
-            warn_user(text, FallbackWarning)
+            warn_user(explained(text, "backend needs constants"), FallbackWarning)
         return found or self.gm.forward
 
     def make(self, key: tuple[Any, ...], args: Sequence[Any]) -> Run:

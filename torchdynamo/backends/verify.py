@@ -9,6 +9,7 @@ import torch
 
 from torchdynamo import config
 from torchdynamo.backends.preserve import RandomState
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning, VerificationError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.hook.user_warnings import warn_user
@@ -50,7 +51,7 @@ class Shadowed:
         except VerificationError as difference:
             if not config.suppress_errors:
                 raise
-            warn_user(f"call {self.calls}: {difference}", FallbackWarning)
+            warn_user(explained(f"call {self.calls}: {difference}", "wrong result"), FallbackWarning)
         return self.as_captured(*args)
 
 

@@ -20,6 +20,7 @@ from torchdynamo.backends.run import GraphFailure
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
 from torchdynamo.capture.capture import Capture
 from torchdynamo.core.learned import record
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning, TorchDynamoError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
@@ -88,7 +89,7 @@ class Bailout:
         if error and not self.assumes_sizes:
             if not self.warned:
                 text = f"a compiled graph raised {error}; the function ran eagerly instead"
-                warn_user(text, FallbackWarning)
+                warn_user(explained(text, "graph failed"), FallbackWarning)
             self.warned = True
         elif code is not None and not self.final:
             record(code).not_speculated = True

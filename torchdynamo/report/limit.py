@@ -7,6 +7,7 @@ from types import CodeType
 
 from torchdynamo import config
 from torchdynamo.codegen import resume
+from torchdynamo.core.reasons import explained
 from torchdynamo.core.source import Guard, Roots
 from torchdynamo.guards.explain import first_failure
 from torchdynamo.report.recompiles import remedy
@@ -21,20 +22,22 @@ def limit_text(
     """
     limit = own_limit or config.cache_size_limit
     which = "its recompile_limit" if own_limit else "torchdynamo.config.cache_size_limit"
-    return (
-        f"{named(code)} was compiled {limit} times, which is {which}; "
-        f"other calls of it now run eagerly.{reason(guards, roots, dynamic)}"
+    text = (
+        f"{named(code)} has reached its limit of {limit} versions ({which}); "
+        f"calls that fit none of them run eagerly.{reason(guards, roots, dynamic)}"
     )
+    return explained(text, "cache limit")
 
 
 def unprofitable_text(
     code: CodeType, guards: Sequence[Guard], roots: Roots, versions: int, calls: int, dynamic: bool | None
 ) -> str:
     """Return a message for a function whose entries are hardly used: the failing guard, and what to do."""
-    return (
+    text = (
         f"{named(code)} was compiled {versions} times, and its versions served {calls} more calls: compiling costs "
         f"more than it saves, so other calls of it run eagerly for some time.{reason(guards, roots, dynamic)}"
     )
+    return explained(text, "seldom used")
 
 
 def reason(guards: Sequence[Guard], roots: Roots, dynamic: bool | None) -> str:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo.capture.torch.dynamic_marks import said_of
-from torchdynamo.core.reasons import quote
 from torchdynamo.core.source import Guard, Position, Roots, Source
+from torchdynamo.core.unsupported_text import quote
 from torchdynamo.guards.explain import FailedGuard
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.numbers import tell

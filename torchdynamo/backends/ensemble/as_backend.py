@@ -14,6 +14,7 @@ from torchdynamo.backends.ensemble.requirements import MISSING
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.backends.preserve import leaves_inputs_alone
 from torchdynamo.backends.registry import fixed_sizes
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.hook.user_warnings import warn_user
 
@@ -48,7 +49,8 @@ def _build(member: Member, name: str, gm: torch.fx.GraphModule, inputs: Sequence
         except Declined as declined:
             reason = str(declined)
     if MISSING in reason:
-        warn_user(f"backend {name!r}: {reason}; the graph runs eagerly", FallbackWarning)
+        text = f"backend {name!r}: {reason}; the graph runs eagerly"
+        warn_user(explained(text, "backend failed"), FallbackWarning)
     _LOG.info("%s declines a graph: %s", name, reason)
     return None
 

@@ -33,6 +33,7 @@ from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.backends.preserve import leaves_inputs_alone, state_restored
 from torchdynamo.backends.replaceable import Replaceable
 from torchdynamo.backends.verify import copied
+from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph import torch_compat
 from torchdynamo.hook.compile_lock import turn
@@ -296,7 +297,8 @@ class Choice(Replaceable):
         self.candidates[name].drop(FAILED, f"in a later call {in_short(error)}")
         if not told:
             what = f"{type(error).__name__}: {error}"
-            warn_user(f"ensemble: member {name!r} raised {what}; eager serves its calls from now on", FallbackWarning)
+            text = f"ensemble: member {name!r} raised {what}; eager serves its calls from now on"
+            warn_user(explained(text, "graph failed"), FallbackWarning)
         if self.leader == name:
             self.leader = EAGER
         if self.tournament is not None and name in self.tournament.seconds:
