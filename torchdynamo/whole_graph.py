@@ -23,14 +23,20 @@ from torchdynamo.core.source import Position
 from torchdynamo.core.unsupported_text import unsupported_text
 from torchdynamo.errors import Unsupported
 from torchdynamo.guards.program import lower
+from torchdynamo.hook.frames import is_library_file
 
 
 def unsupported(why: Why, code: CodeType) -> Unsupported:
     """Return the exception for a reason why there is no whole graph."""
-    place = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
+    end = why.position or Position(code.co_filename, code.co_firstlineno, function=code.co_name)
+    calls = [*why.callers, end]
+    users = [index for index, each in enumerate(calls) if not is_library_file(each.filename)]
+    at = users[-1] if users else len(calls) - 1  # a library by itself is all there is to show
+    place = calls[at]
     shown = (place.filename, place.line, place.function, line_of(place), place.column, end_column(place))
-    callers = [(each.filename, each.line, each.function, line_of(each)) for each in why.callers]
-    return Unsupported(why.reason, unsupported_text(why.reason, why.fields, *shown, callers=callers), place)
+    lines = [(each.filename, each.line, each.function, line_of(each)) for each in calls]
+    text = unsupported_text(why.reason, why.fields, *shown, callers=lines[:at], inside=lines[at + 1 :])
+    return Unsupported(why.reason, text, place)
 
 
 def line_of(place: Position) -> str:

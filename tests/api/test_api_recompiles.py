@@ -112,7 +112,11 @@ def statics(*sizes: int) -> list[torch.Tensor]:
         (lambda x: x + 1, [(x,) for x in ones(2, 3)], False, "dynamic=None, the default, makes that a symbol"),
         (lambda x, k: x + k, [(torch.ones(2), k) for k in (2, 3)], False, "dynamic=None, the default, makes that"),
         (lambda x: x + 1, [(x,) for x in statics(2, 3)], True, "mark_static has been said of x"),
-        (each_row, [(x,) for x in ones(*range(2, 5))], None, "makes a version of each answer"),
+        (each_row, [(x,) for x in ones(*range(2, 5))], None, "so each answer needs its own version"),
+        (lambda x, s: x + len(s), [(torch.ones(2), s) for s in ("a", "b")], None, "Each string needs its own version"),
+        (lambda x, s: x + 1 if s else x, [(torch.ones(2), s) for s in (True, False)], None, "Each side of a flag"),
+        (lambda x: x + 1, [(torch.ones(2, dtype=d),) for d in (torch.int32, torch.int64)], None, "to one dtype"),
+        (lambda x, f: f(x), [(torch.ones(2), f) for f in (torch.sin, torch.cos)], None, "Define the function once"),
     ],
 )
 def test_the_limit_names_what_would_help(fn: Any, calls: list[Any], dynamic: bool | None, remedy: str) -> None:

@@ -3,8 +3,10 @@ program's own is the program's."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
+import logging
 import traceback
 from typing import Any
 
@@ -50,6 +52,68 @@ module = Module()
 
 def outermost(x):
     return [module(y) for y in (x,)]
+
+
+libc = ctypes.CDLL(None)
+absolute = libc.abs
+
+
+def calls_c(x):
+    x = x + 1
+    return x * libc.labs(-3)
+
+
+def calls_c_by_a_name(x):
+    x = x + 1
+    return x * absolute(-3)
+
+
+@pytest.mark.parametrize("fn", [calls_c, calls_c_by_a_name])
+def test_a_c_function_is_named_with_the_users_line(fn: Any) -> None:
+    with pytest.raises(exc.Unsupported, match="calls a C function through ctypes") as caught:
+        whole(fn)(X)
+    told = str(caught.value).splitlines()
+    assert (caught.value.reason, caught.value.position.line) == ("foreign function", fn.__code__.co_firstlineno + 2)
+    assert told[2] == line(fn, 2) and set(told[4].strip()) == {"^"}
+
+
+def in_a_library(x):
+    y = x + 1
+    logging.getLogger("anyone").warning("mean %s", y.mean())
+    return y
+
+
+def test_the_marked_line_is_the_users_and_the_librarys_comes_after() -> None:
+    with pytest.raises(exc.Unsupported) as caught:
+        whole(in_a_library)(X)
+    told = str(caught.value).splitlines()
+    assert told[2] == line(in_a_library, 2) and set(told[4].strip()) == {"^"}
+    assert told[5] == "In the library that is called there:" and told[6].startswith(
+        f'  File "{logging.__file__}", line'
+    )
+    assert caught.value.position.filename == __file__
+
+
+LIBRARY = torch.library.Library("whole_graph", "DEF")
+LIBRARY.define("twice(Tensor x) -> Tensor")
+LIBRARY.impl("twice", lambda x: x * 2, "CPU")
+
+
+@torch.library.custom_op("whole_graph::thrice", mutates_args=())
+def thrice(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+@pytest.mark.parametrize("name", ["twice", "thrice"])
+def test_an_operator_without_a_fake_kernel_is_named_with_the_fix(name: str) -> None:
+    operator = getattr(torch.ops.whole_graph, name)
+    with pytest.raises(exc.Unsupported, match=f"whole_graph::{name} has no fake kernel") as caught:
+        whole(lambda x: operator(x) + 1)(X)
+    assert caught.value.reason == "no fake kernel"
+    assert f'@torch.library.register_fake("whole_graph::{name}")' in str(caught.value)
+    assert torch.equal(torchdynamo.compile(lambda x: operator(x) + 1, backend="eager")(X), operator(X) + 1)
+    torch.library.register_fake(f"whole_graph::{name}", torch.empty_like)
+    assert torch.equal(whole(lambda x: operator(x) + 1)(X), operator(X) + 1)
 
 
 def test_all_calls_are_shown_outermost_first() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from torchdynamo.core.reasons import hint, message, pointer, title
 
+Line = tuple[str, "int | None", str, str]  # file, line, function, source line
+
 
 def unsupported_text(
     reason: str,
@@ -18,21 +20,21 @@ def unsupported_text(
     source_line: str,
     column: int | None,
     end_column: int | None,
-    callers: Sequence[tuple[str, int | None, str, str]] = (),
+    callers: Sequence[Line] = (),
+    inside: Sequence[Line] = (),
 ) -> str:
     """Return the message of an `Unsupported`: title, place with a caret, why, what to write instead, id.
 
-    callers: file, line, function and source line of the calls that led there, outermost first. Columns count bytes of
-    the UTF-8 line, as in code objects.
+    callers: calls that led there, outermost first; inside: calls below, in libraries, that lead to what ended the
+    graph. Columns count bytes of the UTF-8 line, as in code objects.
     """
     lines = [title(reason, **fields), "Processing original code:"]
-    for caller in callers:
-        lines.append(place(*caller[:3]))
-        if caller[3].strip():
-            lines.append(f"    {caller[3].strip()}")
+    lines += told(callers)
     lines.append(place(filename, line, function))
     if source_line.strip():
         lines += quote(source_line, column, end_column)
+    if inside:
+        lines += ["In the library that is called there:", *told(inside)]
     lines += [
         "",
         f"Why: {message(reason, **fields)}",
@@ -40,6 +42,16 @@ def unsupported_text(
         f"Reason: {pointer(reason)}",
     ]
     return "\n".join(lines)
+
+
+def told(calls: Sequence[Line]) -> list[str]:
+    """Return the places of calls with their source lines, as tracebacks have them."""
+    lines = []
+    for filename, line, function, source_line in calls:
+        lines.append(place(filename, line, function))
+        if source_line.strip():
+            lines.append(f"    {source_line.strip()}")
+    return lines
 
 
 def place(filename: str, line: int | None, function: str) -> str:

@@ -62,6 +62,15 @@ class UnsupportedOperator(GraphError):
     reason = "unsupported operator"
 
 
+class NoFakeKernel(GraphError):
+    """A custom operator has no function that tells the shapes and dtypes of its results."""
+
+    reason = "no fake kernel"
+
+    def __init__(self, operator: str, cause: BaseException) -> None:
+        super().__init__(operator, cause)
+
+
 class UnsupportedTensor(GraphError):
     """A kind of tensor that has no fake tensor (quantized, some subclasses, ...)."""
 
@@ -95,6 +104,9 @@ USER_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, 
 
 def classify(target: Callable[..., Any] | str, raised: Exception) -> GraphError:
     """Return the GraphError for an exception raised by an operation on fake tensors."""
+    custom = torch_compat.without_fake_kernel(raised)
+    if custom is not None:
+        return NoFakeKernel(custom, raised)
     for exceptions, error in (
         (torch_compat.data_dependent_errors(), DataDependent),
         (torch_compat.dynamic_shape_errors(), DynamicOutputShape),

@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import math
 import operator
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -224,6 +225,20 @@ def unsupported_errors() -> ErrorTypes:
     )
 
     return UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError
+
+
+_NO_FAKE_KERNEL = re.compile(r"no fake impl registered for <CustomOpDef\(([\w.]+::[\w.]+)\)>")
+
+
+def without_fake_kernel(raised: Exception) -> str | None:
+    """Return the name of the custom operator whose missing fake kernel raised an error; None if that is not why."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    if isinstance(raised, UnsupportedOperatorException):
+        operator = raised.func
+        return None if operator.namespace in ("aten", "prims") else operator._schema.name
+    found = _NO_FAKE_KERNEL.search(str(raised)) if isinstance(raised, RuntimeError) else None
+    return found and found[1]
 
 
 def internal_errors() -> ErrorTypes:

@@ -65,7 +65,12 @@ def is_program(code: CodeType) -> bool:
 
 def is_library(code: CodeType) -> bool:
     """Return whether code belongs to an installed package or the standard library, which the user does not edit."""
-    file = _file(code.co_filename)
+    return is_library_file(code.co_filename)
+
+
+def is_library_file(filename: str) -> bool:
+    """Return whether a file belongs to an installed package or the standard library."""
+    file = _file(filename)
     return any(f"{os.sep}{folder}{os.sep}" in file for folder in _SITE) or file.startswith(("<frozen ", *_STDLIB))
 
 

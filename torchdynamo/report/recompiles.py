@@ -119,11 +119,11 @@ def why_fixed(failure: FailedGuard) -> str:
 def remedy(failure: FailedGuard | None, roots: Roots, dynamic: bool | None) -> str:
     """Return what to write so that a function is not compiled for each value."""
     if failure is None:
-        return "Pass what varies as a tensor, or raise the limit."
+        return RAISE
     guard, change = failure.guard, failure.change
     if guard.kind == "NUMBERS" and guard.position is not None:
         place = f"{guard.position.filename}:{guard.position.line}"
-        return f"{place} makes a version of each answer: compute it with tensors, or raise the limit."
+        return f"{place} depends on the number, so each answer needs its own version: use tensors, or raise the limit."
     if dynamic is False and (change.part in SIZES or type(guard.arg) in (int, float)):
         return "dynamic=None, the default, makes that a symbol once it changes; dynamic=False never does."
     if guard.kind == "TENSOR_MATCH" and change.part in SIZES:
@@ -136,9 +136,29 @@ def remedy(failure: FailedGuard | None, roots: Roots, dynamic: bool | None) -> s
         return f"torchdynamo.mark_dynamic({guard.source}, {marks}) makes that a symbol from the first compile on."
     if guard.kind == "EQUALS_MATCH" and type(guard.arg) in (int, float):
         return f'torchdynamo.config.dynamic_sources = "{guard.source}" makes it a symbol from the first compile on.'
-    return "Pass what varies as a tensor, or raise the limit."
+    if guard.kind == "EQUALS_MATCH":
+        return VALUES.get(type(guard.arg), RAISE)
+    return KINDS.get(guard.kind, RAISE)
 
 
+RAISE = "Compute with tensors what varies, or raise the limit."
+TEXTS = "Each string needs its own version: decide by it outside of the function, or raise the limit."
+# What to write where a value that is no number changes, by its type.
+VALUES = {
+    str: TEXTS,
+    bytes: TEXTS,
+    bool: "Each side of a flag needs its own version: decide by it outside of the function, or raise the limit.",
+}
+# The same by kind of guard, where the object itself is another one.
+ANOTHER = "Make the object once and pass the same one in each call: another one needs a version of its own."
+KINDS = {
+    "ID_MATCH": ANOTHER,
+    "FUNCTION_MATCH": "Define the function once, outside of what is called often: each one needs a version of its own.",
+    "SAME_OBJECT": "Pass the same object in both places in each call, or in none.",
+    "TENSOR_MATCH": "Bring the tensor to one dtype, device and requires_grad before the call, or raise the limit.",
+    "TYPE_MATCH": "Convert the value to one type before the call, or raise the limit.",
+    "GLOBAL_STATE": "Set modes such as grad mode and autocast to the same in each call, or raise the limit.",
+}
 SIZES = frozenset({".size()", ".stride()"})
 
 

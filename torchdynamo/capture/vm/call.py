@@ -14,6 +14,7 @@ from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides
 from torchdynamo.capture.vm import dict_aliases, finalizers, interop, model, process_settings
 from torchdynamo.capture.vm.binding import bind
 from torchdynamo.capture.vm.descriptors import describe
+from torchdynamo.capture.vm.foreign import unknown_callable, unknown_maker
 from torchdynamo.capture.vm.lift import lift_made
 from torchdynamo.capture.vm.lookup import derives, guarded_lookup, guarded_own, guarded_slot
 from torchdynamo.capture.vm.model import is_open
@@ -149,7 +150,7 @@ def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Va
         return call(vm, Known(found, class_attribute(vm, cls, "__call__")), [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.MemberDescriptorType:
         return call(vm, vm.getattr(fn, "__call__"), args, kwargs)  # a slot: each instance holds its own callable
-    raise Break("unknown call", name=cls.__name__)
+    raise unknown_callable(cls)
 
 
 def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -312,7 +313,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
     else:
         made_by = maker[1][1]
         if type(made_by) is not staticmethod:
-            raise Break("unsupported type", type=cls.__name__)
+            raise unknown_maker(cls)
         source = Source("attr", class_attribute(vm, cls, "__new__"), "__func__")
         obj = call(vm, Known(made_by.__func__, source), [Known(cls), *args], kwargs)
     finalizers.note(vm, obj)
