@@ -41,7 +41,7 @@ def test_whole_graph(output) -> None:
 
 def test_explain(output) -> None:
     text = output("explain.py")
-    assert text.startswith("toy_example: 2 graphs, 7 operations, 1 break, ")
+    assert text.startswith("toy_example: 2 graphs, 7 operators, ")
     assert "      if b.sum() < 0:\n" in text
 
 

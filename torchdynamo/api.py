@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from torchdynamo import pipeline
+from torchdynamo import events, pipeline
 from torchdynamo.backends import lookup
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.settings import check_settings, nearest, without_guard_filters
@@ -23,6 +23,8 @@ from torchdynamo.hook.install import drop_owner, skip_code
 from torchdynamo.optimized_module import OptimizedModule
 from torchdynamo.report.explain import Explanation, collecting, members_of
 from torchdynamo.report.guard_failures import GuardFail
+from torchdynamo.report.summary import report_of
+from torchdynamo.report.timing import timed_graphs
 
 F = TypeVar("F", bound=Callable[..., Any])
 Backend = Callable[..., Any]
@@ -212,28 +214,41 @@ def explain(
     fn: Callable[..., Any],
     *,
     backend: str | Backend = "eager",
+    fullgraph: bool = False,
     dynamic: bool | None = None,
     options: Mapping[str, Any] | None = None,
+    calls: int = 1,
 ) -> Callable[..., Explanation]:
-    """Return a function that calls `fn` once, compiled afresh, and reports graphs, breaks, symbols and guards.
+    """Return a function that calls `fn`, compiled afresh, and reports graphs, breaks, recompiles and guards.
 
-    dynamic, options: as of `compile`. With backend "ensemble", the report shows what became of each member.
+    fullgraph, dynamic, options: as of `compile`. With backend "ensemble", the report shows what became of each member.
+    calls: how often `fn` is called; after the first call, what each break costs is measured.
 
-    Use it as `print(torchdynamo.explain(fn)(*args))`. The call is real, with its side effects. Existing compiled code
-    is neither used nor changed.
+    Use it as `print(torchdynamo.explain(fn)(*args))`. The calls are real, with their side effects. Existing compiled
+    code is neither used nor changed.
+
+    Raises what `compile` raises for wrong arguments, and what `fn` raises.
     """
-    _check(False, dynamic, backend, None, options)
+    _check(fullgraph, dynamic, backend, None, options)
+    if type(calls) is not int or calls < 1:
+        raise ValueError(f"calls is a number of calls, at least 1, not {calls!r}")
     target = fn._orig_mod if isinstance(fn, OptimizedModule) else without_compiler(fn)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        compiler = pipeline.Compiler(backend, dynamic=dynamic, options=options)
+        compiler = pipeline.Compiler(backend, fullgraph=fullgraph, dynamic=dynamic, options=options)
+        seen = set(events.skips())
         try:
-            with collecting() as events:
-                result = EvalContext(compiler, "explain()", compile)(target)(*args, **kwargs)
-            members = members_of(events)
+            with collecting() as frames, events.collecting() as found, timed_graphs() as graph_calls:
+                compiled = EvalContext(compiler, "explain()", compile)(target)
+                for _ in range(calls):
+                    result = compiled(*args, **kwargs)
+            skipped = [each for each in events.skips() if each not in seen]
+            name = _named(target)
+            report = report_of(found, title=name, graph_calls=list(graph_calls), calls=calls, skipped=skipped)
+            members = members_of(frames)
         finally:
             drop_owner(compiler.owner_id)
-        return Explanation(_named(target), events, result, members)
+        return Explanation(name, frames, report, result, members)
 
     return explained
 

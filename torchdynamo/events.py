@@ -112,6 +112,23 @@ def record(kind: Kind, place: Place, text: str = "", **facts: Any) -> Event:
     return event
 
 
+@contextmanager
+def collecting() -> Iterator[list[Event]]:
+    """Collect the events of this thread in a list during the block."""
+    found: list[Event] = []
+    thread = threading.get_ident()
+
+    def collect(event: Event, _: int) -> None:
+        if event.thread == thread:
+            found.append(event)
+
+    listeners.append(collect)
+    try:
+        yield found
+    finally:
+        listeners.remove(collect)
+
+
 def recent() -> list[Event]:
     """Return the events in the ring, the oldest first."""
     with _record.lock:

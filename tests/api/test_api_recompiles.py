@@ -49,7 +49,7 @@ def test_explain_lists_symbols_and_the_lines_that_decide() -> None:
     line = branching.__code__.co_firstlineno + 1
     assert decision.fact == "x.size(0) <= 6" and decision.position.line == line
     lines = [text.strip() for text in str(report).splitlines()]
-    at = lines.index("Decided by symbols")
+    at = lines.index("Specializations")
     assert lines[at + 2 : at + 4] == ["if x.shape[0] > 6:", "^^^^^^^^^^^^^^"]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+import pytest
 import torch
 
+import torchdynamo
 from torchdynamo.core.source import Guard, Source, builtin, free, global_, instance_attr, local
 from torchdynamo.report import debug, explain
 from torchdynamo.report.explain import CompileEvent, Explanation
@@ -55,48 +58,78 @@ def test_guards_are_told_by_where_their_path_starts() -> None:
     assert debug.guard_line(Guard(Source("globals"), "GLOBAL_STATE")) == "torch's state GLOBAL_STATE"
 
 
+def steps(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    if y.sum() > 0:
+        return y + 1
+    return y - 1
+
+
+def blocks(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(6):
+        x = steps(x)
+    return x
+
+
 def report() -> Explanation:
-    line = difference.__code__.co_firstlineno
-    return Explanation(
-        "difference",
-        [
-            CompileEvent("difference", __file__, line, traced(), 1, GUARDS, 0.25, "eager"),
-            CompileEvent(
-                "difference",
-                __file__,
-                line + 1,
-                traced(),
-                2,
-                GUARDS[:1],
-                0.5,
-                "eager",
-                "unknown call",
-                "It is unknown.",
-            ),
-            CompileEvent("steps", __file__, line, reason="generator", reason_text="It is a generator."),
-        ],
-    )
+    return torchdynamo.explain(blocks, calls=3)(torch.ones(3))
 
 
 def test_an_explanation_adds_up() -> None:
     found = report()
-    assert (found.graph_count, found.op_count, found.ops_per_graph) == (2, 3, [1, 2])
-    assert (found.graph_break_count, found.break_reasons) == (1, ["It is unknown."])
-    assert [event.function for event in found.skips] == ["steps"]
-    assert len(found.guards) == 3
-    assert found.seconds == 0.75
+    assert found.graph_count == len(found.graphs) == len(found.ops_per_graph)
+    assert found.op_count == sum(found.ops_per_graph)
+    assert found.graph_break_count == len(found.break_reasons)
+    assert len(found.guards) == sum(len(event.guards) for event in found.compiled)
+    assert found.seconds > 0
+
+
+def test_breaks_are_counted_by_call_and_line() -> None:
+    (row,) = report().to_dict()["breaks"]
+    assert (row["line"], row["per_call"], row["calls"]) == (steps.__code__.co_firstlineno + 2, 6.0, 18)
+    assert (row["source"], row["reason"]) == ("if y.sum() > 0:", "data-dependent branch")
+    assert 0 < row["microseconds"] < 1e6
 
 
 def test_an_explanation_can_be_read() -> None:
-    lines = [line.split() for line in str(report()).splitlines()]
     text = str(report())
-    assert text.startswith("difference: 2 graphs, 3 operations, 1 break, 3 guards, 0.750 s\n")
-    line = difference.__code__.co_firstlineno
-    assert ["0", "difference", f"test_api_report.py:{line}", "1", "2", "0.250", "eager"] in lines
-    assert f"test_api_report.py:{line + 1} in difference: It is unknown. [unknown call]\n" in text
-    assert ["return", "torch.sub(a,", "b)"] in lines
-    assert ["TENSOR_MATCH", "local", "'a'", "0,", "1"] in lines
+    assert text.startswith("blocks: ")
+    assert f"test_api_report.py:{steps.__code__.co_firstlineno + 2} in steps   x6 per call   at most " in text
+    assert "[TD101 data-dependent-branch]" in text
+    assert "\n       if y.sum() > 0:\n" in text
+    assert "torch.where" in text
     assert "\x1b" not in text
+
+
+def test_guards_are_told_by_object() -> None:
+    guards = [row for each in report().to_dict()["functions"] for row in each["versions"][0]["guards"]]
+    assert [row["kinds"] for row in guards if row["object"] == "x"][0] == {"TENSOR_MATCH": 1}
+
+
+def test_an_explanation_is_data_and_html() -> None:
+    found = report()
+    assert json.loads(found.to_json()) == found.to_dict()
+    assert "<pre>" in found._repr_html_()
+    assert "data-dependent-branch" in found._repr_html_()
+
+
+def test_the_same_is_reported_after_the_fact() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(blocks, backend="eager")
+    for _ in range(4):
+        compiled(torch.ones(3))
+    (row,) = torchdynamo.report().to_dict()["breaks"]
+    assert (row["line"], row["calls"]) == (steps.__code__.co_firstlineno + 2, 24)
+    assert (row["per_call"], row["of"]) == (
+        1.0,
+        "steps",
+    )  # `blocks` is left to Python
+
+
+@pytest.mark.parametrize("calls", [0, -1, 1.5, True])
+def test_a_wrong_number_of_calls_is_refused(calls: object) -> None:
+    with pytest.raises(ValueError, match="calls is a number of calls"):
+        torchdynamo.explain(steps, calls=calls)
 
 
 def test_events_go_to_everybody_who_collects() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import linecache
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
+from io import StringIO
+from os import PathLike
 from typing import Any
 
 import torch.fx
@@ -20,8 +20,9 @@ from torchdynamo import _native
 from torchdynamo.backends import ensemble
 from torchdynamo.core import reasons
 from torchdynamo.core.source import Guard
-from torchdynamo.report.debug import place
 from torchdynamo.report.recompiles import Decision, NumberInput, decisions
+from torchdynamo.report.screen import WIDTH, as_text, screen
+from torchdynamo.report.summary import Report
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Explanation:
 
     function: str
     events: list[CompileEvent] = field(repr=False)
+    report: Report = field(repr=False)
     result: Any = field(default=None, repr=False)  # result of the call
     members: Sequence[tuple[str, ...]] = field(default=(), repr=False)  # rows of `members_of`
 
@@ -139,66 +141,35 @@ class Explanation:
     def seconds(self) -> float:
         return sum(event.seconds for event in self.events)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return graphs, breaks, recompiles and guards as plain data, in the format of `Report.to_dict`."""
+        return self.report.to_dict()
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the same as JSON, and write it to a file if one is named. Raises OSError if that fails."""
+        return self.report.to_json(path)
+
     def __rich__(self) -> RenderableType:
-        heading = (
-            f"{self.function}: {_count(self.graph_count, 'graph')}, {_count(self.op_count, 'operation')}, "
-            f"{_count(self.graph_break_count, 'break')}, {_count(len(self.guards), 'guard')}, {self.seconds:.3f} s"
-        )
-        parts: list[RenderableType] = [Text(heading, style="bold")]
-        if self.compiled:
-            parts += [Text("\nGraphs"), Padding(self._graph_table(), (0, 2))]
+        parts: list[RenderableType] = [screen(self.report.to_dict())]
         if self.members:
             parts += [Text("\nMembers of the ensemble"), Padding(self._member_table(), (0, 2))]
-        if self.breaks:
-            parts += [Text("\nBreaks"), *(_told(event) for event in self.breaks)]
-        if self.skips:
-            parts += [Text("\nLeft to Python"), *(_told(event) for event in self.skips)]
-        if self.symbols:
-            parts += [Text("\nSymbols"), Padding(self._symbol_table(), (0, 2))]
         if self.decisions:
-            parts += [Text("\nDecided by symbols"), *(Padding(Text(str(each)), (0, 2)) for each in self.decisions)]
-        if self.recompiles:
-            parts += [Text("\nCompiled again"), *(Padding(Text(each), (0, 2)) for each in self.recompiles)]
-        if self.guards:
-            parts += [Text("\nGuards"), Padding(self._guard_table(), (0, 2))]
+            parts += [Text("\nSpecializations"), *(Padding(Text(str(each)), (0, 2)) for each in self.decisions)]
         return Group(*parts)
 
     def __str__(self) -> str:
-        console = Console(width=120, color_system=None, force_terminal=False)
-        with console.capture() as captured:
-            console.print(self)
-        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+        return as_text(self)
 
-    def _graph_table(self) -> Table:
-        table = _table("", "function", "place", "operations", "guards", "seconds", "backend")
-        for index, event in enumerate(self.compiled):
-            place = _place(event.filename, event.line)
-            counts = (str(event.ops), str(len(event.guards)), f"{event.seconds:.3f}")
-            table.add_row(str(index), event.function, place, *counts, event.backend)
-        return table
+    def _repr_html_(self) -> str:
+        """Return the report for a notebook."""
+        console = Console(width=WIDTH, record=True, file=StringIO())
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
     def _member_table(self) -> Table:
-        table = _table("", "member", "state", "time", "note")
+        table = Table("graph", "member", "state", "time", "note", box=None, pad_edge=False, show_edge=False)
         for row in self.members:
             table.add_row(*row)
-        return table
-
-    def _symbol_table(self) -> Table:
-        table = _table("", "symbol", "is", "bounds")
-        for index, event in enumerate(self.compiled):
-            for number in event.numbers:
-                table.add_row(str(index), number.name, str(number.source), number.bounds)
-        return table
-
-    def _guard_table(self) -> Table:
-        """Return a table of guards, with one row for all graphs that have an equal guard."""
-        graphs: dict[tuple[str, str], list[int]] = {}
-        for index, event in enumerate(self.compiled):
-            for guard in event.guards:
-                graphs.setdefault((guard.kind, place(guard.source)), []).append(index)
-        table = _table("kind", "on", "graphs")
-        for (kind, source), found in graphs.items():
-            table.add_row(kind, source, ", ".join(map(str, sorted(set(found)))))
         return table
 
 
@@ -206,25 +177,3 @@ def members_of(events: Sequence[CompileEvent]) -> list[tuple[str, ...]]:
     """Return (graph, member, state, time, note) for each member of each graph that the ensemble serves now."""
     graphs = [event.graph for event in events if event.graph is not None]
     return [(str(index), *row) for index, graph in enumerate(graphs) for row in ensemble.rows_of(graph)]
-
-
-def _told(event: CompileEvent) -> RenderableType:
-    """Return an event's reason with the user's line."""
-    source = linecache.getline(event.filename, event.line).strip()
-    text = f"{_place(event.filename, event.line)} in {event.function}: {event.reason_text} [{event.reason}]"
-    return Padding(Text(f"{text}\n    {source}" if source else text), (0, 2))
-
-
-def _table(*columns: str) -> Table:
-    table = Table(*columns, box=None, pad_edge=False, show_edge=False)
-    for column in table.columns:
-        column.overflow = "fold"
-    return table
-
-
-def _place(filename: str, line: int) -> str:
-    return f"{Path(filename).name}:{line}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

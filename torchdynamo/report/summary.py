@@ -261,9 +261,11 @@ def _breaks(
     rows = []
     for key, same in grouped.items():
         first = same[0]
-        ran = sum(hits.get(event.parent, 0) if event.parent else 1 for event in same)
+        ran = sum(hits.get(event.parent, 0) for event in same) or len(same)  # nothing of the frame was compiled
         owners = [event for event in compiles if event.number in {each.parent for each in same}]
-        of = calls or max((outermost.get(_function_of(event), 0) for event in owners), default=0)
+        of, name = max((outermost[_function_of(event)] for event in owners), default=(0, ""))
+        if calls is not None:
+            of, name = calls, ""
         seconds = costs.get(key)
         row = {
             **_place(first.place),
@@ -274,6 +276,7 @@ def _breaks(
             "count": len(same),
             "calls": ran,
             "per_call": ran / of if of else None,
+            "of": name,
             "microseconds": None if seconds is None else 1e6 * seconds,
             "chain": [_place(each) for each in first.chain],
         }
@@ -281,8 +284,8 @@ def _breaks(
     return sorted(rows, key=lambda row: -(row["microseconds"] or 0.0) * (row["per_call"] or 1.0))
 
 
-def _outermost_calls(compiles: Sequence[Event], hits: Mapping[int, int]) -> dict[str, int]:
-    """Return, for each function, how often the outermost compiled function was called that leads to it."""
+def _outermost_calls(compiles: Sequence[Event], hits: Mapping[int, int]) -> dict[str, tuple[int, str]]:
+    """Return, for each function, the calls and the name of the outermost compiled function that leads to it."""
     first = {_function_of(event): event for event in reversed(compiles)}
     entered: Counter[str] = Counter()  # calls that began at the function's beginning, not in a continuation
     for event in compiles:
@@ -299,7 +302,7 @@ def _outermost_calls(compiles: Sequence[Event], hits: Mapping[int, int]) -> dict
                 break
             outer = caller
             seen.add(outer)
-        answer[name] = entered[outer]
+        answer[name] = entered[outer], first[outer].place.function
     return answer
 
 
