@@ -116,7 +116,7 @@ def flat(suite: Any) -> Any:
 @contextlib.contextmanager
 def under_hook(counts: dict[str, Any]) -> Any:
     """Everything is captured, and counted: code objects that came, and those that got an entry."""
-    from torchdynamo import _native, config, pipeline
+    from torchdynamo import _native, config, pipeline, version_limit
     from torchdynamo.report.explain import collecting
 
     seen: dict[int, list[Any]] = {}  # by id: code objects compare by content; they are kept, so that no id returns
@@ -138,7 +138,7 @@ def under_hook(counts: dict[str, Any]) -> Any:
             faults.append(f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}): {what} {places(error)}")
 
     give, pipeline.give_up = pipeline.give_up, give_up
-    tell, pipeline.report_limit = pipeline.report_limit, lambda *limit: None  # tests look at warnings
+    tell, version_limit.report_limit = version_limit.report_limit, lambda *limit: None  # tests look at warnings
     compiler = Counting("eager")
     with config.patch(capture_everything=True), collecting() as events:
         before = _native.set_eval_frame(compiler)
@@ -146,7 +146,7 @@ def under_hook(counts: dict[str, Any]) -> Any:
             yield
         finally:
             _native.set_eval_frame(before)
-            pipeline.give_up, pipeline.report_limit = give, tell
+            pipeline.give_up, version_limit.report_limit = give, tell
             reasons = Counter(event.reason for event in events if event.reason is not None)
             counts.update(seen=len(seen), captured=sum(got for _, got in seen.values()), faults=faults, reasons=reasons)
 

@@ -37,9 +37,7 @@ from torchdynamo.core.reasons import explained
 from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import (
-    CacheLimitWarning,
     ConstraintViolationError,
-    FailOnRecompileLimitHit,
     FallbackWarning,
     ForbiddenFunction,
     InternalError,
@@ -61,7 +59,7 @@ from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.compile_lock import turn
 from torchdynamo.hook.stock import StockBuiltins
 from torchdynamo.hook.user_warnings import warn_user
-from torchdynamo.report import debug, recompiles
+from torchdynamo.report import debug
 from torchdynamo.report.compiles import (
     beginning,
     next_graph_id,
@@ -72,9 +70,10 @@ from torchdynamo.report.compiles import (
     what_failed,
 )
 from torchdynamo.report.guard_failures import GuardFail, announce
-from torchdynamo.report.limit import limit_text, named, unprofitable_text
+from torchdynamo.report.limit import named
 from torchdynamo.report.marks import check_marks
 from torchdynamo.report.recompiles import number_inputs
+from torchdynamo.version_limit import affordable, over_limit
 from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
 
 _owner_ids = itertools.count(1)
@@ -238,47 +237,6 @@ def give_up(code: CodeType, error: Exception) -> None:
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(error))}"
     warn_user(text, FallbackWarning)
-
-
-def over_limit(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
-    """Return whether the function has as many entries as allowed; warn the first time, and ask less and less often.
-
-    Raises FailOnRecompileLimitHit under `fullgraph` and `config.fail_on_recompile_limit_hit`.
-    """
-    known = entries_of(code, compiler.owner_id)
-    if len(known) < (compiler.recompile_limit or config.cache_size_limit):
-        return False
-    if compiler.fullgraph or config.fail_on_recompile_limit_hit:
-        raise FailOnRecompileLimitHit(text_of_limit(code, known[-1], roots))
-    if budget.miss(code, compiler.owner_id) == 1:
-        report_limit(code, text_of_limit(code, known[-1], roots))
-    return True
-
-
-def affordable(code: CodeType, compiler: Compiler, roots: Roots) -> bool:
-    """Return whether another entry may pay for itself; log the first refusal."""
-    if compiler.fullgraph:
-        return True
-    refused = budget.refusal(code, resume.origin(code).code, compiler.owner_id)
-    known = entries_of(code, compiler.owner_id)
-    if refused is not None and refused.times == 1 and known and recompiles.wanted():
-        guards, versions, calls = known[-1].guards, refused.versions, refused.calls
-        recompiles.say(unprofitable_text(code, guards, roots, versions, calls, compiler.dynamic))
-    return refused is None
-
-
-def text_of_limit(code: CodeType, newest: CompiledEntry, roots: Roots) -> str:
-    """Return a message that says which limit a function has reached, and why."""
-    compiler = newest.compiler
-    return limit_text(code, newest.guards, roots, compiler.recompile_limit, compiler.dynamic)
-
-
-def report_limit(code: CodeType, text: str) -> None:
-    """Report that a function has reached its limit: by a warning, or in the log for functions of libraries."""
-    if frames.is_library(resume.origin(code).code):
-        recompiles.say(text)
-    else:
-        warn_user(text, CacheLimitWarning)
 
 
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:

@@ -36,6 +36,7 @@ class CompilerSettings(Protocol):
     buckets: Mapping[str, Any]
     backend_name: str
     owner_id: int
+    recompile_limit: int | None
 
 
 class Specialization:

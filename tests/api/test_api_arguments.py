@@ -170,10 +170,10 @@ def test_a_limit_of_its_own(fullgraph: bool) -> None:
         limited(x, name)
     if fullgraph:
         for _ in range(6):
-            with pytest.raises(exc.FailOnRecompileLimitHit, match="compiled 2 times, which is its recompile_limit"):
+            with pytest.raises(exc.FailOnRecompileLimitHit, match="its limit of 2 versions .its recompile_limit."):
                 limited(x, "ccc")
     else:
-        with pytest.warns(exc.CacheLimitWarning, match="compiled 2 times, which is its recompile_limit"):
+        with pytest.warns(exc.CacheLimitWarning, match="its limit of 2 versions .its recompile_limit."):
             assert torch.equal(limited(x, "ccc"), x * 3)
     assert backend.graphs == 2
     other = torchdynamo.compile(scaled, backend=backend)
