@@ -175,16 +175,17 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
     started = time.perf_counter()
     code: CodeType = frame.f_code
     try:
-        if modes_watch() or interop.is_switched_off():
+        if interop.is_switched_off():
             return None
         if interop.disables_its_calls(frame.f_func) or interop.skips_itself(frame.f_func):
             _native.skip_code(code, "disabled function", interop.disables_its_calls(frame.f_func))
             return None
         roots = Roots(frame.f_locals, frame.f_globals, seen, frame.closure)
         reason = skip_reason(code, roots)
-        if reason is not None:
-            _native.skip_code(code, reason)
-            events.skipped(reason, beginning(code))
+        if reason is not None or modes_watch():
+            if reason is not None:  # else in this call only
+                _native.skip_code(code, reason)
+            events.skipped(reason or "foreign mode", beginning(code))
             return None
         if not compiler.told:
             compiler.told = True

@@ -28,7 +28,7 @@ def verify(as_captured: Run, compiled: Run, example_inputs: Sequence[Any], backe
         torch.testing.assert_close(found, wanted, equal_nan=True, check_stride=False)
     except AssertionError as difference:
         text = f"incorrect results of backend {backend!r} on graph {graph}: {difference}"
-        raise VerificationError(text, backend, graph) from None
+        raise VerificationError(explained(text, "wrong result"), backend, graph) from None
 
 
 class Shadowed:
@@ -51,7 +51,7 @@ class Shadowed:
         except VerificationError as difference:
             if not config.suppress_errors:
                 raise
-            warn_user(explained(f"call {self.calls}: {difference}", "wrong result"), FallbackWarning)
+            warn_user(f"call {self.calls}: {difference}", FallbackWarning)
         return self.as_captured(*args)
 
 
