@@ -30,11 +30,12 @@ from torchdynamo.capture.torch.dynamic_marks import mark_dynamic, mark_static, m
 from torchdynamo.core.marks import graph_break, is_compiling
 from torchdynamo.drop_in import install
 from torchdynamo.optimized_module import OptimizedModule
-from torchdynamo.report import logs
+from torchdynamo.report import logs, saving
 from torchdynamo.report.logs import set_logs
 from torchdynamo.report.summary import Report, report
 
 set_logs(logs.from_environment(os.environ))
+saving.follow_environment(os.environ)
 __version__ = "0.1.0"
 __all__ = [
     "OptimizedModule",

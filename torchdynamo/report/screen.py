@@ -15,27 +15,35 @@ from torchdynamo.core.reasons import REASONS
 
 WIDTH = 120
 MOST_ROWS = 40
+FIRST_ROWS = 5
+UNREMARKABLE = frozenset({"stdlib", "torchdynamo", "torch internals", "class body", "module body"})
+"""Reasons for which nothing of the program stays Python that could be compiled."""
 Row = Mapping[str, Any]
 
 
-def screen(report: Mapping[str, Any]) -> RenderableType:
-    """Return a report (`Report.to_dict()`) as one screen, the costliest problems first."""
+def screen(report: Mapping[str, Any], *, short: bool = False) -> RenderableType:
+    """Return a report (`Report.to_dict()`) for a terminal, the costliest problems first.
+
+    short: show the worst of each kind and leave out what is no problem, so that it fits on a screen.
+    """
     parts: list[RenderableType] = [Text(heading(report), style="bold")]
     versions = [(row, each) for row in report["functions"] for each in row["versions"]]
     sections: list[tuple[str, Sequence[Any], Callable[[Any], RenderableType]]] = [
         ("Breaks, the costliest first", report["breaks"], _breaks),
         ("Failed, or at a limit", report["problems"], _problems),
         ("Recompiled", report["recompiles"], _recompiles),
-        ("Graphs", versions, _graphs),
+        ("Graphs, those called most first", sorted(versions, key=_calls, reverse=True) if short else (), _graphs),
+        ("Graphs", () if short else versions, _graphs),
         ("Symbols", [(each, symbol) for _, each in versions for symbol in each["symbols"]], _symbols),
-        ("Not compiled", report["skips"], _skips),
-        ("Guards", _guards_by_object(versions), _guards),
+        ("Not compiled", [row for row in report["skips"] if row["reason"] not in UNREMARKABLE], _skips),
+        ("Guards", () if short else _guards_by_object(versions), _guards),
     ]
+    most = FIRST_ROWS if short else MOST_ROWS
     for title, rows, shown in sections:
         if rows:
-            parts += [Text(f"\n{title}"), Padding(shown(rows[:MOST_ROWS]), (0, 2))]
-            if len(rows) > MOST_ROWS:
-                parts.append(Text(f"  ... and {len(rows) - MOST_ROWS} more"))
+            parts += [Text(f"\n{title}"), Padding(shown(rows[:most]), (0, 2))]
+            if len(rows) > most:
+                parts.append(Text(f"  ... and {len(rows) - most} more"))
     return Group(*parts)
 
 
@@ -111,6 +119,10 @@ def _graphs(rows: Sequence[tuple[Row, Row]]) -> Table:
         counts = (str(each["operators"]), calls, str(guards), f"{seconds:.3f}")
         table.add_row(each["graph"], place, *counts, each["backend"], ends)
     return table
+
+
+def _calls(row: tuple[Row, Row]) -> int:
+    return row[1]["calls"] or 0
 
 
 def _symbols(rows: Sequence[tuple[Row, Row]]) -> Table:
