@@ -14,7 +14,7 @@ from torchdynamo import events, pipeline
 from torchdynamo.backends import lookup
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.settings import check_settings, nearest, without_guard_filters
-from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm import torch_settings
 from torchdynamo.contexts import EvalContext, without_compiler
 from torchdynamo.core import marks
 from torchdynamo.core.reasons import REASONS
@@ -96,7 +96,7 @@ def compile(
 
     Raises TypeError, ValueError, `exc.UnknownBackend` or `exc.UnknownSetting` for wrong arguments.
     """
-    backend = interop.default_backend() if backend is None else backend
+    backend = torch_settings.default_backend() if backend is None else backend
     options = without_guard_filters(options)
     _check(fullgraph, dynamic, backend, mode, options)
     _check_limits(recompile_limit, isolate_recompiles, shapes_spec)

@@ -17,7 +17,7 @@ import torch
 import torch.compiler
 
 from torchdynamo.api import compile
-from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm import torch_settings
 from torchdynamo.core import marks
 from torchdynamo.errors import TorchDynamoError, TorchDynamoWarning
 from torchdynamo.hook.user_warnings import warn_user
@@ -108,7 +108,7 @@ def _put_back() -> None:
         )
     setattr(torch, "compile", _replaced.original)  # noqa: B010
     _replaced = None
-    interop.forget_names()
+    torch_settings.forget_names()
 
 
 def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:

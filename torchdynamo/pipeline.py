@@ -28,7 +28,7 @@ from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.speculate import self_invalidation
-from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm import interop, torch_settings
 from torchdynamo.capture.vm.worth import modes_watch, worth_capturing
 from torchdynamo.capture_retries import NOT_MADE, SHARED_MEMORY, Followed, follow
 from torchdynamo.codegen import codegen, resume
@@ -175,7 +175,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
     started = time.perf_counter()
     code: CodeType = frame.f_code
     try:
-        if interop.is_switched_off():
+        if torch_settings.is_switched_off():
             return None
         if interop.disables_its_calls(frame.f_func) or interop.skips_itself(frame.f_func):
             _native.skip_code(code, "disabled function", interop.disables_its_calls(frame.f_func))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm import interop, torch_settings
 from torchdynamo.core.learned import record
 from torchdynamo.errors import RecompileError, TorchDynamoWarning, UnknownSetting
 from torchdynamo.hook.user_warnings import warn_user
@@ -44,7 +44,7 @@ _told: set[str] = set()
 
 def warn_of_settings() -> None:
     """Warn about each setting that was made for torch.compile, once."""
-    for name, here in interop.settings_of_torch().items():
+    for name, here in torch_settings.settings_of_torch().items():
         if name not in _told:
             _told.add(name)
             instead = f"what it is called here is {here}" if here else "it has no meaning here"

@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.retired import RETIRED
-from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm import torch_settings
 from torchdynamo.errors import UnknownBackend
 
 Backend: TypeAlias = Callable[..., Any]
@@ -70,7 +70,7 @@ def lookup(backend: str | Backend) -> Backend:
         return backend
     if backend in RETIRED:
         raise UnknownBackend(f"backend {backend!r} was removed: {RETIRED[backend]}")
-    found = BACKENDS.get(backend) or interop.registered_backend(backend) or _of_a_package(backend)
+    found = BACKENDS.get(backend) or torch_settings.registered_backend(backend) or _of_a_package(backend)
     if found is not None:
         return found
     near = difflib.get_close_matches(backend, list_backends(), n=1)

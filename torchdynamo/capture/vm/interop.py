@@ -1,4 +1,4 @@
-"""What user code and libraries already say to torch.compile, honoured: the one file that names `torch._dynamo`.
+"""What user code and libraries already say to torch.compile, honoured.
 
 Marks are read where PyTorch leaves them (attributes on functions, registries), and only if it is loaded.
 """
@@ -16,7 +16,7 @@ import torch
 import torch._compile
 import torch.compiler
 
-from torchdynamo import _native, config
+from torchdynamo import _native
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.wrap import enter_singleton, wrap
 from torchdynamo.core import marks, policy
@@ -324,66 +324,3 @@ def breaks_are_errors() -> bool:
     """Return whether `torch._dynamo.error_on_graph_break(True)` is on."""
     asked: Any = getattr(sys.modules.get(STANCES), "_get_error_on_graph_break", None)
     return asked is not None and bool(asked())
-
-
-# Settings of torch.compile that have another name, or another place, here.
-OURS = {
-    "cache_size_limit": "torchdynamo.config.cache_size_limit",
-    "recompile_limit": "torchdynamo.config.cache_size_limit",
-    "fail_on_cache_limit_hit": "torchdynamo.config.fail_on_recompile_limit_hit",
-    "assume_static_by_default": "torchdynamo.compile(dynamic=True)",
-    "automatic_dynamic_shapes": "torchdynamo.compile(dynamic=False)",
-}
-AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is done here
-
-
-def settings_of_torch() -> dict[str, str]:
-    """Return the changed settings of torch.compile, with the name of each here; "" if it has no meaning."""
-    theirs: Any = sys.modules.get("torch._dynamo.config")
-    if not hasattr(theirs, "_config"):  # not imported, or not to its end
-        return {}
-    rows = theirs._config.items()  # what a block has set back has been changed as well, and is as it was
-    changed = [name for name, row in rows if not theirs._is_default(name) and getattr(theirs, name) != row.default]
-    own = config.knobs()
-    known = {name: OURS.get(name, f"torchdynamo.config.{name}" if name in own else "") for name in changed}
-    return {
-        f"torch._dynamo.config.{name}": here
-        for name, here in known.items()
-        if not is_as_here(name, getattr(theirs, name), own)
-    }
-
-
-def is_as_here(name: str, value: Any, own: Mapping[str, Any]) -> bool:
-    """Return whether a value of a setting of torch.compile asks for what is done here anyway."""
-    return any(name in known and known[name] == value for known in (AS_HERE, own))
-
-
-def is_switched_off() -> bool:
-    """Return whether `torch._dynamo.config.disable` is set, or its environment variable."""
-    theirs: Any = sys.modules.get("torch._dynamo.config")
-    return bool(getattr(theirs, "disable", False))  # which it lacks while it is being imported
-
-
-def forget_names() -> None:
-    """Make torch.compile look up PyTorch's functions by name once more, after one of them was put back."""
-    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
-    variables: Any = sys.modules.get("torch._dynamo.variables.torch")
-    if rules is not None and variables is not None:
-        rules.get_torch_obj_rule_map.cache_clear()
-        variables.TorchInGraphFunctionVariable._get_handlers.cache_clear()
-
-
-REGISTRY = "torch._dynamo.backends.registry"
-
-
-def default_backend() -> Any:
-    """Return what the program has set by `torch.compiler.set_default_backend`, a name or a function; or "inductor"."""
-    asked: Any = getattr(sys.modules.get(REGISTRY), "get_default_backend", None)
-    return "inductor" if asked is None else asked()
-
-
-def registered_backend(name: str) -> Callable[..., Any] | None:
-    """Return the backend that was registered with PyTorch under a name; None if there is none."""
-    functions: Any = getattr(sys.modules.get(REGISTRY), "_COMPILER_FNS", {})
-    found: Callable[..., Any] | None = functions.get(name)
-    return found
