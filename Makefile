@@ -19,6 +19,7 @@
 #   make fuzz      2,000 random programs (FUZZ_EXAMPLES), 500 at ten sizes each (FUZZ_SIZES) and 5,000 random changes
 #                  (FUZZ_CHANGES), other ones each time
 #   make stress    threads that share compiled functions, recompiled and forgotten all the time (STRESS_SECONDS, STRESS_THREADS)
+#   make docs      the documentation as a site, in OUT/docs
 #   make lines     how long the files of capture/ are
 #   make docstrings  forty docstrings drawn at random (SEED: other ones), to be read without their code
 #   make cpython   CPython's own tests under the hook, each against the same test without
@@ -58,7 +59,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings clean
+.PHONY: setup demo test backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs clean
 
 setup: $(VENV)/.built
 
@@ -115,6 +116,14 @@ lint: $(VENV)/.requirements
 format: $(VENV)/.requirements
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+$(VENV)/.docs: requirements-docs.txt $(VENV)/.built
+	$(BIN)/pip install --quiet -r requirements-docs.txt
+	touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/generate_reasons.py
+	$(BIN)/sphinx-build -W -n --keep-going -b html docs $(OUT)/docs
 
 golden: $(VENV)/.built
 	GOLDEN=accept $(BIN)/python -m pytest $(PYTEST_ARGS) tests/golden

@@ -26,7 +26,8 @@ def index() -> str:
     for digit, heading in HEADINGS.items():
         rows = sorted(row for row in REASONS.values() if row.number[2] == digit)
         links = "\n".join(f"- [{row.number} {row.slug}]({row.slug}.md)" for row in rows)
-        parts.append(f"## {heading}\n\n{KINDS[digit]}\n\n{links}\n")
+        names = "\n".join(row.slug for row in rows)
+        parts.append(f"## {heading}\n\n{KINDS[digit]}\n\n{links}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n")
     return "\n".join(parts)
 
 
