@@ -71,7 +71,7 @@ def test_what_keeps_sizes_constant_is_named(caplog: pytest.LogCaptureFixture) ->
             compiled(x)
     (text,) = [record.getMessage() for record in caplog.records]
     line = compared.__code__.co_firstlineno + 1
-    assert "x stays fixed: where it varies, " in text and f"{__file__}:{line})" in text
+    assert "x is static: where it varies, " in text and f"{__file__}:{line})" in text
     assert "(x.shape[0] - LIMIT) // 2 > 1 else" in text and "^^^^" in text
 
 

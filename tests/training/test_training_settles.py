@@ -191,4 +191,4 @@ def test_what_varies_is_told() -> None:
             fn(torch.tensor(value))
     told = [event.again for event in events if event.again]
     assert any("what varies from now on: best['loss'] (any float)" in text for text in told)
-    assert not any("stays fixed" in text for text in told)
+    assert not any("is static" in text for text in told)

@@ -101,7 +101,7 @@ BREAKS = (
         "TD111",
         "unsupported type",
         "a value of type {type}",
-        "Values of type {type} are not supported, so nothing that depends on this one can be compiled.",
+        "torchdynamo cannot trace values of type {type}, so the graph ends here.",
         "Take what is needed out of the value (numbers, strings, tensors) before the compiled function is called.",
     ),
     Reason(

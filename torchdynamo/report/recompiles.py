@@ -97,7 +97,7 @@ def recompile_message(
         lines.append(f"what varies from now on: {failure.guard.source} (any float)")
     elif failure is not None and not decided:
         why = str(hindrance or why_fixed(failure))
-        lines += f"{failure.guard.source} stays fixed: {why}".splitlines()
+        lines += f"{failure.guard.source} is static: {why}".splitlines()
     lines += [line for decision in decided for line in str(decision).splitlines()]
     return "\n    ".join(lines)
 
