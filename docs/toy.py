@@ -272,7 +272,7 @@ class Entry:
         return self.hook.evaluate(Frame(frame.code, start, live, frame.globals))
 
 
-# -- README's example --------------------------------------------------------------------------------------------------
+# -- An example --------------------------------------------------------------------------------------------------------
 def toy_example(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Scale, and turn round what is negative in sum."""
     x = a / (torch.abs(a) + 1)
