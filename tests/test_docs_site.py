@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import torchdynamo
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -20,3 +24,14 @@ def test_the_site_builds_strictly_and_without_a_network(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert 'class="sig' in (tmp_path / "api.html").read_text()
     assert "TD101" in (tmp_path / "reasons" / "data-dependent-branch.html").read_text()
+
+
+FUNCTIONS = [name for name in torchdynamo.__all__ if inspect.isfunction(getattr(torchdynamo, name))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_functions_are_in_the_reference_and_explain_each_argument(name: str) -> None:
+    function = getattr(torchdynamo, name)
+    assert f".. autofunction:: {name}\n" in (DOCS / "api.md").read_text()
+    explained = re.findall(r"^(\w+(?:, \w+)*): ", inspect.getdoc(function) or "", re.MULTILINE)
+    assert {each for line in explained for each in line.split(", ")} >= set(inspect.signature(function).parameters)

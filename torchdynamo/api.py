@@ -136,8 +136,12 @@ def optimize(
 ) -> EvalContext:
     """Compile all that runs inside of a `with` block, or of a decorated function, method or nn.Module.
 
-    `nopython=True` raises `exc.Unsupported` at the first graph break. `guard_fail_fn` is called before a function is
-    compiled again, once for each of its entries, the newest first, with an object that has `reason` and `orig_code`.
+    backend: a name (`list_backends()`) or a function `(gm, example_inputs) -> callable`.
+    nopython: raise `exc.Unsupported` at the first graph break.
+    guard_fail_fn: called before a function is compiled again, once for each of its entries, the newest first, with an
+        object that has `reason` and `orig_code`.
+
+    Raises TypeError, ValueError or `exc.UnknownBackend` for wrong arguments.
     """
     _check(nopython, None, backend, None, None, fullgraph_name="nopython")
     settings: dict[str, Any] = {"fullgraph": nopython, "backend": backend}
@@ -150,7 +154,10 @@ def run(fn: F) -> F: ...
 @overload
 def run(fn: None = None) -> EvalContext: ...
 def run(fn: Any = None) -> Any:
-    """Use existing compiled code but compile nothing new, inside of a `with` block or a decorated function."""
+    """Use existing compiled code but compile nothing new, inside of a `with` block or a decorated function.
+
+    fn: a function or nn.Module to decorate; without it, the result is a context manager and a decorator.
+    """
     context = EvalContext(False, "run()", run)
     return context if fn is None else context(fn)
 
@@ -162,7 +169,10 @@ def disable(fn: None = None, recursive: bool = True) -> EvalContext: ...
 def disable(fn: Any = None, recursive: bool = True) -> Any:
     """Run plain Python, calls included, inside of a `with` block or a decorated function.
 
-    Functions that are decorated by `compile` or `optimize` themselves are still compiled. `recursive=False` is `skip`.
+    Functions that are decorated by `compile` or `optimize` themselves are still compiled.
+
+    fn: a function or nn.Module to decorate; without it, the result is a context manager and a decorator.
+    recursive: False leaves only the function's own frame to Python, as `skip` does.
     """
     if not recursive:
         return skip(fn)
@@ -175,7 +185,12 @@ def skip(fn: F) -> F: ...
 @overload
 def skip(fn: None = None) -> Callable[[F], F]: ...
 def skip(fn: Any = None) -> Any:
-    """Do not compile this function's own frame; functions that it calls may still be compiled."""
+    """Do not compile this function's own frame; functions that it calls may still be compiled.
+
+    fn: a function, method or nn.Module, whose `forward` is meant; without it, the result is a decorator.
+
+    Raises TypeError for anything else.
+    """
     if fn is None:
         return skip
     code = _code_of(fn)
@@ -185,7 +200,9 @@ def skip(fn: Any = None) -> Any:
 
 
 def allow_in_graph(fn: F) -> F:
-    """Make each call of this function one node of the graph, without inlining it. Also takes a list.
+    """Make each call of this function one node of the graph, without inlining it.
+
+    fn: a function that only computes on tensors, or a list of such.
 
     Raises TypeError for something that is not callable, and for bound methods.
     """
@@ -193,7 +210,9 @@ def allow_in_graph(fn: F) -> F:
 
 
 def disallow_in_graph(fn: F) -> F:
-    """Break the graph before each call of this function, which then runs in Python. Also takes a list.
+    """Break the graph before each call of this function, which then runs in Python.
+
+    fn: a function, or a list of functions.
 
     Raises TypeError for something that is not callable, and for bound methods.
     """
@@ -201,7 +220,12 @@ def disallow_in_graph(fn: F) -> F:
 
 
 def assume_constant_result(fn: F) -> F:
-    """Call this function once, during capture, and use its result as a constant from then on. Also takes a list."""
+    """Call this function once, during capture, and use its result as a constant from then on.
+
+    fn: a function that always returns the same, or a list of such.
+
+    Raises TypeError for something that is not callable, and for bound methods.
+    """
     return _mark(fn, marks.CONSTANT, None)
 
 
@@ -221,7 +245,9 @@ def explain(
 ) -> Callable[..., Explanation]:
     """Return a function that calls `fn`, compiled afresh, and reports graphs, breaks, recompiles and guards.
 
-    fullgraph, dynamic, options: as of `compile`. With backend "ensemble", the report shows what became of each member.
+    fn: a function or nn.Module; of a compiled one, what it was made of.
+    backend, fullgraph, dynamic, options: as of `compile`. With backend "ensemble", the report shows what
+        became of each member.
     calls: how often `fn` is called; after the first call, what each break costs is measured.
 
     Use it as `print(torchdynamo.explain(fn)(*args))`. The calls are real, with their side effects. Existing compiled

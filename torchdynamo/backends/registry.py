@@ -32,7 +32,10 @@ def register_backend(fn: B, *, name: str | None = None) -> B: ...
 @overload
 def register_backend(fn: None = None, *, name: str | None = None) -> Callable[[B], B]: ...
 def register_backend(fn: B | None = None, *, name: str | None = None) -> B | Callable[[B], B]:
-    """Register a backend under a name, by default its own; return it. Also a decorator, with or without a name.
+    """Register a backend under a name and return it. Also a decorator, with or without a name.
+
+    fn: a function `(gm, example_inputs) -> callable`, which returns None to decline a graph.
+    name: the name that `compile(backend=...)` takes; by default that of the function.
 
     Raises TypeError for something that cannot be called as `fn(gm, example_inputs)` or has no name, ValueError for a
     name that is taken.

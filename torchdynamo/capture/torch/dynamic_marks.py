@@ -47,9 +47,15 @@ NOTHING = Said(frozenset(), frozenset(), frozenset(), frozenset(), {})
 def mark_dynamic(
     tensor: torch.Tensor, index: int | Iterable[int], *, min: int | None = None, max: int | None = None
 ) -> None:
-    """Mark a size as varying: it is a symbol from the first compile, for sizes from `min` to `max`.
+    """Mark a size as varying: it is a symbol from the first compile.
 
-    A function that makes a constant of it, or does not take all of these, raises `exc.ConstraintViolationError`.
+    A function that makes a constant of it, or does not take all of these sizes, raises `exc.ConstraintViolationError`.
+
+    tensor: an argument of a compiled function.
+    index: the dimension, or several.
+    min, max: the least and the largest size that will come; without them, any.
+
+    Raises IndexError for a dimension that the tensor does not have.
     """
     for dim in mark(tensor, DYNAMIC, index):
         if min is not None or max is not None:
@@ -57,17 +63,35 @@ def mark_dynamic(
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Iterable[int]) -> None:
-    """Mark a size as one that may vary: a symbol from the first compile, or a constant where the program needs one."""
+    """Mark a size as one that may vary: a symbol from the first compile, or a constant where the program needs one.
+
+    tensor: an argument of a compiled function.
+    index: the dimension, or several.
+
+    Raises IndexError for a dimension that the tensor does not have.
+    """
     mark(tensor, MAYBE, index)
 
 
 def mark_unbacked(tensor: torch.Tensor, index: int | Iterable[int]) -> None:
-    """Mark a size as varying so that nothing may depend on what it is in the first call."""
+    """Mark a size as varying so that nothing may depend on what it is in the first call.
+
+    tensor: an argument of a compiled function.
+    index: the dimension, or several.
+
+    Raises IndexError for a dimension that the tensor does not have.
+    """
     mark(tensor, UNBACKED, index)
 
 
 def mark_static(tensor: torch.Tensor, index: int | Iterable[int] | None = None) -> None:
-    """Mark a size, or each size of the tensor, as a constant: for another one the function is compiled anew."""
+    """Mark a size, or each size of the tensor, as a constant: for another one the function is compiled anew.
+
+    tensor: an argument of a compiled function.
+    index: the dimension, or several; None for all.
+
+    Raises IndexError for a dimension that the tensor does not have.
+    """
     mark(tensor, STATIC, range(tensor.dim()) if index is None else index)
 
 
