@@ -17,6 +17,7 @@ import torch
 
 import torchdynamo
 from torchdynamo import _native, events
+from torchdynamo.core.reasons import pointer
 from torchdynamo.events import Place
 from torchdynamo.report import logs
 from torchdynamo.report.timing import timed_graphs
@@ -127,6 +128,7 @@ def test_a_break_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) ->
         torchdynamo.compile(branching, backend="eager", dynamic=False)(torch.ones(3))
     (record,) = caplog.records
     assert record.name == "torchdynamo.breaks"
+    assert record.getMessage().splitlines()[-1].strip() == pointer(record.event.reason)  # type: ignore[attr-defined]
     assert f"{__file__}:{branching.__code__.co_firstlineno + 2} in branching" in record.getMessage()
     assert "if y.sum() > 0:" in record.getMessage()
     assert events.count(record.event) >= 2  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from torchdynamo import events
+from torchdynamo.core.reasons import REASONS, pointer
 from torchdynamo.core.source import Position
 from torchdynamo.events import Event
 from torchdynamo.report.recompiles import pointed_at
@@ -118,11 +119,12 @@ def place_of(event: Event) -> str:
 
 
 def _told(event: Event) -> str:
-    """Return what happened at a line, that line, what to write instead, and the calls that led there."""
+    """Return what happened at a line, that line, what to write instead, the calls that led there, and the reason."""
     place = event.place
     position = Position(place.filename, place.line, place.end_line, place.column, place.end_column, place.function)
     lines = [f"{place_of(event)} in {place.function}: {event.text}", *pointed_at(position), event.hint]
     lines += [f"called from {each.filename}:{each.line} in {each.function}" for each in reversed(event.chain)]
+    lines += [pointer(event.reason)] if event.reason in REASONS else []
     return "\n    ".join(filter(None, lines))
 
 
