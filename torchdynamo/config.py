@@ -51,6 +51,9 @@ capture_dynamic_output_shape_ops: bool = False
 suppress_errors: bool = True
 """Warn about errors inside of torchdynamo or a backend and run eagerly; False raises them, for debugging."""
 
+progress: bool = True
+"""Show on a terminal what is being compiled, once that takes more than two seconds."""
+
 capture_everything: bool = False
 """Capture all frames, also those without tensors and those of the standard library, to test capture."""
 

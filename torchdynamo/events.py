@@ -171,6 +171,7 @@ class _Clock(threading.local):
 
 
 _clock = _Clock()
+_phases: dict[int, str] = {}  # of each thread that compiles
 
 
 def _turn_to(phase: str) -> str:
@@ -179,7 +180,16 @@ def _turn_to(phase: str) -> str:
     if before and _clock.seconds is not None:
         _clock.seconds[before] = _clock.seconds.get(before, 0.0) + now - _clock.since
     _clock.phase, _clock.since = phase, now
+    if phase:
+        _phases[threading.get_ident()] = phase
+    else:
+        _phases.pop(threading.get_ident(), None)
     return before
+
+
+def phase_of(thread: int) -> str:
+    """Return the phase of the compilation that a thread is in; "" if it is in none."""
+    return _phases.get(thread, "")
 
 
 @contextmanager

@@ -59,7 +59,7 @@ from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.compile_lock import turn
 from torchdynamo.hook.stock import StockBuiltins
 from torchdynamo.hook.user_warnings import warn_user
-from torchdynamo.report import debug
+from torchdynamo.report import debug, progress
 from torchdynamo.report.compiles import (
     beginning,
     next_graph_id,
@@ -198,7 +198,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
             made = made_meanwhile(code, roots, compiler.owner_id)
             if made is None and ours and not over_limit(code, compiler, roots):
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
-                with events.timing():
+                with events.timing(), progress.shown(named(code)):
                     made = build_entry(code, roots, compiler, started)
                 budget.took(code, compiler.owner_id, time.perf_counter() - started)
                 publish(code, made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -226,3 +227,35 @@ def test_a_profiler_sees_graphs_by_name() -> None:
         compiled(torch.ones(3))
     named = [each.key for each in profiler.key_averages() if each.key.startswith("torchdynamo: branching graph ")]
     assert len(named) == 2
+
+
+SLOW = """
+import sys, time, torch, torchdynamo
+def slow(gm, examples):
+    time.sleep(3)
+    return gm.forward
+torchdynamo.compile(lambda x: x + 1, backend=slow)(torch.ones(3))
+"""
+
+
+def test_a_long_compilation_is_shown_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    ours, theirs = os.openpty()
+    command = [sys.executable, str(tmp_path / "slow.py")]
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment)
+    os.close(theirs)
+    written = b""
+    with contextlib.suppress(OSError):  # the terminal's other end is closed
+        while more := os.read(ours, 4096):
+            written += more
+    os.close(ours)
+    assert process.wait(60) == 0
+    assert b"torchdynamo: backend, " in written
+    assert b"<lambda> (" in written
+
+
+def test_nothing_is_shown_where_there_is_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    done = subprocess.run([sys.executable, str(tmp_path / "slow.py")], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
