@@ -75,6 +75,19 @@ def test_trainer(backend: str, tmp_path: Path) -> None:
     assert all(torch.equal(compiled[1][name], value) for name, value in weights.items())
 
 
+def test_accelerate_wraps_once() -> None:
+    net = torch.nn.Linear(3, 2)
+    with torchdynamo.install():
+        own = accelerate.Accelerator(cpu=True, dynamo_plugin=accelerate.utils.TorchDynamoPlugin(backend="eager"))
+        model = own.prepare(net)
+        assert own.prepare(model) is model
+    assert isinstance(model, torchdynamo.OptimizedModule)
+    assert model._orig_mod is net
+    unwrapped = own.unwrap_model(model)
+    assert isinstance(unwrapped, torch.nn.Linear)
+    assert list(unwrapped.state_dict()) == ["weight", "bias"]
+
+
 def test_generate_with_a_static_cache() -> None:
     small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     torch.manual_seed(0)
