@@ -198,7 +198,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
             made = made_meanwhile(code, roots, compiler.owner_id)
             if made is None and ours and not over_limit(code, compiler, roots):
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
-                with events.timing(), progress.shown(named(code)):
+                with events.timing(), progress.shown(code):
                     made = build_entry(code, roots, compiler, started)
                 budget.took(code, compiler.owner_id, time.perf_counter() - started)
                 publish(code, made)

@@ -8,11 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
 
 from rich.console import Console
 from rich.text import Text
 
 from torchdynamo import config, events
+from torchdynamo.codegen import resume
 
 PATIENCE = 2.0
 """Seconds after which a compilation is shown."""
@@ -26,13 +29,14 @@ def wanted() -> bool:
 
 
 @contextlib.contextmanager
-def shown(what: str) -> Iterator[None]:
-    """Show a line for the compilation that runs in the block, if it takes long; it is gone when the block ends."""
+def shown(code: CodeType) -> Iterator[None]:
+    """Show a line for the compilation of a frame that runs in the block, if it takes long; it is gone afterwards."""
     if not wanted():
         yield
         return
     done = threading.Event()
-    compiling = threading.get_ident()
+    compiling, users = threading.get_ident(), resume.origin(code)
+    what = f"{users.code.co_name} ({Path(users.code.co_filename).name}:{users.line})"
     watcher = threading.Thread(target=_watch, args=(what, compiling, done), name="torchdynamo progress", daemon=True)
     watcher.start()
     try:
@@ -50,7 +54,6 @@ def _watch(what: str, compiling: int, done: threading.Event) -> None:
     with Console(stderr=True).status("") as status:
         while True:
             seconds = time.monotonic() - began
-            line = f"torchdynamo: {events.phase_of(compiling)}, {seconds:.0f} s: {what}"
-            status.update(Text(line, no_wrap=True, overflow="ellipsis"))
+            status.update(Text(f"torchdynamo: {what}: {events.phase_of(compiling)}, {seconds:.0f} s"))
             if done.wait(INTERVAL):
                 return
