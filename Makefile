@@ -1,7 +1,8 @@
 # Each target makes the environment it needs: `make demo` and `make test` work in a fresh clone.
 #
 #   make demo      sentence embeddings with a real model: eager, torchdynamo and torch.compile side by side
-#   make test      the tests                     make lint    ruff and mypy
+#   make test      the tests, but for those that take long    make lint    ruff and mypy
+#   make long      the tests that take half a minute or more: leaks, processes of their own, interrupts
 #   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
@@ -59,7 +60,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs clean
+.PHONY: setup demo test long backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs clean
 
 setup: $(VENV)/.built
 
@@ -86,7 +87,10 @@ demo: $(VENV)/.demo
 	$(BIN)/python demo/sentences.py
 
 test: $(VENV)/.built
-	$(BIN)/python -m pytest --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not long" --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+
+long: $(VENV)/.built
+	$(BIN)/python -m pytest -m long --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
 
 $(VENV)/.bench: requirements-bench.txt $(VENV)/.built
 	$(BIN)/pip install --quiet torch==$(TORCH) -r requirements-bench.txt

@@ -252,6 +252,7 @@ def test_it_goes(row: Callable[[], Made], calls: int) -> None:
     assert not cache_entries(ask)
 
 
+@pytest.mark.long
 def test_another_takes_its_place() -> None:
     """Classes that come and go, one perhaps where another was, each with what it says itself."""
 

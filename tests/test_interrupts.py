@@ -290,6 +290,7 @@ def interrupted_at_any_time(tries: int, backend: str) -> int:
     return interrupted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_interrupted_at_any_time(backend: str) -> None:
     torchdynamo.compile(lambda x: x + 1, backend=backend)(X)

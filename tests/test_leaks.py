@@ -515,6 +515,7 @@ def left_by_new_classes(backend: str) -> tuple[list[tuple[int, int, int]], Count
     return found, Counter(type(each).__qualname__ for each in gc.get_objects()) - types
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_new_classes_leave_no_objects(backend: str) -> None:
     """As many objects are there as before, and as much text. In a new process: in a fork, autograd has no threads."""

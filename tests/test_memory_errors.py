@@ -79,6 +79,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fresh", "tries"), [(False, 200), (True, 40)], ids=["settled", "while guards are armed"])
 def test_a_hit_without_memory(fresh: bool, tries: int) -> None:
     program = textwrap.dedent(PROGRAM).replace("{tries}", str(tries)).replace("{fresh}", str(fresh))

@@ -94,6 +94,7 @@ def fresh() -> str:
     )
 
 
+@pytest.mark.long
 def test_the_table_of_what_stays_replaced_in_torch(fresh: str) -> None:
     program = f"{fresh}print('\\n'.join(here.replaced_in_torch()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)

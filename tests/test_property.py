@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from random import Random
 
+import pytest
 import torch
 import worlds
 import writing
@@ -49,6 +50,7 @@ class Tally:
         return f"{share}; ended by {', '.join(f'{name} ({n})' for name, n in self.reasons.most_common())}"
 
 
+@pytest.mark.long
 def test_programs(capsys):
     tally = Tally()
 

@@ -196,6 +196,7 @@ THREADS = """
 """
 
 
+@pytest.mark.long
 def test_what_one_of_several_threads_refuses() -> None:
     """An error in a kernel's threads ended the process."""
     run = [sys.executable, "-c", textwrap.dedent(THREADS)]

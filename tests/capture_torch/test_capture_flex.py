@@ -58,6 +58,7 @@ def test_whole_and_equal(name: str, backend: str) -> None:
             assert torch.equal(a, b)
 
 
+@pytest.mark.long
 def test_inductor_has_a_kernel_for_it() -> None:
     q = torch.randn(2, 2, 16, 16)
     with warnings.catch_warnings():

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.long
 def test_in_a_process_of_their_own() -> None:
     tests = Path(__file__).with_name("locks.py")
     run = subprocess.run(

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import torchdynamo
 
 PROGRAM = """
@@ -35,6 +37,7 @@ print("__defaults__" in seen, *(event.function for event in events))
 """
 
 
+@pytest.mark.long
 def test_listeners_are_not_compiled() -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(torchdynamo.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, env=env)

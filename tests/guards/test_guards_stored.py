@@ -168,6 +168,7 @@ def run(place: Path, text: str, *args: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long
 def test_another_process_reads_them(tmp_path: Path) -> None:
     model = tmp_path / "model.py"
     model.write_text(MODEL.format(scale=3, sign="+"))

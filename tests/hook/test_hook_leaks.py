@@ -95,6 +95,7 @@ def test_calls_that_hit_where_there_is_no_room_to_grow() -> None:
     assert after == before
 
 
+@pytest.mark.long
 def test_calls_that_ask_and_checks_that_fail() -> None:
     def asks(frame: Any, cache_entry: Any, frame_state: Any) -> None:
         assert frame.f_locals is not None
@@ -117,6 +118,7 @@ def test_calls_that_ask_and_checks_that_fail() -> None:
         assert sys.getrefcount(value) == before
 
 
+@pytest.mark.long
 def test_answers_that_are_errors() -> None:
     def call() -> None:
         try:

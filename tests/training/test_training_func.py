@@ -62,6 +62,7 @@ def test_same_as_eager(feature: Any, backend: str) -> None:
     assert_feature(feature, backend)
 
 
+@pytest.mark.long
 def test_zeros_have_memory_under_inductor() -> None:
     """Those that forward mode begins with have none in eager; a kernel would write to them."""
     assert_feature(first_and_second, "inductor")

@@ -67,6 +67,7 @@ def request(recorded: Path, members: str, name: str) -> TrialRequest:
     return TrialRequest(str(folder), [name], False, [members], 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "limits", "state", "reason"),
     [
@@ -84,6 +85,7 @@ def test_bad_member_costs_one_row(
     assert (row.member, row.state) == (name, state) and reason in row.reason
 
 
+@pytest.mark.long
 def test_program_uses_what_was_tuned(
     recorded: Path, members: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

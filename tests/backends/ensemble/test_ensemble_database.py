@@ -181,6 +181,7 @@ torchdynamo.compile(fn, backend=backend)(torch.randn(4, 4), torch.randn(4, 4))
 """
 
 
+@pytest.mark.long
 def test_hash_is_the_same_in_other_processes() -> None:
     found = [
         subprocess.run(

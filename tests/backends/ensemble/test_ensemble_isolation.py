@@ -27,6 +27,7 @@ def isolated(compete: Callable[..., None]) -> dict[str, Member]:
 X = torch.full((8, 8), 0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "state", "reason"),
     [

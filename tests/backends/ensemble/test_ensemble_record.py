@@ -205,6 +205,7 @@ def test_folder_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
             assert torchdynamo.compile(tanh, backend="eager")(torch.zeros(3)).shape == (3,)
 
 
+@pytest.mark.long
 def test_variable_records_a_process(tmp_path: Path) -> None:
     program = "import torch, torchdynamo; torchdynamo.compile(lambda x: x.tanh(), backend='eager')(torch.ones(3))"
     environment = {**os.environ, "TORCHDYNAMO_RECORD": str(tmp_path / "graphs")}
