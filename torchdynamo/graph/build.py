@@ -29,6 +29,7 @@ from torchdynamo.graph.input_fakes import InputFakes
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
+from torchdynamo.graph.node_places import describe
 from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import NodeRange, enclose
@@ -384,10 +385,3 @@ def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:
     """End the graph."""
     result = graph.output(tuple(outputs))
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
-
-
-def describe(position: Position | None) -> str:
-    """Return the user's line, in the words of a traceback."""
-    if position is None:
-        return ""
-    return f'File "{position.filename}", line {position.line or 0}, in {position.function or "<unknown>"}'

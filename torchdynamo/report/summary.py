@@ -24,6 +24,7 @@ from torchdynamo import _native, config, events
 from torchdynamo.cache.entries import CompiledEntry
 from torchdynamo.core.source import Guard
 from torchdynamo.events import Event, Place
+from torchdynamo.graph.node_places import place_of
 from torchdynamo.report.timing import GraphCall
 
 FORMAT = 1
@@ -198,8 +199,8 @@ def _nodes(gm: Any) -> list[dict[str, Any]]:
     rows = []
     for node in gm.graph.nodes:
         if node.op.startswith("call_"):
-            place = re.match(r'\s*File "(.*)", line (\d+)', node.meta.get("stack_trace") or "")
-            where = {"filename": place[1], "line": int(place[2])} if place else {"filename": "", "line": 0}
+            place = place_of(node)
+            where = {"filename": place.filename, "line": place.line} if place else {"filename": "", "line": 0}
             target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
             rows.append({"name": node.name, "operator": target, **where})
     return rows

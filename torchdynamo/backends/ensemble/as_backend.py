@@ -18,13 +18,13 @@ from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.hook.user_warnings import warn_user
 
-_LOG = logging.getLogger("torchdynamo.ensemble")
+_LOG = logging.getLogger("torchdynamo.tuning")
 
 
 def as_backend(member_name: str, backend_name: str) -> Callable[..., Run | None]:
     """Return the backend that compiles each graph by one member, with the parameters as inputs.
 
-    It declines what the member declines; the logger "torchdynamo.ensemble" says why, and a FallbackWarning if the
+    It declines what the member declines; the logger "torchdynamo.tuning" says why, and a FallbackWarning if the
     member's package is not installed.
     """
 

@@ -19,7 +19,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from torchdynamo import _native
+from torchdynamo import _native, events
 from torchdynamo.backends.ensemble import measure
 from torchdynamo.backends.ensemble.candidate import BUILT, DECLINED, FAILED, UNKNOWN, WAITING, Candidate, in_short
 from torchdynamo.backends.ensemble.constants import facts_of
@@ -35,11 +35,13 @@ from torchdynamo.backends.replaceable import Replaceable
 from torchdynamo.backends.verify import copied
 from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
+from torchdynamo.events import Place
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.node_places import place_of
 from torchdynamo.hook.compile_lock import turn
 from torchdynamo.hook.user_warnings import warn_user
 
-log = logging.getLogger("torchdynamo.ensemble")
+log = logging.getLogger("torchdynamo.tuning")
 EAGER = "eager"
 QUIET = 16  # calls with unchanged constants, doubled after each rebuild, before constants are made again
 MOST_REBUILDS = 6
@@ -272,8 +274,16 @@ class Choice(Replaceable):
         self.keep()
         for each in self.candidates.values():
             each.run = each.run if each.name == name else None
-        log.info("%s: chose %s", self.gm.__class__.__name__, name)
+        self.tell(name)
         self.serve(run)
+
+    def tell(self, name: str) -> None:
+        """Record which member was chosen, at the line of the graph's first operator."""
+        places = filter(None, map(place_of, self.gm.graph.nodes))
+        place = next(places, Place("", 0, ""))
+        seconds = {each.name: each.timing.median for each in self.candidates.values() if each.timing is not None}
+        text = f"chose {name}; milliseconds: " + ", ".join(f"{each} {1e3 * s:.3g}" for each, s in seconds.items())
+        events.record("tuning", place, text, backend=name)
 
     def keep(self) -> None:
         """Store what was measured, for other processes."""
