@@ -20,6 +20,7 @@ from torchdynamo.graph.errors import (
     DataDependent,
     DynamicOutputShape,
     FakeError,
+    NoFakeKernel,
     UnsupportedOperator,
     UnsupportedTensor,
 )
