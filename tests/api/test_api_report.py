@@ -87,7 +87,7 @@ def test_an_explanation_adds_up() -> None:
 def test_breaks_are_counted_by_call_and_line() -> None:
     (row,) = report().to_dict()["breaks"]
     assert (row["line"], row["per_call"], row["calls"]) == (steps.__code__.co_firstlineno + 2, 6.0, 18)
-    assert (row["source"], row["reason"]) == ("if y.sum() > 0:", "data-dependent branch")
+    assert (row["source"], row["reason"]) == ("if y.sum() > 0:", "TD101")
     assert 0 < row["microseconds"] < 1e6
 
 

@@ -149,6 +149,10 @@ class Explanation:
         """Return the same as JSON, and write it to a file if one is named. Raises OSError if that fails."""
         return self.report.to_json(path)
 
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the same as one HTML page, and write it to a file if one is named. Raises OSError if that fails."""
+        return self.report.to_html(path)
+
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [screen(self.report.to_dict())]
         if self.members:

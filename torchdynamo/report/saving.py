@@ -13,7 +13,7 @@ from typing import Any
 
 from torchdynamo.report.summary import FORMAT, Report, report
 
-WRITERS: dict[str, Callable[[Report], str]] = {".json": Report.to_json}
+WRITERS: dict[str, Callable[[Report], str]] = {".json": Report.to_json, ".html": Report.to_html}
 """How a report is written, by the suffix of the file."""
 
 

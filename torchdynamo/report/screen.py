@@ -11,13 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchdynamo.core.reasons import REASONS
-
 WIDTH = 120
 MOST_ROWS = 40
 FIRST_ROWS = 5
-UNREMARKABLE = frozenset({"stdlib", "torchdynamo", "torch internals", "class body", "module body"})
-"""Reasons for which nothing of the program stays Python that could be compiled."""
+UNREMARKABLE = frozenset({"stdlib", "torchdynamo", "torch-internals", "class-body", "module-body"})
+"""Slugs of reasons for which nothing of the program stays Python that could be compiled."""
 Row = Mapping[str, Any]
 
 
@@ -35,7 +33,7 @@ def screen(report: Mapping[str, Any], *, short: bool = False) -> RenderableType:
         ("Graphs, those called most first", sorted(versions, key=_calls, reverse=True) if short else (), _graphs),
         ("Graphs", () if short else versions, _graphs),
         ("Symbols", [(each, symbol) for _, each in versions for symbol in each["symbols"]], _symbols),
-        ("Not compiled", [row for row in report["skips"] if row["reason"] not in UNREMARKABLE], _skips),
+        ("Not compiled", [row for row in report["skips"] if row["slug"] not in UNREMARKABLE], _skips),
         ("Guards", () if short else _guards_by_object(versions), _guards),
     ]
     most = FIRST_ROWS if short else MOST_ROWS
@@ -81,19 +79,13 @@ def where(row: Row) -> str:
     return f"{Path(row['filename']).name}:{row['line']}"
 
 
-def named_reason(reason: str) -> str:
-    """Return a reason by number and slug, as `python -m torchdynamo reason` takes it."""
-    known = REASONS.get(reason)
-    return f"{known.number} {known.slug}" if known is not None else reason
-
-
 def _breaks(rows: Sequence[Row]) -> RenderableType:
     parts: list[RenderableType] = []
     for number, row in enumerate(rows, 1):
         of = f" of {row['of']}" if row["of"] else ""
         often = "" if row["per_call"] is None else f"   x{row['per_call']:.3g} per call{of}"
         costs = "" if row["microseconds"] is None else f"   at most {row['microseconds']:,.0f} us each"
-        head = f"{number}  {where(row)} in {row['function']}{often}{costs}   [{named_reason(row['reason'])}]"
+        head = f"{number}  {where(row)} in {row['function']}{often}{costs}   [{row['reason']} {row['slug']}]"
         lines = [head, *(f"     {row[name]}" for name in ("source", "text", "hint") if row[name])]
         lines += [f"     called from {where(each)} in {each['function']}" for each in reversed(row["chain"])]
         parts.append(Text("\n".join(lines)))
@@ -146,7 +138,7 @@ def _skips(rows: Sequence[Row]) -> RenderableType:
     for row in rows:
         shown = ", ".join(f"{name} ({Path(place[:-1]).name})" for name, _, place in _split(row["functions"][:3]))
         more = f", and {row['count'] - 3} more" if row["count"] > 3 else ""
-        lines.append(f"{named_reason(row['reason'])}: {shown}{more}")
+        lines.append(f"{row['reason']} {row['slug']}: {shown}{more}")
     return Text("\n".join(lines))
 
 

@@ -22,9 +22,11 @@ import torch
 
 from torchdynamo import _native, config, events
 from torchdynamo.cache.entries import CompiledEntry
+from torchdynamo.core.reasons import REASONS
 from torchdynamo.core.source import Guard
 from torchdynamo.events import Event, Place
 from torchdynamo.graph.node_places import place_of
+from torchdynamo.report.page import page
 from torchdynamo.report.timing import GraphCall
 
 FORMAT = 1
@@ -49,6 +51,18 @@ class Report:
         text = json.dumps(self._facts, indent=1)
         if path is not None:
             Path(path).write_text(text)
+        return text
+
+    def to_html(self, path: str | os.PathLike[str] | None = None, *, redact: bool = False) -> str:
+        """Return the report as one HTML page that needs no network, and write it to a file if one is named.
+
+        redact: hide strings of the program, values that changed, and variables of the environment.
+
+        Raises OSError if the file cannot be written.
+        """
+        text = page(self._facts, redact=redact)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
         return text
 
     def __getitem__(self, name: str) -> Any:
@@ -97,10 +111,7 @@ def report_of(
         "skips": _skips(found, skipped),
         "problems": [_problem(each) for each in _first_of(found, ("fallback", "limit", "error"))],
         "events": [_event(event) for event in found],
-        "steps": [
-            {"graph": each.graph, "thread": each.thread, "started": each.started - _BEGAN, "ended": each.ended - _BEGAN}
-            for each in list(graph_calls)[-_SHOWN_STEPS:]
-        ],
+        "steps": [_step(each) for each in list(graph_calls)[-_SHOWN_STEPS:]],
     }
     return Report(facts)
 
@@ -167,7 +178,7 @@ def _version(event: Event, entry: _native.Entry | None, calls: int | None, ends:
         "backend": event.backend,
         "line": event.place.line,
         "because": event.text,
-        "ends": None if end is None else {"reason": end.reason, "line": end.place.line, "text": end.text},
+        "ends": None if end is None else {**_reason(end.reason), "line": end.place.line, "text": end.text},
         "seconds": dict(event.seconds),
         "inputs": [] if gm is None else _inputs(gm),
         "symbols": [
@@ -273,7 +284,7 @@ def _breaks(
             "source": linecache.getline(first.place.filename, first.place.line).strip(),
             "text": first.text,
             "hint": first.hint,
-            "reason": first.reason,
+            **_reason(first.reason),
             "count": len(same),
             "calls": ran,
             "per_call": ran / of if of else None,
@@ -318,9 +329,16 @@ def _skips(found: Sequence[Event], skipped: Iterable[tuple[str, Place]]) -> list
     for reason, place in [*((each.reason, each.place) for each in found if each.kind == "skip"), *skipped]:
         reasons[reason].append(place)
     return [
-        {"reason": reason, "count": len(places), "functions": [_named(each) for each in places]}
+        {**_reason(reason), "count": len(places), "functions": [_named(each) for each in places]}
         for reason, places in reasons.items()
     ]
+
+
+def _reason(reason: str) -> dict[str, str]:
+    """Return a reason's number, slug and title."""
+    row = REASONS.get(reason)
+    number, slug = (row.number, row.slug) if row is not None else ("", reason.replace(" ", "-"))
+    return {"reason": number, "slug": slug, "title": reason, "url": ""}
 
 
 def _named(place: Place) -> str:
@@ -334,6 +352,12 @@ def _first_of(found: Sequence[Event], kinds: Sequence[str]) -> list[Event]:
 
 def _problem(event: Event) -> dict[str, Any]:
     return {"kind": event.kind, **_place(event.place), "text": event.text, "count": events.count(event)}
+
+
+def _step(call: GraphCall) -> dict[str, Any]:
+    function = call.graph.rpartition(" graph ")[0]
+    times = {"started": call.started - _BEGAN, "ended": call.ended - _BEGAN}
+    return {"graph": call.graph, "function": function, "thread": call.thread, **times}
 
 
 def _event(event: Event) -> dict[str, Any]:
