@@ -9,6 +9,12 @@ See `compile`, `optimize`, `run`, `disable` and `explain`.
 from __future__ import annotations
 
 import os
+import sys
+
+from torchdynamo.cli import doctor
+
+if doctor.is_asked(sys.argv, sys.orig_argv):  # before what it checks is imported, since that may fail
+    sys.exit(doctor.main(sys.argv[2:]))
 
 from torchdynamo import config, eval_frame, exc, optimizations
 from torchdynamo.api import (
