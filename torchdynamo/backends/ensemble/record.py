@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 import torch.fx
@@ -82,9 +82,7 @@ def write(folder: Path, gm: torch.fx.GraphModule, inputs: Sequence[Any], data: b
 
     data: keep floats, too, instead of statistics of them. Raises RecordError for what cannot be recorded.
     """
-    subgraph = at_its_sizes(gm, inputs)
-    if subgraph.effects.as_captured:
-        raise RecordError("it has operators that only run as they were captured")
+    subgraph = recordable(gm, inputs)
     nodes = nodes_of(subgraph.gm.graph)
     name = graph_hash(subgraph)
     if name is None:
@@ -96,11 +94,8 @@ def write(folder: Path, gm: torch.fx.GraphModule, inputs: Sequence[Any], data: b
     try:
         (unfinished / GRAPH).write_text(json.dumps({"format": FORMAT, "nodes": nodes}, indent=1))
         with (unfinished / CONTENTS).open("wb") as file:
-            described = [
-                input_data(value, node, position, file, data)
-                for position, (value, node) in enumerate(zip(subgraph.example_inputs, subgraph.placeholders))
-            ]
-        (unfinished / META).write_text(json.dumps(meta_of(subgraph, described), indent=1))
+            meta = meta_of(subgraph, file, data)
+        (unfinished / META).write_text(json.dumps(meta, indent=1))
         unfinished.chmod(0o755)
         with contextlib.suppress(OSError):  # another process was faster
             unfinished.rename(folder / name)
@@ -109,8 +104,15 @@ def write(folder: Path, gm: torch.fx.GraphModule, inputs: Sequence[Any], data: b
     return name
 
 
-def at_its_sizes(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Subgraph:
+def recordable(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Subgraph:
     """Return a graph without symbols: the sizes of this call are constants. Raises RecordError where that cannot be."""
+    subgraph = _at_its_sizes(gm, inputs)
+    if subgraph.effects.as_captured:
+        raise RecordError("it has operators that only run as they were captured")
+    return subgraph
+
+
+def _at_its_sizes(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Subgraph:
     if not has_numbers(gm):
         return Subgraph(gm, inputs)
     known = {symbol: place.read(inputs) for symbol, place in places(gm, sizes_of(gm)).items()}
@@ -122,8 +124,12 @@ def at_its_sizes(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Subgraph:
     return Subgraph(fixed, [inputs[position] for position in kept])
 
 
-def meta_of(subgraph: Subgraph, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what `meta.json` holds."""
+def meta_of(subgraph: Subgraph, file: BinaryIO, data: bool = False) -> dict[str, Any]:
+    """Return what `meta.json` holds; write contents of inputs to the file. data: write floats, too."""
+    inputs = [
+        input_data(value, node, position, file, data)
+        for position, (value, node) in enumerate(zip(subgraph.example_inputs, subgraph.placeholders))
+    ]
     effects = {"mutated": mutated_positions(subgraph.gm), "random": subgraph.effects.random}
     traces = (str(node.meta.get("stack_trace", "")).strip().splitlines() for node in subgraph.nodes)
     source = next((lines[0].strip() for lines in traces if lines), "")

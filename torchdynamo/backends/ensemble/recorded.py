@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,31 +54,59 @@ def load(folder: Path, *, constants: bool = False, values: bool = True) -> Recor
     Raises RecordError for a file that is missing or malformed and for a graph that this process cannot run, with the
     file and the node in its message.
     """
-    where = folder / GRAPH
-    data, meta = _object(where), _object(folder / META)
+
+    def contents(offset: int, size: int) -> bytes:
+        try:
+            with (folder / CONTENTS).open("rb") as file:
+                file.seek(offset)
+                return file.read(size)
+        except OSError as error:
+            raise RecordError(f"{CONTENTS} beside it cannot be read ({error.strerror})") from error
+
+    graph, meta = folder / GRAPH, folder / META
+    data = RecordedData(_object(graph).get("nodes"), _object(meta), contents, str(graph), str(meta))
+    return from_data(data, constants=constants, values=values)
+
+
+class RecordedData(NamedTuple):
+    """A graph as data, with what was set when it was captured."""
+
+    nodes: Any
+    meta: Mapping[str, Any]
+    contents: Callable[[int, int], bytes]
+    """(offset, number of bytes) -> contents of inputs."""
+    graph_place: str
+    meta_place: str
+    """Where the nodes and the rest were read, for errors."""
+
+
+def from_data(data: RecordedData, *, constants: bool = False, values: bool = True) -> Recorded:
+    """Return the graph that data stands for. The arguments and errors are those of `load`."""
+    where = data.graph_place
     try:
-        graph = graph_of(data["nodes"])
+        graph = graph_of(data.nodes)
     except RecordError as error:
-        raise RecordError(error.text, f"{where}, {error.place}" if error.place else str(where)) from error
+        raise RecordError(error.text, f"{where}, {error.place}" if error.place else where) from error
     except _MALFORMED as error:
-        raise RecordError(f"this is no graph ({_short(error)})", str(where)) from error
+        raise RecordError(f"this is no graph ({_short(error)})", where) from error
     try:
-        made = _described(folder, graph, meta, constants, values)
+        made = _described(data, graph, constants, values)
     except RecordError as error:
-        raise RecordError(error.text, str(folder / META)) from error
+        raise RecordError(error.text, data.meta_place) from error
     except _MALFORMED as error:
-        raise RecordError(f"this describes no inputs and modes ({_short(error)})", str(folder / META)) from error
+        raise RecordError(f"this describes no inputs and modes ({_short(error)})", data.meta_place) from error
     with made.modes.set():
-        ExampleValues(made.subgraph.gm, str(where)).run_on(made.subgraph.example_inputs)
+        ExampleValues(made.subgraph.gm, where).run_on(made.subgraph.example_inputs)
     return made
 
 
-def _described(folder: Path, graph: torch.fx.Graph, meta: Mapping[str, Any], constants: bool, values: bool) -> Recorded:
-    """Return a graph with its inputs, as `meta.json` describes them."""
-    inputs = _inputs(folder, meta["inputs"], values)
+def _described(data: RecordedData, graph: torch.fx.Graph, constants: bool, values: bool) -> Recorded:
+    """Return a graph with its inputs, as data describes them."""
+    meta = data.meta
+    inputs = [input_of(each, data.contents, values) for each in meta["inputs"]]
     placeholders = list(graph.find_nodes(op="placeholder"))
-    for node, data in zip(placeholders, meta["inputs"], strict=True):
-        if data["static"]:
+    for node, each in zip(placeholders, meta["inputs"], strict=True):
+        if each["static"]:
             node.meta["static_input"] = True
     gm = graph_module(torch.nn.Module(), graph)
     mutated = frozenset(placeholders[int(position)].name for position in meta["effects"]["mutated"])
@@ -98,18 +126,6 @@ def _object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise RecordError(f"it is no recorded graph of format {FORMAT}", str(path))
     return found
-
-
-def _inputs(folder: Path, described: Sequence[Mapping[str, Any]], values: bool) -> list[Any]:
-    def contents(offset: int, size: int) -> bytes:
-        try:
-            with (folder / CONTENTS).open("rb") as file:
-                file.seek(offset)
-                return file.read(size)
-        except OSError as error:
-            raise RecordError(f"{CONTENTS} beside it cannot be read ({error.strerror})") from error
-
-    return [input_of(data, contents, values) for data in described]
 
 
 class ExampleValues(torch.fx.Interpreter):
