@@ -17,7 +17,7 @@ import torchdynamo.capture.frame
 import torchdynamo.codegen.codegen
 import torchdynamo.codegen.replay
 import torchdynamo.guards.program
-from torchdynamo import capture_retries, config, graph_compilation, pipeline, specialization
+from torchdynamo import capture_retries, config, graph_compilation, pipeline, specialization, version_limit
 from torchdynamo.core.signals import Assumption, Retry
 from torchdynamo.core.source import Roots
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError
@@ -101,7 +101,7 @@ class Fault:
 STEPS = {
     "frame rules": (pipeline.frames, "skip_reason"),
     "worth capturing": (pipeline, "worth_capturing"),
-    "cache limit": (pipeline, "entries_of"),
+    "cache limit": (version_limit, "entries_of"),
     "decode": (torchdynamo.capture.frame, "decode"),
     "capture": (capture_retries, "capture"),
     "graph builder": (specialization, "GraphBuilder"),

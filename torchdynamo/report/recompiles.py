@@ -127,8 +127,10 @@ def remedy(failure: FailedGuard | None, roots: Roots, dynamic: bool | None) -> s
     if dynamic is False and (change.part in SIZES or type(guard.arg) in (int, float)):
         return "dynamic=None, the default, makes that a symbol once it changes; dynamic=False never does."
     if guard.kind == "TENSOR_MATCH" and change.part in SIZES:
-        before, now = ast.literal_eval(change.old), ast.literal_eval(change.new)
+        before, now = (ast.literal_eval(sizes) or () for sizes in (change.old, change.new))  # None: a nested tensor's
         dims = [dim for dim, (old, new) in enumerate(zip(before, now)) if old != new and old is not None]
+        if not dims:
+            return RAISE
         tensor = read(guard.source, roots)
         if isinstance(tensor, torch.Tensor) and said_of(tensor).static.intersection(dims):
             return f"mark_static has been said of {guard.source}: without, that becomes a symbol once it changes."
