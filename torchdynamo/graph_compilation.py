@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.compiler
 
-from torchdynamo import _native, events
+from torchdynamo import _native
 from torchdynamo.backends import registry
 from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
@@ -28,6 +28,7 @@ from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.guards.aliases import written_apart
 from torchdynamo.hook import collector, interrupts
+from torchdynamo.report import ranges
 from torchdynamo.report.compiles import GraphId
 from torchdynamo.specialization import CompilerSettings
 
@@ -77,7 +78,7 @@ def compile_captured(
     compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()
-    with events.phase("backend"), collector.awake(), open_sizes, interrupts.allowed(), torchs_id:
+    with ranges.phase(captured.code, "backend"), collector.awake(), open_sizes, interrupts.allowed(), torchs_id:
         if rerun is None:
             fn = compile_part(gm, examples)
         else:

@@ -59,7 +59,7 @@ from torchdynamo.hook import collector, frames, interrupts
 from torchdynamo.hook.compile_lock import turn
 from torchdynamo.hook.stock import StockBuiltins
 from torchdynamo.hook.user_warnings import warn_user
-from torchdynamo.report import debug, progress
+from torchdynamo.report import debug, progress, ranges
 from torchdynamo.report.compiles import (
     beginning,
     next_graph_id,
@@ -198,7 +198,8 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
             made = made_meanwhile(code, roots, compiler.owner_id)
             if made is None and ours and not over_limit(code, compiler, roots):
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
-                with events.timing(), progress.shown(code):
+                again = bool(entries_of(code, compiler.owner_id))
+                with events.timing(), progress.shown(code), ranges.compiling(code, again):
                     made = build_entry(code, roots, compiler, started)
                 budget.took(code, compiler.owner_id, time.perf_counter() - started)
                 publish(code, made)
@@ -243,7 +244,7 @@ def give_up(code: CodeType, error: Exception) -> None:
 def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
     """Capture a frame and return an entry for it; None if it is left to Python."""
     failed = what_failed(code, compiler.owner_id, roots)
-    with torch_compat.without_saved_tensor_hooks(), events.phase("capture"):
+    with torch_compat.without_saved_tensor_hooks(), ranges.phase(code, "capture"):
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
         return leave(code, compiler, found, started)
@@ -280,14 +281,14 @@ def entry_of(
         settling = FirstRun(captured, functools.partial(settle, compiler))
         backend, draft = decline_graph, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
     graph_id = next_graph_id(code)
-    with torch_compat.without_saved_tensor_hooks(), events.phase("graph"):
+    with torch_compat.without_saved_tensor_hooks(), ranges.phase(code, "graph"):
         graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend, graph_id)
     if not memory_apart(captured.machine, gm):
         return leave(code, compiler, Why(NOT_MADE, {"what": SHARED_MEMORY}, None), started)
     name = repr(graph) if graph else ""
-    with events.phase("code"):
+    with ranges.phase(code, "code"):
         new_code = codegen.finish(draft, name, arguments, len(bound_inputs), discard=not draft.outputs)
-    with events.phase("guards"):
+    with ranges.phase(code, "guards"):
         state = Guard(Source("globals"), "GLOBAL_STATE")
         sizes = number_guards(builder.numbers, captured.machine.layouts)
         guards = complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)

@@ -229,6 +229,21 @@ def test_a_profiler_sees_graphs_by_name() -> None:
     assert len(named) == 2
 
 
+def test_a_profiler_sees_the_compiler_by_phase() -> None:
+    def doubled(x):
+        return x * 2
+
+    compiled = torchdynamo.compile(doubled, backend="eager")
+    ranges = []
+    for dtype in (torch.float32, torch.float64, torch.float64):
+        with torch.profiler.profile() as profiler:
+            compiled(torch.ones(3, dtype=dtype))
+        named = [each.key for each in profiler.key_averages() if each.key.startswith("torchdynamo: doubled ")]
+        ranges.append({key.removeprefix("torchdynamo: doubled ") for key in named if "graph " not in key})
+    phases = {"capture", "graph", "backend", "code", "guards"}
+    assert ranges == [{"compile", *phases}, {"guards missed", *phases}, set()]
+
+
 SLOW = """
 import sys, time, torch, torchdynamo
 def slow(gm, examples):

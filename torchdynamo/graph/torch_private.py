@@ -95,6 +95,8 @@ PRIVATE: dict[str, str] = {
     "torch._functorch.vmap": "torch.func, captured through its own Python code",
     "torch.autograd.forward_ad._maybe_load_decompositions": "torch.func, captured through its own Python code",
     "torch._inductor": "Inductor: its entry, settings, decompositions, passes, trees of CUDA graphs, caches on disk",
+    # -- seeing -------------------------------------------------------------------------------------------------------
+    "torch._C._profiler": "ranges of the compiler in the trace of a profiler",
     # -- torch.compile, beside us -------------------------------------------------------------------------------------
     "torch._compile": "functions that torch has marked as not to be compiled",
 }
