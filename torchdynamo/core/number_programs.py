@@ -51,7 +51,7 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 
 def power(a: Any, b: Any) -> Any:
     """Return `a ** b` where the result is surely real and numbers.c computes it too; otherwise raise Outside."""
-    if (type(a) is type(b) is int and 0 <= b <= 64) or (a > 0 and type(a) is float):
+    if (isinstance(a, int) and isinstance(b, int) and 0 <= b <= 64) or (a > 0 and type(a) is float):
         return a**b
     raise Outside
 
