@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 import traceback
@@ -85,7 +86,12 @@ def test_endless_recursion_is_an_error_and_no_crash() -> None:
 
 
 def deep_enough() -> None:
+    """Lift the limit of the recursion, and take out the evaluator that torch.compile leaves in after an error."""
     sys.setrecursionlimit(10**6)
+    python = ctypes.pythonapi
+    python.PyInterpreterState_Get.restype = ctypes.c_void_p
+    interpreter = ctypes.c_void_p(python.PyInterpreterState_Get())
+    python._PyInterpreterState_SetEvalFrameFunc(interpreter, python._PyEval_EvalFrameDefault)
 
 
 def two_deep_calls(callback: Any) -> tuple[int, int, int]:
