@@ -62,14 +62,15 @@ def report(graphs: int = 3, filename: str = FILE, **others: Any) -> dict[str, An
     ]
     events = [
         {"number": at, "kind": "compile", "filename": filename, "line": 10 * at + 1, "function": f"forward_{at}",
-         "text": "", "started": 1.5 * at, "ended": 1.5 * at + 1.45, "seconds": SECONDS, "thread": 1, "parent": None,
-         "graph": f"forward_{at} graph {at}/0"}
+         "text": "", "started": 1.5 * at, "ended": 1.5 * at + sum(SECONDS.values()), "seconds": SECONDS, "thread": 1,
+         "parent": None, "graph": f"forward_{at} graph {at}/0", "reason": ""}
         for at in range(graphs)
     ]  # fmt: skip
     steps = [
         {
             "graph": f"forward_{at} graph {at}/0",
             "function": f"forward_{at}",
+            "thread": 1,
             "started": 0.002 * at,
             "ended": 0.002 * at + 0.0012,
         }
@@ -93,6 +94,7 @@ def report(graphs: int = 3, filename: str = FILE, **others: Any) -> dict[str, An
         "functions": ["load (data.py:3)"],
     }
     return {
-        "format": 1, "title": "train.py", "environment": environment, "totals": totals, "functions": functions,
+        "format": 1, "title": "train.py", "began": 1.8e9, "environment": environment, "totals": totals,
+        "functions": functions,
         "breaks": [], "recompiles": [], "skips": [skip], "problems": [], "events": events, "steps": steps, **others,
     }  # fmt: skip

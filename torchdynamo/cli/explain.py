@@ -33,7 +33,7 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--dynamic", action="store_true", help="sizes are symbols from the first call on")
     parser.add_argument("--fullgraph", action="store_true", help="fail at the first break")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--report", metavar="FILE", help="write the report: .json or .html")
+    parser.add_argument("--report", metavar="FILE", help="write the report: .json, .html, .trace.json")
     found = parser.parse_args(given)
     sys.path.insert(0, os.getcwd())
     try:

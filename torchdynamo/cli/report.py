@@ -19,7 +19,7 @@ def main(given: Sequence[str]) -> int:
     """Show a saved report. Returns 0, or 2 for a file that is none."""
     parser = argparse.ArgumentParser(prog="python -m torchdynamo report", description=__doc__)
     parser.add_argument("file", help="a report, as TORCHDYNAMO_REPORT or `run --report` writes it")
-    parser.add_argument("--to", metavar="FILE", help="write it in another form: .html, .json")
+    parser.add_argument("--to", metavar="FILE", help="write it in another form: .html, .json, .trace.json")
     parser.add_argument("--open", action="store_true", help="open what was written in a browser")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     found = parser.parse_args(given)

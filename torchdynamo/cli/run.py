@@ -47,7 +47,7 @@ def arguments_of(given: Sequence[str]) -> argparse.Namespace:
     )
     how.add_argument("--install", action="store_true", help="compile only what the program hands to torch.compile")
     parser.add_argument(
-        "--report", metavar="FILE", action="append", default=[], help="write the report: .json or .html"
+        "--report", metavar="FILE", action="append", default=[], help="write the report: .json, .html, .trace.json"
     )
     parser.add_argument(
         "--fail-on",

@@ -153,6 +153,10 @@ class Explanation:
         """Return the same as one HTML page, and write it to a file if one is named. Raises OSError if that fails."""
         return self.report.to_html(path)
 
+    def to_trace(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the same as a trace for Perfetto, and write it to a file if one is named. Raises OSError as above."""
+        return self.report.to_trace(path)
+
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [screen(self.report.to_dict())]
         if self.members:

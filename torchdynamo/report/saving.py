@@ -13,8 +13,12 @@ from typing import Any
 
 from torchdynamo.report.summary import FORMAT, Report, report
 
-WRITERS: dict[str, Callable[[Report], str]] = {".json": Report.to_json, ".html": Report.to_html}
-"""How a report is written, by the suffix of the file."""
+WRITERS: dict[str, Callable[[Report], str]] = {
+    ".json": Report.to_json,
+    ".html": Report.to_html,
+    ".trace.json": Report.to_trace,
+}
+"""How a report is written, by what the file's name ends in; the longest that fits counts."""
 
 
 def save(found: Report, path: str | os.PathLike[str]) -> None:
@@ -28,10 +32,16 @@ def save(found: Report, path: str | os.PathLike[str]) -> None:
 
 def writer_of(path: str | os.PathLike[str]) -> Callable[[Report], str]:
     """Return what writes a report in the format of a file. Raises ValueError for a suffix that names none."""
-    suffix = Path(path).suffix
+    suffix = suffix_of(path)
     if suffix not in WRITERS:
-        raise ValueError(f"a report is written to a file that ends in {' or '.join(WRITERS)}, not to {str(path)!r}")
+        raise ValueError(f"a report is written to a file that ends in {', '.join(WRITERS)}, not to {str(path)!r}")
     return WRITERS[suffix]
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return what names the format of a file: the end of its name in WRITERS, or else its suffix."""
+    name = Path(path).name
+    return max((suffix for suffix in WRITERS if name.endswith(suffix)), key=len, default=Path(path).suffix)
 
 
 def load(path: str | os.PathLike[str]) -> Report:
@@ -53,8 +63,8 @@ def load(path: str | os.PathLike[str]) -> Report:
 def path_of_rank(path: str, environment: Mapping[str, str]) -> str:
     """Return the file of this process: `out.rank3.json` for `out.json` where a launcher has numbered the processes."""
     rank = environment.get("RANK", "")
-    file = Path(path)
-    return str(file.with_suffix(f".rank{rank}{file.suffix}")) if rank.isdigit() else path
+    suffix = suffix_of(path)
+    return f"{path.removesuffix(suffix)}.rank{rank}{suffix}" if rank.isdigit() else path
 
 
 def save_at_exit(path: str) -> None:

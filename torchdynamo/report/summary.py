@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import json
-import linecache
 import os
 import platform
 import re
-import statistics
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,18 +19,17 @@ import torch
 
 from torchdynamo import _native, config, events
 from torchdynamo.cache.entries import CompiledEntry
-from torchdynamo.core.reasons import REASONS
 from torchdynamo.core.source import Guard
 from torchdynamo.events import Event, Place
 from torchdynamo.graph.node_places import place_of
+from torchdynamo.report import rows
 from torchdynamo.report.page import page
 from torchdynamo.report.timing import GraphCall
+from torchdynamo.report.trace import trace
 
 FORMAT = 1
 VERSION = "0.1.0"
-_BEGAN = time.perf_counter()
 _OBJECT = re.compile(r"[\w']+(?:\.\w+)?")
-_SHOWN_STEPS = 2000
 
 
 class Report:
@@ -65,6 +61,17 @@ class Report:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
+    def to_trace(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return a trace of the compilations and the calls of one step, and write it to a file if one is named.
+
+        It is JSON in the format of Chrome, which https://ui.perfetto.dev opens. Raises OSError if the file cannot be
+        written.
+        """
+        text = json.dumps(trace(self._facts))
+        if path is not None:
+            Path(path).write_text(text)
+        return text
+
     def __getitem__(self, name: str) -> Any:
         return self._facts[name]
 
@@ -88,10 +95,11 @@ def report_of(
     hits = {number: entry.hits for number, entry in entries.items() if entry is not None}
     ends = {event.parent: event for event in found if event.kind == "break" and event.parent}
     functions = _functions(compiles, entries, hits, ends)
-    breaks = _breaks(found, compiles, hits, _costs(compiles, ends, graph_calls), calls)
+    breaks = rows.break_rows(found, compiles, hits, rows.costs(compiles, ends, graph_calls), calls)
     facts = {
         "format": FORMAT,
         "title": title,
+        "began": rows.BEGAN_AT,
         "environment": environment(),
         "totals": {
             "graphs": len(compiles),
@@ -107,11 +115,11 @@ def report_of(
         },
         "functions": functions,
         "breaks": breaks,
-        "recompiles": [_recompile(event) for event in found if event.kind == "recompile"],
-        "skips": _skips(found, skipped),
-        "problems": [_problem(each) for each in _first_of(found, ("fallback", "limit", "error"))],
-        "events": [_event(event) for event in found],
-        "steps": [_step(each) for each in list(graph_calls)[-_SHOWN_STEPS:]],
+        "recompiles": [rows.recompile_row(event) for event in found if event.kind == "recompile"],
+        "skips": rows.skip_rows(found, skipped),
+        "problems": [rows.problem_row(each) for each in rows.first_of(found, ("fallback", "limit", "error"))],
+        "events": [rows.event_row(event) for event in found],
+        "steps": [rows.step_row(each) for each in rows.one_step(graph_calls)],
     }
     return Report(facts)
 
@@ -151,19 +159,14 @@ def _functions(
     """Return a row for each function with its versions, in the order in which they were compiled first."""
     versions: dict[str, list[Event]] = defaultdict(list)
     for event in compiles:
-        versions[_function_of(event)].append(event)
-    rows = []
+        versions[rows.function_of(event)].append(event)
+    functions = []
     for found in versions.values():
         first = found[0].place
         described = [_version(event, entries[event.number], hits.get(event.number), ends) for event in found]
         row = {"function": first.function, "filename": first.filename, "line": first.line, "versions": described}
-        rows.append(row)
-    return rows
-
-
-def _function_of(event: Event) -> str:
-    """Return the function's part of a graph's name: `f graph 0` of `f graph 0/1`."""
-    return event.graph.rpartition("/")[0]
+        functions.append(row)
+    return functions
 
 
 def _version(event: Event, entry: _native.Entry | None, calls: int | None, ends: Mapping[int, Event]) -> dict[str, Any]:
@@ -178,7 +181,7 @@ def _version(event: Event, entry: _native.Entry | None, calls: int | None, ends:
         "backend": event.backend,
         "line": event.place.line,
         "because": event.text,
-        "ends": None if end is None else {**_reason(end.reason), "line": end.place.line, "text": end.text},
+        "ends": None if end is None else {**rows.reason_of(end.reason), "line": end.place.line, "text": end.text},
         "seconds": dict(event.seconds),
         "inputs": [] if gm is None else _inputs(gm),
         "symbols": [
@@ -234,148 +237,6 @@ def _guards(guards: Any) -> list[dict[str, Any]]:
         }
         for name, found in objects.items()
     ]
-
-
-def _costs(
-    compiles: Sequence[Event], ends: Mapping[int, Event], graph_calls: Sequence[GraphCall]
-) -> dict[tuple[Any, ...], float]:
-    """Return the seconds that a break takes at most: from the end of its graph to the beginning of the next one.
-
-    That is a median. What was compiled in between does not count.
-    """
-    breaks = {event.graph: ends[event.number].key for event in compiles if event.number in ends}
-    gaps: dict[tuple[Any, ...], list[float]] = defaultdict(list)
-    last: dict[int, GraphCall] = {}
-    for call in graph_calls:
-        before = last.get(call.thread)
-        last[call.thread] = call
-        if before is None or before.graph not in breaks:
-            continue
-        meanwhile = [each for each in compiles if before.ended < each.ended <= call.started]
-        if not meanwhile:
-            gaps[breaks[before.graph]].append(call.started - before.ended)
-    return {key: statistics.median(found) for key, found in gaps.items()}
-
-
-def _breaks(
-    found: Sequence[Event],
-    compiles: Sequence[Event],
-    hits: Mapping[int, int],
-    costs: Mapping[tuple[Any, ...], float],
-    calls: int | None,
-) -> list[dict[str, Any]]:
-    """Return a row for each line that breaks graphs, the costliest first."""
-    grouped: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
-    for event in found:
-        if event.kind == "break":
-            grouped[event.key].append(event)
-    outermost = _outermost_calls(compiles, hits)
-    rows = []
-    for key, same in grouped.items():
-        first = same[0]
-        ran = sum(hits.get(event.parent, 0) for event in same) or len(same)  # nothing of the frame was compiled
-        owners = [event for event in compiles if event.number in {each.parent for each in same}]
-        of, name = max((outermost[_function_of(event)] for event in owners), default=(0, ""))
-        if calls is not None:
-            of, name = calls, ""
-        seconds = costs.get(key)
-        row = {
-            **_place(first.place),
-            "source": linecache.getline(first.place.filename, first.place.line).strip(),
-            "text": first.text,
-            "hint": first.hint,
-            **_reason(first.reason),
-            "count": len(same),
-            "calls": ran,
-            "per_call": ran / of if of else None,
-            "of": name,
-            "microseconds": None if seconds is None else 1e6 * seconds,
-            "chain": [_place(each) for each in first.chain],
-        }
-        rows.append(row)
-    return sorted(rows, key=lambda row: -(row["microseconds"] or 0.0) * (row["per_call"] or 1.0))
-
-
-def _outermost_calls(compiles: Sequence[Event], hits: Mapping[int, int]) -> dict[str, tuple[int, str]]:
-    """Return, for each function, the calls and the name of the outermost compiled function that leads to it."""
-    first = {_function_of(event): event for event in reversed(compiles)}
-    entered: Counter[str] = Counter()  # calls that began at the function's beginning, not in a continuation
-    for event in compiles:
-        if event.place.line == first[_function_of(event)].place.line:
-            entered[_function_of(event)] += hits.get(event.number, 0)
-    by_place = {(event.place.filename, event.place.function): name for name, event in first.items()}
-    answer = {}
-    for name in first:
-        outer, seen = name, {name}
-        while True:
-            chain = first[outer].chain
-            caller = by_place.get((chain[0].filename, chain[0].function)) if chain else None
-            if caller is None or caller in seen:
-                break
-            outer = caller
-            seen.add(outer)
-        answer[name] = entered[outer], first[outer].place.function
-    return answer
-
-
-def _recompile(event: Event) -> dict[str, Any]:
-    facts = {"source": event.source, "old": event.old, "new": event.new, "text": event.text, "hint": event.hint}
-    return {**_place(event.place), **facts, "count": events.count(event)}
-
-
-def _skips(found: Sequence[Event], skipped: Iterable[tuple[str, Place]]) -> list[dict[str, Any]]:
-    """Return the functions that stayed Python, by reason."""
-    reasons: dict[str, list[Place]] = defaultdict(list)
-    for reason, place in [*((each.reason, each.place) for each in found if each.kind == "skip"), *skipped]:
-        reasons[reason].append(place)
-    return [
-        {**_reason(reason), "count": len(places), "functions": [_named(each) for each in places]}
-        for reason, places in reasons.items()
-    ]
-
-
-def _reason(reason: str) -> dict[str, str]:
-    """Return a reason's number, slug and title."""
-    row = REASONS.get(reason)
-    number, slug = (row.number, row.slug) if row is not None else ("", reason.replace(" ", "-"))
-    return {"reason": number, "slug": slug, "title": reason, "url": ""}
-
-
-def _named(place: Place) -> str:
-    return f"{place.function} ({place.filename}:{place.line})"
-
-
-def _first_of(found: Sequence[Event], kinds: Sequence[str]) -> list[Event]:
-    """Return the events of some kinds, the first at each place."""
-    return list({event.key: event for event in reversed(found) if event.kind in kinds}.values())[::-1]
-
-
-def _problem(event: Event) -> dict[str, Any]:
-    return {"kind": event.kind, **_place(event.place), "text": event.text, "count": events.count(event)}
-
-
-def _step(call: GraphCall) -> dict[str, Any]:
-    function = call.graph.rpartition(" graph ")[0]
-    times = {"started": call.started - _BEGAN, "ended": call.ended - _BEGAN}
-    return {"graph": call.graph, "function": function, "thread": call.thread, **times}
-
-
-def _event(event: Event) -> dict[str, Any]:
-    facts = {"number": event.number, "kind": event.kind, "graph": event.graph, "thread": event.thread}
-    began = event.ended - sum(event.seconds.values())
-    times = {"started": began - _BEGAN, "ended": event.ended - _BEGAN, "seconds": dict(event.seconds)}
-    return {**facts, **_place(event.place), "text": event.text, "parent": event.parent, **times}
-
-
-def _place(place: Place) -> dict[str, Any]:
-    return {
-        "filename": place.filename,
-        "line": place.line,
-        "end_line": place.end_line,
-        "column": place.column,
-        "end_column": place.end_column,
-        "function": place.function,
-    }
 
 
 def _summed(seconds: Iterable[Mapping[str, float]]) -> dict[str, float]:
