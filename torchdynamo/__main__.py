@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from torchdynamo.bench import __main__ as bench
-from torchdynamo.cli import diff, doctor, explain, reason, report, run
+from torchdynamo.cli import diff, doctor, explain, reason, report, repro, run
 from torchdynamo.tuning import command as tune
 
 VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
@@ -16,6 +16,7 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "explain": (explain.main, "call a function or a model once, and show its graphs, breaks and guards"),
     "reason": (reason.main, "explain a reason, such as TD101, with a program and what to write instead"),
     "report": (report.main, "show a report that was saved, or write it as a page"),
+    "repro": (repro.main, "write a script that repeats the failure of a backend, with the fewest operators"),
     "run": (run.main, "run a program, compiled, and show what was compiled, what broke, and what that costs"),
     "tune": (tune.main, "find the fastest member of the ensemble for each recorded graph"),
 }

@@ -13,6 +13,7 @@ import torch.compiler
 
 from torchdynamo import _native
 from torchdynamo.backends import registry
+from torchdynamo.backends.failed_graph import failed_graph
 from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
@@ -70,7 +71,8 @@ def compile_captured(
     written = captured.code if draft.does_nothing_else else None
     program = Program(starting(captured), builder.call_sites)
     mutates = mutated_inputs(gm)
-    handler = on_error(gm, compiler.backend_name, mutates, name, told, leaving, program, written is not None)
+    advice = failed_graph(gm, backend).advice
+    handler = on_error(gm, compiler.backend_name, mutates, name, told, leaving, program, written is not None, advice)
     subclasses = any(overrides(type(each)) for each in examples)
     layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured
     plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)

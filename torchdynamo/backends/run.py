@@ -12,6 +12,7 @@ import torch.fx
 from torchdynamo import config
 from torchdynamo.backends.custom import with_symbols
 from torchdynamo.backends.ensemble import record
+from torchdynamo.backends.failed_graph import failed_graph
 from torchdynamo.backends.preserve import (
     Contents,
     RandomState,
@@ -22,7 +23,7 @@ from torchdynamo.backends.preserve import (
 )
 from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.backends.replaceable import Replaceable
-from torchdynamo.backends.verify import Shadowed, verify
+from torchdynamo.backends.verify import Advice, Shadowed, no_advice, verify
 from torchdynamo.core.reasons import explained
 from torchdynamo.errors import BackendError, FallbackWarning, InternalError, VerificationError
 from torchdynamo.graph.modes import Modes
@@ -49,6 +50,7 @@ def compile_graph(
     as_captured: Run = gm.forward
     guarded = _needs_care(gm)
     label = backend_name(backend)
+    kept = failed_graph(gm, backend)
 
     def compile_one(fixed: torch.fx.GraphModule, examples: Sequence[Any]) -> Run | None:
         return compile_graph(fixed, examples, backend, f"{name} at fixed sizes", fullgraph=fullgraph)
@@ -65,15 +67,16 @@ def compile_graph(
         if interrupts.came():
             raise
         text = f"backend {label!r} failed on graph {name} ({type(cause).__name__}: {cause})"
+        advice = kept.advice(example_inputs)
         if fullgraph or not config.suppress_errors:
-            raise BackendError(explained(text, "backend failed"), label, name) from cause
-        _warn(explained(f"{text}; the graph runs eagerly", "backend failed"), cause)
+            raise BackendError(explained(text, "backend failed") + advice, label, name) from cause
+        _warn(explained(f"{text}; the graph runs eagerly", "backend failed"), cause, advice)
         return as_captured
     if config.verify_correctness:
         with state_restored(gm, example_inputs, backend):
-            verify(as_captured, made, example_inputs, label, name)
+            verify(as_captured, made, example_inputs, label, name, kept.advice)
     if type(config.verify_correctness) is int:
-        made = Shadowed(as_captured, made, config.verify_correctness, label, name)
+        made = Shadowed(as_captured, made, config.verify_correctness, label, name, kept.advice)
     if not guarded or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
     careful = Careful(made, mutated_positions(gm), as_captured.__code__)
@@ -147,6 +150,7 @@ def on_error(
     leaving: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]] = (),
     program: Program = NOWHERE,
     written: bool = False,
+    advice: Advice = no_advice,
 ) -> Handler:
     """Return the handler that is called when the compiled graph raises: it runs the graph in eager if it still can.
 
@@ -155,7 +159,7 @@ def on_error(
     frame runs and raises by itself.
 
     mutates: names of the inputs that the graph writes to. leaving: (callable, arguments) to call as the error leaves
-    the frame, one for each `with` block that the frame is in.
+    the frame, one for each `with` block that the frame is in. advice: what a warning ends with, given the inputs.
     """
     eager: Run = gm.forward
     code: CodeType = eager.__code__
@@ -176,14 +180,14 @@ def on_error(
             return program.shown(error, code)
         if is_ordinary(error) and not raised_inside(error, code):
             if spoiled:
-                return program.shown(failed_after_writes(error), code)
+                return program.shown(failed_after_writes(error, advice(args)), code)
             result, failed = _attempt(eager, args)
             if failed is None:
                 if not warned:
                     warned = True
                     what = f"{type(error).__name__}: {error}"
                     text = f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead"
-                    _warn(explained(text, "graph failed"), error)
+                    _warn(explained(text, "graph failed"), error, advice(args))
                 return result
             if switches:
                 modes.restore()
@@ -197,10 +201,10 @@ def on_error(
             call(*given)
         return program.shown(error, code)
 
-    def failed_after_writes(cause: Exception) -> BackendError:
+    def failed_after_writes(cause: Exception, ending: str) -> BackendError:
         text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
         text = explained(f"{text} ({type(cause).__name__}: {cause})", "graph failed")
-        error = BackendError(text, backend_name, name)
+        error = BackendError(text + ending, backend_name, name)
         error.__cause__ = cause
         return error
 
@@ -220,7 +224,7 @@ def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         return None, error
 
 
-def _warn(text: str, cause: BaseException) -> None:
+def _warn(text: str, cause: BaseException, advice: str) -> None:
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(cause))}"
-    warn_user(text, FallbackWarning)
+    warn_user(text + advice, FallbackWarning)

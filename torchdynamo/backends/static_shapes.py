@@ -33,6 +33,7 @@ def at_fixed_sizes(backend: Backend, buckets: Buckets) -> Backend:
         return varied
 
     fixing.__name__ = backend_name(backend)
+    fixing.func = backend  # type: ignore[attr-defined]  # as a functools.partial has it
     for mark in ("leaves_inputs_alone", "fixed_sizes"):
         setattr(fixing, mark, getattr(backend, mark, False))
     return fixing

@@ -15,31 +15,48 @@ from torchdynamo.graph.modes import Modes
 from torchdynamo.hook.user_warnings import warn_user
 
 Run = Callable[..., Any]
+Advice = Callable[[Sequence[Any]], str]
+"""(inputs) -> what a message ends with."""
 
 
-def verify(as_captured: Run, compiled: Run, example_inputs: Sequence[Any], backend: str, graph: str) -> None:
+def no_advice(inputs: Sequence[Any]) -> str:
+    """Return the empty end of a message, for graphs that nobody keeps."""
+    return ""
+
+
+def verify(
+    as_captured: Run,
+    compiled: Run,
+    example_inputs: Sequence[Any],
+    backend: str,
+    graph: str,
+    advice: Advice = no_advice,
+) -> None:
     """Run both callables on copies of the inputs and compare results and mutated inputs.
 
     Tolerances are those of `torch.testing.assert_close`. Random numbers and modes are restored. Raises
-    VerificationError.
+    VerificationError. advice: what its message ends with, given the inputs.
     """
     wanted, found = (outcome(run, example_inputs) for run in (as_captured, compiled))
     try:
         torch.testing.assert_close(found, wanted, equal_nan=True, check_stride=False)
     except AssertionError as difference:
         text = f"incorrect results of backend {backend!r} on graph {graph}: {difference}"
-        raise VerificationError(explained(text, "wrong result"), backend, graph) from None
+        raise VerificationError(explained(text, "wrong result") + advice(example_inputs), backend, graph) from None
 
 
 class Shadowed:
     """Runs a compiled graph; in every n-th call eager serves, and the compiled graph is compared on copies."""
 
-    def __init__(self, as_captured: Run, compiled: Run, every: int, backend: str, graph: str) -> None:
+    def __init__(
+        self, as_captured: Run, compiled: Run, every: int, backend: str, graph: str, advice: Advice = no_advice
+    ) -> None:
         self.as_captured = as_captured
         self.compiled = compiled
         self.every = every
         self.backend = backend
         self.graph = graph
+        self.advice = advice
         self.calls = 0
 
     def __call__(self, *args: Any) -> Any:
@@ -47,7 +64,7 @@ class Shadowed:
         if self.calls % self.every:
             return self.compiled(*args)
         try:
-            verify(self.as_captured, self.compiled, args, self.backend, self.graph)
+            verify(self.as_captured, self.compiled, args, self.backend, self.graph, self.advice)
         except VerificationError as difference:
             if not config.suppress_errors:
                 raise
