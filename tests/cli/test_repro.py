@@ -34,10 +34,11 @@ def arguments_in(text: str) -> list[str]:
     return shlex.split(found[1])
 
 
-def recorded(folder: Path, **settings: object) -> str:
+def recorded(folder: Path, requires_grad: bool = False, **settings: object) -> str:
     """Record the graph of `long_way`; return its folder."""
+    compiled = torchdynamo.compile(broken_backends.long_way, backend="eager", **settings)
     with torchdynamo.record(folder):
-        torchdynamo.compile(broken_backends.long_way, backend="eager", **settings)(*broken_backends.arguments())
+        compiled(*broken_backends.arguments(requires_grad))
     (name,) = folder.iterdir()
     return str(name)
 
@@ -108,12 +109,14 @@ def test_a_graph_that_cannot_be_recorded_is_said_so(tmp_path, monkeypatch) -> No
         ("wrong", 1, "gives wrong results: .*Mismatched elements"),
         ("raising", 1, "raises: .*OverflowError: a relu ran"),
         ("deadly", 1, "ends the process: SIGKILL"),
+        ("detached", 1, "gives wrong results: 0 gradients for eager's 1"),
         ("eager", 0, "nothing fails"),
         ("missing", 2, "there is no backend"),
     ],
 )
 def test_a_script_runs_alone(name: str, status: int, said: str, tmp_path: Path) -> None:
-    folder, script = recorded(tmp_path / "graphs", dynamic=name == "wrong"), tmp_path / "script.py"
+    folder = recorded(tmp_path / "graphs", requires_grad=name in ("detached", "eager"))
+    script = tmp_path / "script.py"
     backend = name if name == "eager" else f"{BACKENDS}:{name}"
     assert main(["repro", folder, "--backend", backend, "--out", str(script)]) == 0
     elsewhere = tmp_path / "elsewhere"
@@ -141,3 +144,41 @@ def test_a_folder_without_a_graph_is_said_so(given, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     assert main(["repro", *given]) == 2
     assert "has no recorded graph" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "flags", "said"),
+    [
+        ("wrong", {"dynamic": True}, (), "gives wrong results"),
+        pytest.param("imprecise", {}, ("--accuracy",), "its error against float64 is", marks=pytest.mark.long),
+        pytest.param("wrong", {"requires_grad": True}, (), "gives wrong results", marks=pytest.mark.long),
+        pytest.param("refusing", {}, (), "does not compile", marks=pytest.mark.long),
+        pytest.param("raising", {}, (), "OverflowError: a relu ran", marks=pytest.mark.long),
+        pytest.param("deadly", {}, (), "ends the process: SIGKILL", marks=pytest.mark.long),
+        pytest.param("endless", {}, ("--timeout", "3"), "does not end", marks=pytest.mark.long),
+    ],
+)
+def test_a_graph_is_cut_to_the_operator_that_fails(name, settings, flags, said, tmp_path: Path) -> None:
+    folder = recorded(tmp_path / "graphs", **settings)
+    arguments = ["--minify", "--backend", f"{BACKENDS.name}:{name}", "--out", str(tmp_path / "script.py")]
+    done = python("-m", "torchdynamo", "repro", folder, *arguments, *flags, cwd=BACKENDS.parent)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    assert not (BACKENDS.parent / "repro.py").exists()
+    lines = (tmp_path / "script.py").read_text().splitlines()
+    assert len([line for line in lines if re.search(r"graph\.(placeholder|call_\w+|output)\(", line)]) <= 5
+    assert any("torch.relu" in line for line in lines)
+    if name != "endless":
+        done = python("script.py", cwd=tmp_path)
+        assert (done.returncode, said in done.stdout) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"), [("detached", 0, "nothing fails"), ("missing", 2, "there is no backend")]
+)
+def test_a_graph_that_does_not_fail_is_not_cut(name, status, said, tmp_path: Path) -> None:
+    out = tmp_path / "script.py"
+    line = ["repro", recorded(tmp_path / "graphs"), "--minify", "--backend", f"{BACKENDS}:{name}", "--out", out]
+    done = python("-m", "torchdynamo", *line, cwd=tmp_path)
+    assert (done.returncode, said in done.stdout + done.stderr) == (status, True), done.stderr
+    assert not out.exists()

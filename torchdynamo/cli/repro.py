@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from torchdynamo.backends.ensemble.recorded import GRAPH
 from torchdynamo.errors import RecordError
 from torchdynamo.repro.case import Case
+from torchdynamo.repro.minify import minify
 from torchdynamo.repro.script import count_of, script_of
 
 
@@ -33,18 +35,25 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--accuracy", action="store_true", help="compare errors against float64 with eager's, rather than results"
     )
+    made.add_argument("--minify", action="store_true", help="cut the graph to the fewest operators; runs the backend")
+    made.add_argument(
+        "--timeout", type=float, default=120.0, metavar="SECONDS", help="of the backend for a graph (default: 120)"
+    )
     made.add_argument("--out", type=Path, metavar="FILE.py", help="the script (default: repro_GRAPH.py)")
     return made
 
 
 def main(given: Sequence[str]) -> int:
-    """Write the script. Returns 0, or 2 for bad input."""
+    """Write the script. Returns 0, 2 for bad input or a graph that cannot run here."""
     found = parser().parse_args(given)
+    owner, _, name = found.backend.rpartition(":")
+    backend = f"{os.path.abspath(owner)}:{name}" if owner.endswith(".py") else found.backend
     settings = {name: value for name in ("mode", "options") if (value := getattr(found, name)) is not None}
     try:
         folder = graph_in(found.folder)
-        case = Case.of_folder(folder, found.backend, settings, found.accuracy)
-        return write(case, found.out or Path(f"repro_{folder.name[:8]}.py"))
+        case = Case.of_folder(folder, backend, settings, found.accuracy)
+        out = found.out or Path(f"repro_{folder.name[:8]}.py")
+        return cut(case, out, found.timeout) if found.minify else write(case, out)
     except (RecordError, OSError, ValueError) as error:
         print(f"python -m torchdynamo repro: {error}", file=sys.stderr)
         return 2
@@ -59,6 +68,21 @@ def graph_in(folder: Path) -> Path:
         return found[0]
     several = f"has {len(found)} graphs, name one: {', '.join(each.name for each in found)}"
     raise ValueError(f"{folder} {several if found else 'has no recorded graph'}")
+
+
+def cut(case: Case, out: Path, seconds: float) -> int:
+    """Write the smallest part of a case that fails as a script. Returns 0, or 2 for a graph that cannot run here."""
+    print(f"running backend {case.backend} on {count_of(case)} operators", file=sys.stderr)
+    result = minify(case, seconds)
+    if result.error:
+        print(f"python -m torchdynamo repro: {result.error}", file=sys.stderr)
+    if result.failure is None and result.error:
+        return 2
+    if result.failure is None:
+        print(f"nothing fails: backend {case.backend} does what eager does")
+        return 0
+    print(result.failure)
+    return write(result.case, out)
 
 
 def write(case: Case, out: Path) -> int:

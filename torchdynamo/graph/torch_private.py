@@ -89,6 +89,7 @@ PRIVATE: dict[str, str] = {
     "torch._functorch.aot_autograd": "AOTAutograd",
     "torch._functorch._aot_autograd.graph_compile": "a row of patches.py",
     "torch._functorch.config": "its settings: the cache on disk, and a row of patches.py",
+    "torch._functorch.fx_minifier": "cuts a graph on which a backend fails",
     "torch._functorch.partitioners": "how forward is split from backward",
     "torch._functorch.eager_transforms": "torch.func, captured through its own Python code",
     "torch._functorch.predispatch": "torch.func, captured through its own Python code",

@@ -58,9 +58,9 @@ class Case(NamedTuple):
         return cls(nodes["nodes"], meta, packed((folder / CONTENTS).read_bytes()), backend, settings, accuracy)
 
     def with_graph(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Case:
-        """Return another graph, with its inputs, for the same backend. Raises RecordError for what is no data."""
+        """Return another graph, with its inputs and current modes. Raises RecordError for what is no data."""
         file = io.BytesIO()
-        meta = {**meta_of(Subgraph(gm, inputs), file), "threads": self.meta["threads"]}
+        meta = meta_of(Subgraph(gm, inputs), file)
         return self._replace(nodes=nodes_of(gm.graph), meta=meta, contents=packed(file.getvalue()))
 
     def made(self) -> Recorded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -31,11 +32,11 @@ class Failure(NamedTuple):
     kind: str
     """A verb: "does not compile", "raises", "gives wrong results", "ends the process", "does not end"."""
     what: str
-    """The type of the exception, or the signal, where there is one: a smaller graph is to fail in the same way."""
+    """The type of the exception, the signal or the exit status, where there is one."""
     text: str
 
     def is_like(self, other: Failure | None) -> bool:
-        """Return whether another failure is of the same kind, and has the same exception or signal."""
+        """Return whether another failure is of the same kind, with the same exception, signal or exit status."""
         return other is not None and self[:2] == other[:2]
 
     def __str__(self) -> str:
@@ -97,6 +98,12 @@ def raised(kind: str, error: BaseException) -> Failure:
     return Failure(kind, type(error).__name__, "".join(traceback.format_exception(error)).strip())
 
 
+def ended_by(status: int) -> Failure:
+    """Return the failure of a backend that ended its process. status: minus the signal that did so, or a status."""
+    what = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+    return Failure("ends the process", what, what)
+
+
 def values_of(run: Callable[..., Any], inputs: Sequence[Any], trains: bool) -> RunValues:
     """Run on copies of inputs. trains: compute gradients. Modes and random numbers are put back."""
     modes, random = Modes.now(), RandomState()
@@ -117,18 +124,19 @@ def _plain(value: Any) -> Any:
 
 def difference(wanted: RunValues, found: RunValues) -> str:
     """Return in which way values differ from eager's by more than `torch.testing.assert_close` allows; "" if none."""
-    try:
-        for want, have in zip(wanted, found):
-            for pair in zip(want, have, strict=True):
-                _same(*pair)
-    except (AssertionError, ValueError) as error:
-        return str(error)
+    for name, want, have in zip(RunValues._fields, wanted, found):
+        if len(want) != len(have):
+            return _other_count(name, want, have)
+        for index, (one, other) in enumerate(zip(want, have)):
+            try:
+                torch.testing.assert_close(other, one, equal_nan=True, check_stride=False)
+            except AssertionError as error:
+                return f"{name} {index}: {error}"
     return ""
 
 
-def _same(want: Any, have: Any) -> None:
-    """Raise AssertionError unless values are equal within tolerances."""
-    torch.testing.assert_close(have, want, equal_nan=True, check_stride=False)
+def _other_count(name: str, want: Sequence[Any], have: Sequence[Any]) -> str:
+    return f"{len(have)} {name} for eager's {len(want)}"
 
 
 def inaccuracy(wanted: RunValues, found: RunValues, exact: Sequence[Any] | None) -> str:
@@ -144,7 +152,7 @@ def inaccuracy(wanted: RunValues, found: RunValues, exact: Sequence[Any] | None)
     right = [exact or [], [], []]
     for name, want, have, exactly in zip(RunValues._fields, wanted, found, right):
         if len(want) != len(have):
-            return f"{len(have)} {name} for eager's {len(want)}"
+            return _other_count(name, want, have)
         for index, (one, other) in enumerate(zip(want, have)):
             text = _inaccurate(one, other, exactly[index] if index < len(exactly) else None)
             if text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ import torch.fx
 from torchdynamo.backends.ensemble.graph_data import nodes_of
 from torchdynamo.errors import RecordError
 from torchdynamo.repro.case import Case, NoSuchBackend
-from torchdynamo.repro.failure import Failure, failure_of
+from torchdynamo.repro.failure import ended_by, failure_of
 
 HERE = "--here"
 FAILS, CANNOT_RUN = 1, 2
@@ -38,9 +37,10 @@ def main(
     """
     if HERE not in sys.argv:
         status = subprocess.run([sys.executable, *sys.argv, HERE], check=False).returncode
-        if status < 0:
-            print(ended_by(-status), flush=True)
-        return status if status >= 0 else FAILS
+        if status in (0, FAILS, CANNOT_RUN):
+            return status
+        print(ended_by(status), flush=True)
+        return FAILS
     try:
         failure = failure_of(Case(nodes_of(graph), meta, contents, backend, settings or {}, accuracy))
     except (RecordError, NoSuchBackend) as error:
@@ -48,8 +48,3 @@ def main(
         return CANNOT_RUN
     print(failure or f"nothing fails: backend {backend} does what eager does", flush=True)
     return FAILS if failure else 0
-
-
-def ended_by(number: int) -> Failure:
-    """Return the failure of a backend that ended its process by a signal."""
-    return Failure("ends the process", signal.Signals(number).name, signal.Signals(number).name)
