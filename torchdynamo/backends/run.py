@@ -70,7 +70,7 @@ def compile_graph(
         advice = kept.advice(example_inputs)
         if fullgraph or not config.suppress_errors:
             raise BackendError(explained(text, "backend failed") + advice, label, name) from cause
-        _warn(explained(f"{text}; the graph runs eagerly", "backend failed"), cause, advice)
+        _warn(explained(f"{text}; the graph runs eagerly", "backend failed"), cause, advice, name)
         return as_captured
     if config.verify_correctness:
         with state_restored(gm, example_inputs, backend):
@@ -187,7 +187,7 @@ def on_error(
                     warned = True
                     what = f"{type(error).__name__}: {error}"
                     text = f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead"
-                    _warn(explained(text, "graph failed"), error, advice(args))
+                    _warn(explained(text, "graph failed"), error, advice(args), name)
                 return result
             if switches:
                 modes.restore()
@@ -224,7 +224,7 @@ def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         return None, error
 
 
-def _warn(text: str, cause: BaseException, advice: str) -> None:
+def _warn(text: str, cause: BaseException, advice: str, graph: str) -> None:
     if config.verbose:
         text = f"{text}\n{''.join(traceback.format_exception(cause))}"
-    warn_user(text + advice, FallbackWarning)
+    warn_user(text + advice, FallbackWarning, graph)

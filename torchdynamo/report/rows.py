@@ -144,7 +144,8 @@ def first_of(found: Sequence[Event], kinds: Sequence[str]) -> list[Event]:
 
 
 def problem_row(event: Event) -> dict[str, Any]:
-    return {"kind": event.kind, **place_row(event.place), "text": event.text, "count": events.count(event)}
+    facts = {"kind": event.kind, "graph": event.graph, **place_row(event.place)}
+    return {**facts, "text": event.text, "count": events.count(event)}
 
 
 def one_step(calls: Iterable[GraphCall]) -> list[GraphCall]:
