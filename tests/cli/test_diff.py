@@ -84,9 +84,7 @@ def test_two_runs_of_one_program_are_the_same(plain: Path, saved: Saved, capsys:
     for kind, number in (("breaks", 2), ("recompiles", 0), ("problems", 0), ("functions", 2)):
         assert [row["change"] for row in found[kind]] == ["same"] * number
     assert found["operators"] == [] and found["environment"] == []
-    assert {row["name"] for row in found["totals"] if row["before"] != row["after"]} <= {
-        f"seconds.{phase}" for phase in ("capture", "graph", "backend", "code", "guards")
-    }
+    assert all("seconds" in row["name"] for row in found["totals"] if row["before"] != row["after"])
     assert main(["diff", str(plain), str(again)]) == 0
     assert "program.py -> program.py: the same was compiled" in capsys.readouterr().out
 

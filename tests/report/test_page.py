@@ -2,20 +2,74 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from report_sample import graph_break, recompile, report
 
 from torchdynamo.report.page import page
+from torchdynamo.report.page.contents import skips
+from torchdynamo.report.page.packing import pack
 from torchdynamo.report.page.wording import duration
 
 BAD = ["</script><img src=x onerror=alert(1)>", "{{ 7 * 7 }}", "{% raise %}", "a\0b", "a\u202eb\u2028c", "y" * 100_000]
 
 
 def test_a_large_report_is_a_small_file():
-    breaks = [graph_break(line=line) for line in range(1, 61)]
-    assert len(page(report(300, breaks=breaks, recompiles=[recompile()])).encode()) < 1_000_000
+    breaks = [graph_break(line=line) for line in range(1, 301)]
+    assert len(page(report(300, breaks=breaks, recompiles=[recompile()] * 300)).encode()) < 1_000_000
+
+
+def test_a_version_that_is_no_longer_in_use_is_shown():
+    built = report(1)
+    built["functions"][0]["versions"][0]["calls"] = None
+    assert "no longer in use" in page(built)
+
+
+def test_reasons_about_the_program_come_first():
+    rows = [{**report(0)["skips"][0], "slug": slug, "title": slug, "count": count} for slug, count in
+            (("stdlib", 70), ("no-tensors", 2), ("coroutine", 3))]  # fmt: skip
+    built = report(0, skips=rows)
+    assert [each["slug"] for each in skips(built)] == ["coroutine", "no-tensors", "stdlib"]
+    assert "Most often: coroutine" in page(built)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        [{}, {}],
+        [{"a": []}, {"a": []}],
+        [{"a": [{"b": 1}, {"b": 2}]}, {"a": [{"b": 1}]}, {"a": []}],
+        [{"a": {"b": [1, 2]}}] * 9,
+        [{"a": None}, {"a": "x"}, {"a": 1.5}] * 5,
+        [{"a": [[1], [2, 3]]}, {"a": [[]]}],
+    ],
+)
+def test_packed_data_is_whole(value):
+    assert unpacked(json.loads(json.dumps(pack(value)))) == value
+
+
+def unpacked(value):
+    """The counterpart of `pack`, as page.js has it."""
+    if isinstance(value, list):
+        return [unpacked(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if [*value] == ["columns"]:
+        columns = {key: cells(column) for key, column in value["columns"].items()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {key: unpacked(each) for key, each in value.items()}
+
+
+def cells(column):
+    if isinstance(column, list):
+        return unpacked(column)
+    if "lengths" in column:
+        items = iter(unpacked(column["items"]))
+        return [[next(items) for _ in range(length)] for length in cells(column["lengths"])]
+    return [unpacked(column["values"][at]) for at in column["at"]]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=["script", "braces", "block", "nul", "direction", "long"])

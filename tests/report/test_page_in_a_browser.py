@@ -10,9 +10,30 @@ from report_sample import graph_break, recompile, report
 
 from torchdynamo.report.page import page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make browser")
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH: apt install chromium")
+
+# The least contrast of what is shown on what lies behind it, and the text that has it: WCAG 2, for colors of sRGB.
+CONTRAST = """() => {
+  const light = ([r, g, b]) => [r, g, b].map((each) => each / 255)
+    .map((each) => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, each, at) => sum + each * [0.2126, 0.7152, 0.0722][at], 0);
+  const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+  const behind = (each) => {
+    const color = numbers(getComputedStyle(each).backgroundColor);
+    return color.length === 4 && color[3] === 0 ? behind(each.parentElement) : color;
+  };
+  let least = [21, ""];
+  for (const each of document.querySelectorAll("body *")) {
+    const text = [...each.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join("");
+    if (!text || !each.checkVisibility() || each.closest("svg")) continue;
+    const [one, other] = [light(numbers(getComputedStyle(each).color)), light(behind(each))];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < least[0]) least = [ratio, text];
+  }
+  return least;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +79,24 @@ def test_the_page_fits_its_window(show, graphs, width, scheme):
     assert opened.locator(".tile").count() == 4
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_all_text_can_be_read(show, tmp_path, width, scheme):
+    file = tmp_path / "model.py"
+    file.write_text("import torch\n\ndef forward(x):  # 1\n    y = x.sin('a')\n    if y.isnan():\n        return x\n")
+    broken = graph_break(str(file), 5, source="if y.isnan():", function="forward_with_quite_a_long_name")
+    opened = show(report(2, str(file), breaks=[broken], recompiles=[recompile()]), width, scheme)
+    opened.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    opened.wait_for_selector("#v1-0 h3")
+    contrast, text = opened.evaluate(CONTRAST)
+    assert contrast >= 4.5, text
+    for cut in (".figure", ".rating", "#worst a", ".stack td:first-child > :first-child", "h1", ".actions button"):
+        lines = opened.eval_on_selector_all(cut, "all => all.map(each => each.getClientRects().length)")
+        assert set(lines) <= {0, 1}, f"{cut} is broken within"
+    for tile in opened.locator(".tile").all():
+        rating, noun = tile.locator(".rating").bounding_box(), tile.locator("small").bounding_box()
+        assert noun["x"] + noun["width"] <= rating["x"] or noun["y"] >= rating["y"] + rating["height"] - 4
+
+
 def test_long_lists_fold_and_say_their_length(show):
     opened = show(report(300, breaks=[graph_break(line=line) for line in range(1, 301)]))
     rows = opened.locator("#worst tbody tr:visible")
@@ -86,7 +125,7 @@ def test_the_timeline_is_walked_by_arrow_keys(show):
     opened.locator("#timeline .scroll").first.focus()
     opened.keyboard.press("ArrowRight")
     opened.keyboard.press("ArrowRight")
-    assert opened.locator("#timeline output").first.text_content() == "forward_1 graph 1/0, forward_1"
+    assert opened.locator("#timeline output").first.text_content() == "forward_1 graph 1/0: 1.20 ms"
     opened.keyboard.press("Enter")
     opened.wait_for_selector("#v1-0 h3")
     assert opened.evaluate("location.hash") == "#v1-0"
@@ -163,4 +202,5 @@ def test_every_number_is_in_the_dict(show):
     opened.wait_for_selector("#v2-0 h3")
     values = opened.eval_on_selector_all("data", "all => all.map(each => Number(each.value))")
     assert len(values) > 100
-    assert set(values) <= set(numbers(built))
+    guards = sum(len(version["guards"]) for row in built["functions"] for version in row["versions"])
+    assert set(values) <= {*numbers(built), guards}  # a folded list says how long it is

@@ -96,6 +96,7 @@ def report_of(
     ends = {event.parent: event for event in found if event.kind == "break" and event.parent}
     functions = _functions(compiles, entries, hits, ends)
     breaks = rows.break_rows(found, compiles, hits, rows.costs(compiles, ends, graph_calls), calls)
+    step = rows.one_step(graph_calls)
     facts = {
         "format": FORMAT,
         "title": title,
@@ -111,6 +112,7 @@ def report_of(
             "skips": len(list(skipped)) + sum(event.kind == "skip" for event in found),
             "fallbacks": sum(event.kind == "fallback" for event in found),
             "limits": sum(event.kind == "limit" for event in found),
+            "step_seconds": max(each.ended for each in step) - min(each.started for each in step) if step else None,
             "seconds": _summed(event.seconds for event in compiles),
         },
         "functions": functions,
@@ -119,7 +121,7 @@ def report_of(
         "skips": rows.skip_rows(found, skipped),
         "problems": [rows.problem_row(each) for each in rows.first_of(found, ("fallback", "limit", "error"))],
         "events": [rows.event_row(event) for event in found],
-        "steps": [rows.step_row(each) for each in rows.one_step(graph_calls)],
+        "steps": [rows.step_row(each) for each in step],
     }
     return Report(facts)
 

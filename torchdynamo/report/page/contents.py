@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from torchdynamo.report.page.timeline import PHASES
 from torchdynamo.report.page.wording import count, counted, microseconds, place, plural, seconds
+from torchdynamo.report.screen import UNREMARKABLE
 
 # How a tile or a row is rated: its glyph and its word, so that colour is not needed.
 RATINGS = {"good": ("✓", "OK"), "look": ("▲", "look"), "bad": ("✕", "costly"), "plain": ("◷", "once")}
@@ -84,7 +85,7 @@ def verdict(report: Mapping[str, Any], rows: Sequence[Trouble]) -> tuple[str, Ma
         text = Markup("Start with <a href='#worst-0'>{}</a>: {}.").format(first.where, what_happens(first))
         return ("bad" if first.kind != "break" else "look"), text
     if not totals["graphs"]:
-        common = max(report["skips"], key=lambda each: each["count"], default=None)
+        common = next(iter(skips(report)), None)
         text = Markup("Nothing was compiled.")
         if common is not None:
             text += Markup(" Most often: {} ({}).").format(common["title"], counted(common["count"], "function"))
@@ -95,6 +96,11 @@ def verdict(report: Mapping[str, Any], rows: Sequence[Trouble]) -> tuple[str, Ma
         return "look", Markup("No graph ends early. <a href='#recompiles'>{}</a>.").format(changes)
     graphs = counted(totals["graphs"], "graph")
     return "good", Markup("Nothing to change: {}, no break, no recompile.").format(graphs)
+
+
+def skips(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the reasons not to compile functions: those first that are about the program, the most common first."""
+    return sorted(report["skips"], key=lambda each: (each["slug"] in UNREMARKABLE, -each["count"]))
 
 
 def what_happens(row: Trouble) -> Markup:

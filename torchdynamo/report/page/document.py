@@ -40,6 +40,7 @@ def page(report: Mapping[str, Any], *, redact: bool = False) -> str:
         rating=contents.verdict(data, rows),
         tiles=contents.tiles(data),
         rows=rows,
+        skips=contents.skips(data),
         files=files,
         lines=shown_lines(files),
         step=timeline.step_timeline(data["steps"], anchors),
@@ -72,7 +73,7 @@ def template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (wording.count, wording.counted, wording.seconds, wording.microseconds, wording.place):
+    for each in (wording.count, wording.counted, wording.seconds, wording.microseconds, wording.place, wording.short):
         environment.globals[each.__name__] = each
     environment.globals["web_address"] = wording.web_address
     return environment.get_template("page.html.j2")

@@ -1,4 +1,4 @@
-"""Pack a report's JSON for the page: tables by column, equal strings of a column once, nothing that HTML could read."""
+"""Pack a report's JSON for the page: tables by column, equal values of a column once, nothing that HTML could read."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def script_json(value: Any) -> str:
 def pack(value: Any) -> Any:
     """Return a value in which lists of objects with equal keys are `{"columns": {key: column}}`.
 
-    A column is a list of values, or `{"values": [...], "at": [...]}`: the different strings, and which each row has.
+    A column is a list of values, or `{"values": [...], "at": [...]}`: the different values, and which each row has. One
+    of lists is `{"lengths": column, "items": pack(...)}`: the length of each, and the items of all of them.
     """
     if isinstance(value, Mapping):
         return {key: pack(item) for key, item in value.items()}
     if not isinstance(value, list):
         return value
     first = value[0] if value else None
-    if len(value) > 1 and isinstance(first, Mapping) and all(alike(first, each) for each in value):
+    if len(value) > 1 and first and isinstance(first, Mapping) and all(alike(first, each) for each in value):
         return {"columns": {key: column([each[key] for each in value]) for key in first}}
     return [pack(item) for item in value]
 
@@ -39,10 +40,14 @@ def alike(first: Mapping[str, Any], other: Any) -> bool:
 
 
 def column(values: list[Any]) -> Any:
-    """Return a column, with a list of its different strings if they repeat."""
-    if not all(isinstance(each, str) for each in values):
-        return [pack(each) for each in values]
-    different = {each: index for index, each in enumerate(dict.fromkeys(values))}
-    if len(different) > len(values) * 0.7:
-        return values
-    return {"values": [*different], "at": [different[each] for each in values]}
+    """Return a column: with the lists in it as one, or with its different values once if that is shorter."""
+    if all(isinstance(each, list) for each in values):
+        items = [item for each in values for item in each]
+        return {"lengths": column([len(each) for each in values]), "items": pack(items)}
+    packed = [pack(each) for each in values]
+    texts = [json.dumps(each) for each in packed]
+    different = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+    at = [different[text] for text in texts]
+    if sum(map(len, texts)) <= sum(map(len, different)) + sum(len(str(each)) for each in at):
+        return packed
+    return {"values": [packed[at.index(index)] for index in different.values()], "at": at}

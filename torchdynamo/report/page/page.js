@@ -1,5 +1,6 @@
 "use strict";
-const FOLD = 200;
+const FOLD = 200; // rows of a list that are shown at first
+const FOLD_GUARDS = 20; // they are sorted by cost, and seldom all read
 const report = unpack(JSON.parse(document.getElementById("data").textContent));
 
 // The counterpart of `pack` in packing.py: tables by column become lists of objects again.
@@ -15,7 +16,14 @@ function unpack(value) {
 }
 
 function cells(column) {
-  return Array.isArray(column) ? column.map(unpack) : column.at.map((at) => column.values[at]);
+  if (Array.isArray(column)) return column.map(unpack);
+  if ("lengths" in column) {
+    const items = unpack(column.items);
+    let end = 0;
+    return cells(column.lengths).map((length) => items.slice(end, end += length));
+  }
+  const values = column.values.map(unpack);
+  return column.at.map((at) => values[at]);
 }
 
 // The counterpart of `visible` in wording.py.
@@ -33,29 +41,32 @@ function element(name, content = "", attributes = {}) {
 }
 
 function cell(value) {
-  if (value === null || value === undefined) return element("td", "–");
+  if (value === null || value === undefined) return element("td", element("span", "–"));
   if (typeof value !== "number") return element("td", element("code", visible(value)));
   const shown = element("data", value.toLocaleString("en"), { value });
   return element("td", shown, { class: "n" });
 }
 
-// A table of rows, the first FOLD of them at first; `columns` are [heading, row => value].
-function table(columns, rows) {
+// A table of rows, only the first of them until the others are asked for; `columns` are [heading, row => value].
+function table(columns, rows, fold = FOLD) {
   const body = element("tbody");
   const add = (some) => {
     for (const row of some) {
-      body.append(element("tr", columns.map(([, value]) => cell(value(row)))));
+      const filled = columns.map(([heading, value]) => [heading, cell(value(row))]);
+      for (const [heading, made] of filled) made.dataset.label = heading;
+      body.append(element("tr", filled.map(([, made]) => made)));
     }
   };
-  add(rows.slice(0, FOLD));
+  add(rows.slice(0, fold));
   const head = columns.map(([heading, value]) =>
     element("th", heading, rows.length && typeof value(rows[0]) === "number" ? { class: "n" } : {}));
-  const result = element("div", element("table", [element("thead", element("tr", head)), body]));
-  if (rows.length > FOLD) {
+  const many = columns.length > 4 ? { class: "stack" } : {}; // one below the other where the window is narrow
+  const result = element("div", element("table", [element("thead", element("tr", head)), body], many));
+  if (rows.length > fold) {
     const total = element("data", rows.length.toLocaleString("en"), { value: rows.length });
     const button = element("button", ["Show all ", total, " rows"], { type: "button" });
     button.addEventListener("click", () => {
-      add(rows.slice(FOLD));
+      add(rows.slice(fold));
       button.parentNode.remove();
     });
     result.append(element("p", button, { class: "more" }));
@@ -92,7 +103,8 @@ function showGuards() {
     each.versions.flatMap((version) => version.guards.map((guard) => ({ ...guard, graph: version.graph }))));
   const found = all.filter((row) => `${row.object} ${kinds(row)} ${row.graph}`.toLowerCase().includes(wanted));
   found.sort((a, b) => b.words - a.words);
-  const shown = found.length ? table([...GUARDS, ["graph", (row) => row.graph]], found) : element("p", "No guard.", { class: "none" });
+  const columns = [...GUARDS, ["graph", (row) => row.graph]];
+  const shown = found.length ? table(columns, found, FOLD_GUARDS) : element("p", "No guard.", { class: "none" });
   document.getElementById("guard-table").replaceChildren(shown);
 }
 

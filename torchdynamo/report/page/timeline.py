@@ -13,7 +13,7 @@ from torchdynamo.report.page.wording import duration, place, shown
 PHASES = ("capture", "graph", "backend", "code", "guards")  # in the order in which a compile goes through them
 WIDTH = 1000.0  # of the drawing, in its own units; the page stretches it
 NARROW = 1.0  # bars that are narrower than this are drawn as part of the bar that they touch
-HEIGHT, GAP = 14, 4
+HEIGHT, GAP = 14, 4  # of a bar: page.css has the height too
 MOST_LANES = 8
 
 
@@ -49,7 +49,7 @@ def step_timeline(steps: Sequence[Mapping[str, Any]], anchors: Mapping[str, str]
             "graph",
             each["started"],
             each["ended"],
-            f"{each['graph']}, {each['function']}",
+            f"{each['graph']}: {duration(each['ended'] - each['started'])}",
             anchors.get(each["graph"], ""),
         )
         for each in calls
@@ -57,7 +57,7 @@ def step_timeline(steps: Sequence[Mapping[str, Any]], anchors: Mapping[str, str]
     pythons, busy = [], calls[0]["ended"]
     for last, call in itertools.pairwise(calls):
         if call["started"] > busy:
-            text = f"Python, after {last['graph']}"
+            text = f"Python after {last['graph']}: {duration(call['started'] - busy)}"
             pythons.append(Bar("python", busy, call["started"], text, anchors.get(last["graph"], "")))
         busy = max(busy, call["ended"])
     return drawn([graphs, pythons] if pythons else [graphs])
@@ -139,6 +139,6 @@ def merged(lane: Iterable[Bar], narrow: float) -> list[Bar]:
 
 def rectangle(bar: Bar, x: float, width: float, y: int) -> Markup:
     """Return a bar as an SVG element, at least wide enough to be seen."""
-    return Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}" data-to="{}"><title>{}</title></rect>').format(
-        bar.kind, f"{min(x, WIDTH - 1):.2f}", y, f"{max(width, 1.0):.2f}", HEIGHT, bar.target, shown(bar.text)
+    return Markup('<rect class="{}" x="{}" y="{}" width="{}" data-to="{}"><title>{}</title></rect>').format(
+        bar.kind, f"{min(x, WIDTH - 1):.4g}", y, f"{max(width, 1.0):.4g}", bar.target, shown(bar.text)
     )

@@ -70,6 +70,11 @@ def place(filename: str, line: int | None) -> str:
     return name if line is None else f"{name}:{line}"
 
 
+def short(listed: str) -> str:
+    """Return a function of a report's lists, `f (/folder/m.py:3)`, without the folder."""
+    return re.sub(r"\([^()]*[/\\]", "(", listed)
+
+
 def web_address(text: str) -> str:
     """Return an address that may be linked to, or an empty string for one of another kind than http."""
     return text if re.match(r"https?://", text) else ""
