@@ -3,6 +3,7 @@
 #   make demo      sentence embeddings with a real model: eager, torchdynamo and torch.compile side by side
 #   make test      the tests, but for those that take long    make lint    ruff and mypy
 #   make long      the tests that take half a minute or more: leaks, processes of their own, interrupts
+#   make browser   install playwright, and test the page of a report in the chromium of the distribution
 #   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
@@ -60,7 +61,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test long backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs clean
+.PHONY: setup demo test long browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs clean
 
 setup: $(VENV)/.built
 
@@ -103,6 +104,14 @@ $(VENV)/.backends: requirements-backends.txt $(VENV)/.built
 
 backends: $(VENV)/.backends
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/ensemble/test_foreign_*.py tests/tuning
+
+$(VENV)/.browser: requirements-browser.txt $(VENV)/.built
+	$(BIN)/pip install --quiet -r requirements-browser.txt
+	touch $@
+
+browser: $(VENV)/.browser
+	@command -v chromium >/dev/null || { echo "chromium is not on PATH: apt install chromium"; exit 1; }
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/report/test_page_in_a_browser.py
 
 sanitize: $(VENV)/.built
 	tests/checked.sh sanitized $(BIN)/python $(TESTS)
