@@ -95,6 +95,28 @@ def test_redacted_pages_have_no_strings_of_the_program(tmp_path):
     assert "is a tensor&#39;s key" in redacted
 
 
+def test_a_stretch_that_begins_in_a_string_is_colored_and_redacted_as_what_it_is(tmp_path):
+    file = tmp_path / "model.py"
+    told = "".join(f"    tops3cret {line}\n" for line in range(9))
+    file.write_text(f'def forward(x):\n    """Told.\n{told}    """\n    if x.isnan():\n        return x\n')
+    broken = graph_break(str(file), 13, source="if x.isnan():")
+    text = page(report(0, breaks=[broken]))
+    assert '<span class="tk">if</span> x.isnan():' in text
+    assert '<span class="ts">    tops3cret 8</span>' in text
+    redacted = page(report(0, breaks=[broken]), redact=True)
+    assert "tops3cret" not in redacted
+    assert '<span class="tk">if</span> x.isnan():' in redacted
+
+
+def test_functions_that_stay_python_are_marked_in_their_file(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text("def forward(x):\n    return x.sin()\n\n\ndef load():\n    return 3\n")
+    skipped = {**report(0)["skips"][0], "functions": [f"load ({file}:5)"]}
+    text = page(report(1, str(file), skips=[skipped]))
+    assert '<div id="f0-6" class="line python">' in text
+    assert '<div id="f0-2" class="line graph">' in text
+
+
 def test_the_page_says_what_is_wrong_with_a_source(tmp_path):
     file = tmp_path / "model.py"
     assert "The source is not here." in page(report(1, str(file)))

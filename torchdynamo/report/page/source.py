@@ -97,8 +97,9 @@ def marked_lines(report: Mapping[str, Any]) -> dict[str, Marks]:
     for skip in report["skips"]:
         for text in skip["functions"]:
             found = re.fullmatch(r".* \((.+):(\d+)\)", text)
-            if found and found[1] in by_place:
-                by_place[found[1]].starts[int(found[2])] = "python"
+            named = found and (known.get(found[1]) or by_place.get(found[1]))
+            if found and named:
+                named.starts[int(found[2])] = "python"
     return known
 
 
@@ -119,7 +120,8 @@ def one_file(index: int, filename: str, marks: Marks, most: int, redact: bool) -
     if len(numbers) > most:
         near = [each for each in numbers if any(abs(each - at) <= AROUND for at in marks.breaks)]
         numbers = sorted({*near[:most], *numbers[: max(0, most - len(near))]})
-    stretches = [highlighted(stretch, lines, marks, redact) for stretch in runs(numbers)]
+    codes = colored(lines[: max(numbers, default=0)], redact)
+    stretches = [stretch_of(run, codes, marks) for run in runs(numbers)]
     counts = [sum(kind == which for kind in marks.marks.values()) for which in ("graph", "break")]
     return File(index, filename, missing, strip(index, marks, len(lines)), stretches, *counts)
 
@@ -186,23 +188,29 @@ def runs(numbers: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def highlighted(numbers: Sequence[int], lines: Sequence[str], marks: Marks, redact: bool) -> list[Line]:
-    """Return a stretch of lines with colours."""
-    texts = [lines[number - 1].rstrip("\r\n") for number in numbers]
+def colored(lines: Sequence[str], redact: bool) -> list[Markup]:
+    """Return lines of source with colors. They begin where the file does: elsewhere might be the midst of a string."""
+    texts = [line.rstrip("\r\n") for line in lines]
     if redact:
         texts = "\n".join(without_strings(texts)).split("\n")
-    texts = [visible(text if len(text) <= LONGEST_LINE else text[:LONGEST_LINE] + " …") for text in texts]
-    codes = [Markup("")]
-    for kind, text in PythonLexer(stripnl=False, ensurenl=False).get_tokens("\n".join(texts)):
+    codes, room = [Markup("")], LONGEST_LINE
+    for kind, text in PythonLexer(stripnl=False, ensurenl=False).get_tokens("\n".join(map(visible, texts))):
         name = next((name for parent, name in CLASSES if kind in parent), "")
         for index, part in enumerate(text.split("\n")):
             if index:
                 codes.append(Markup(""))
-            if part:
-                codes[-1] += Markup('<span class="{}">{}</span>').format(name, part) if name else Markup.escape(part)
+                room = LONGEST_LINE
+            if part and room:
+                cut = part if len(part) <= room else part[:room] + " …"
+                codes[-1] += Markup('<span class="{}">{}</span>').format(name, cut) if name else Markup.escape(cut)
+                room = max(room - len(part), 0)
+    return codes
+
+
+def stretch_of(numbers: Sequence[int], codes: Sequence[Markup], marks: Marks) -> list[Line]:
+    """Return a stretch of a file's lines with what is known of them."""
     return [
-        Line(number, marks.marks.get(number, ""), code, marks.breaks.get(number, ()))
-        for number, code in zip(numbers, codes)
+        Line(number, marks.marks.get(number, ""), codes[number - 1], marks.breaks.get(number, ())) for number in numbers
     ]
 
 
