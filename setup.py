@@ -1,6 +1,6 @@
 """Builds `torchdynamo._native`.
 
-    pip install -e . --no-build-isolation      the usual way: built against the torch that is installed here
+    pip install .                              built against the torch that is installed here; `-e .` works too
     python setup.py build_ext --inplace        while working on the C files
 
 What can be asked of it, by environment variables:
@@ -65,11 +65,19 @@ def check_compiler(variable: str, what: str) -> None:
         refuse(f"no {what} compiler ({program} is not on PATH)", f"Install one (`apt install g++`), or set {variable}.")
 
 
+def check_header() -> None:
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.is_file():
+        version = sysconfig.get_python_version()
+        refuse(f"there is no {header}", f"Install Python's headers: `apt install python{version}-dev`.")
+
+
 def check_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         refuse(
-            "torch is not installed in this environment",
-            "Install torch first, then build with `pip install -e . --no-build-isolation`.",
+            f"torch is not installed for {sys.executable}",
+            f"Install it first: `{sys.executable} -m pip install torch`. If that Python was made for this build only, "
+            "build without one: `uv pip install --no-build-isolation .`, `python -m build --no-isolation`.",
         )
 
 
@@ -136,6 +144,7 @@ def full() -> tuple[Extension, type[build_ext]]:
 def main() -> None:
     check_python()
     check_setuptools()
+    check_header()
     check_compiler("CC", "C")
     if not HOOK_ONLY:
         check_compiler("CXX", "C++")
