@@ -22,6 +22,7 @@
 #                  (FUZZ_CHANGES), other ones each time
 #   make stress    threads that share compiled functions, recompiled and forgotten all the time (STRESS_SECONDS, STRESS_THREADS)
 #   make docs      the documentation as a site, in OUT/docs
+#   make wheels    a wheel for each of PYTHONS that has a torch, in OUT/wheels (TORCH_INDEX: where to look for the torches)
 #   make lines     how long the files of capture/ are
 #   make docstrings  forty docstrings drawn at random (SEED: other ones), to be read without their code
 #   make cpython   CPython's own tests under the hook, each against the same test without
@@ -30,6 +31,7 @@
 #                  the environment's version; Debian's python3.11-dbg is one)
 
 PYTHON ?= python3.11
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 TORCH ?= 2.13.0
 VENV ?= .venv
 PYTEST_ARGS ?= -q
@@ -61,7 +63,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test long browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs clean
+.PHONY: setup demo test long browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels clean
 
 setup: $(VENV)/.built
 
@@ -137,6 +139,9 @@ $(VENV)/.docs: requirements-docs.txt $(VENV)/.built
 docs: $(VENV)/.docs
 	$(BIN)/python docs/generate_reasons.py
 	$(BIN)/sphinx-build -W -n --keep-going -b html docs $(OUT)/docs
+
+wheels:
+	build_backend/wheels.sh $(abspath $(OUT))/wheels $(TORCH) $(PYTHONS)
 
 golden: $(VENV)/.built
 	GOLDEN=accept $(BIN)/python -m pytest $(PYTEST_ARGS) tests/golden
