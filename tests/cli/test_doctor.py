@@ -112,8 +112,11 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/sys"), reason="needs a folder that nobody can write to")
-def test_a_read_only_cache() -> None:
-    assert "cannot be written to" in doctor.fault_of_folder(Path("/proc/sys"), private=False)
+def test_a_read_only_cache(tmp_path: Path) -> None:
+    found = fault(*examined(tmp_path, TORCHINDUCTOR_CACHE_DIR="/proc/sys/inductor"))
+    assert found["check"] == "Inductor's cache"
+    assert found["text"].startswith("/proc/sys/inductor cannot be written to (")
+    assert found["remedy"].startswith("export TORCHINDUCTOR_CACHE_DIR=")
 
 
 def test_a_cache_that_others_may_write_to(tmp_path: Path) -> None:
