@@ -143,6 +143,7 @@ def test_no_header(tmp_path: Path) -> None:
     assert f"`apt install python{sysconfig.get_python_version()}-dev`" in said
 
 
+@pytest.mark.long
 def test_wheels_skips_a_python_without_torch(tmp_path: Path) -> None:
     line = [ROOT / "build_backend" / "wheels.sh", tmp_path, "0.0.1", "python0.0", sys.executable]
     done = subprocess.run(line, capture_output=True, text=True)
