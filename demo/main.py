@@ -21,7 +21,7 @@ from second_process import first_calls
 PROGRAMS = ("decoding", "versions", "logged", "embedding")
 SECOND = "second_process"
 AGAIN = "decoding"  # what the second process runs
-EMBEDDING_ROUNDS = 5  # at most: a round of these takes a second
+EMBEDDING_ROUNDS = 7  # at most: a round of these takes a tenth of a second
 
 
 def measure(options: argparse.Namespace, progress: Progress) -> list[Outcome]:
