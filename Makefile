@@ -1,6 +1,7 @@
 # Each target makes the environment it needs: `make demo` and `make test` work in a fresh clone.
 #
-#   make demo      sentence embeddings with a real model: eager, torchdynamo and torch.compile side by side
+#   make demo      programs side by side under eager, torch.compile and torchdynamo, ending with a chart and a page
+#   make demo-sentences  sentence embeddings with a real model, in more detail
 #   make test      the tests, but for those that take long    make lint    ruff and mypy
 #   make long      the tests that take half a minute or more: leaks, processes of their own, interrupts
 #   make browser   install playwright, and test the page of a report in the chromium of the distribution
@@ -63,7 +64,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo test long browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels clean
+.PHONY: setup demo demo-sentences test long browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels clean
 
 setup: $(VENV)/.built
 
@@ -87,6 +88,9 @@ $(VENV)/.demo: demo/requirements.txt $(VENV)/.built
 	touch $@
 
 demo: $(VENV)/.demo
+	$(BIN)/python demo/main.py --page $(OUT)/demo.html
+
+demo-sentences: $(VENV)/.demo
 	$(BIN)/python demo/sentences.py
 
 test: $(VENV)/.built
