@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +11,17 @@ from typing import Any, NamedTuple
 import torch
 
 WARM_UPS = 2
+IN_A_ROW = 3
+"""Runs of a contender before the next one's turn. The first of them is not counted: it finds caches and threads as the
+one before has left them, where a winner finds them as it left them itself.
+"""
 MEASURED = 7
-"""Timed runs of each contender, at least, after its warm-ups."""
+"""Counted runs of each contender, at least, after its warm-ups."""
 SECONDS = 0.02
 MOST = 150
 """Short runs are repeated until they have taken so many seconds, or until there were so many of them."""
 HOPELESS = 1.5
-"""A contender that is this many times slower than the fastest after two timed runs is out."""
+"""A contender that is this many times slower than the fastest after two counted runs is out."""
 GAIN = 1.02
 """How many times faster than eager a member must be, and within which members are level."""
 
@@ -50,34 +55,30 @@ class Tournament:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.seconds: dict[str, list[float]] = {name: [] for name in names}
-        self.warm_ups = dict.fromkeys(names, 0)
+        self.runs = dict.fromkeys(names, 0)
         self.out: set[str] = set()
-        self.turn = 0
+        self.turns = itertools.cycle(names)
+        self.turn: list[str] = []  # runs that are left of this turn
 
     @property
     def left(self) -> list[str]:
         """The contenders that are not out."""
         return [name for name in self.seconds if name not in self.out]
 
-    def add(self, name: str) -> None:
-        """Let another contender in; all are measured against it from now on."""
-        self.seconds[name], self.warm_ups[name] = [], 0
-        self.out.discard(name)
-
     def drop(self, name: str) -> None:
         """Take a contender out."""
         self.out.add(name)
 
     def next(self) -> str:
-        """Return the name of the contender whose turn it is."""
-        left = self.left
-        self.turn += 1
-        return left[self.turn % len(left)]
+        """Return the name of the contender that runs next."""
+        if not self.turn or self.turn[0] in self.out:
+            self.turn = [next(name for name in self.turns if name not in self.out)] * IN_A_ROW
+        return self.turn.pop()
 
     def note(self, name: str, seconds: float) -> None:
         """Count a run of a contender, and drop whoever has fallen far behind."""
-        if self.warm_ups[name] < WARM_UPS:
-            self.warm_ups[name] += 1
+        self.runs[name] += 1
+        if self.runs[name] <= WARM_UPS or self.runs[name] % IN_A_ROW == 1:
             return
         self.seconds[name].append(seconds)
         known = {each: statistics.median(self.seconds[each]) for each in self.left if len(self.seconds[each]) >= 2}
