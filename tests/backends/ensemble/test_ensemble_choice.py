@@ -58,7 +58,7 @@ def test_equal_speed_is_eager(compete: Compete) -> None:
     fn(X)
     assert len(chosen()) == 1
     timing = Timing(1.0, 0.9, 1.1, 9)
-    assert best({"eager": timing, "same": timing}, {"same": 1}) == "eager"
+    assert best({"eager": timing, "same": timing}, {}) == "eager"
 
 
 def test_nothing_is_built_before_the_graph_has_cost_as_much(compete: Compete) -> None:
@@ -323,11 +323,16 @@ def test_tournament_counts_runs_that_follow_one_of_the_same_contender() -> None:
         ({"eager": 1.0, "a": 0.9}, "a"),
         ({"eager": 1.0, "a": 0.5, "b": 0.505}, "b"),
         ({"eager": 1.0, "a": 0.5, "b": 0.6}, "a"),
+        ({"eager": 1.0, "foreign": 0.92}, "eager"),
+        ({"eager": 1.0, "foreign": 0.7, "a": 0.75}, "a"),
+        ({"eager": 1.0, "foreign": 0.6, "a": 0.75}, "foreign"),
     ],
 )
 def test_best(times: dict[str, float], winner: str) -> None:
     timings = {name: Timing(each, each * 0.95, each * 1.05, 9) for name, each in times.items()}
-    assert best(timings, {"a": 9, "b": 1}) == winner
+    facts: dict[str, dict[str, Any]] = {"a": {"rank": 9}, "b": {"rank": 1}, "foreign": {"has_threads": True}}
+    members = {name: member(name, lambda run: run, **each) for name, each in facts.items()}
+    assert best(timings, members) == winner
 
 
 def test_members_names_are_their_own() -> None:

@@ -225,7 +225,7 @@ class Choice(Replaceable):
         }
         if self.eager_timing is not None:
             timings[EAGER] = self.eager_timing
-        return measure.best(timings, {each.name: each.rank for each in self.members})
+        return measure.best(timings, {each.name: each for each in self.members})
 
     # ---- all at once ----------------------------------------------------------------------------------------------
 

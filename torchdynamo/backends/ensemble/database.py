@@ -133,7 +133,7 @@ def winner_of(rows: Sequence[Row]) -> str | None:
     timings = {row.member: row.timing for row in rows if row.timing is not None and row.state == "built"}
     if "eager" not in timings:
         return None
-    return measure.best(timings, {name: member.rank for name, member in MEMBERS.items()})
+    return measure.best(timings, MEMBERS)
 
 
 _known: dict[Path, Database] = {}

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torchdynamo.backends.ensemble.member import Member
+
 WARM_UPS = 2
 IN_A_ROW = 3
 """Runs of a contender before the next one's turn. The first of them is not counted: it finds caches and threads as the
@@ -24,6 +26,10 @@ HOPELESS = 1.5
 """A contender that is this many times slower than the fastest after two counted runs is out."""
 GAIN = 1.02
 """How many times faster than eager a member must be, and within which members are level."""
+OWN_THREADS = 1.1
+"""How many times faster than others a member must be that computes on threads of its own: these compete with torch's
+for the cores as soon as the program computes anything else, which measuring one graph does not show.
+"""
 
 Run = Callable[..., Any]
 
@@ -95,23 +101,24 @@ class Tournament:
         return {name: timing_of(found) for name, found in self.seconds.items() if found}
 
 
-def best(timings: Mapping[str, Timing], ranks: Mapping[str, int], floor: str = "eager") -> str:
+def best(timings: Mapping[str, Timing], members: Mapping[str, Member], floor: str = "eager") -> str:
     """Return the name of the winner: the fastest, but `floor` unless that is beaten by 2%.
 
     Of those within 2% of the fastest, the one of the lowest rank wins. A contender only beats the floor if its lower
-    quartile does, too.
+    quartile does, too. members: those that timings may name; one with threads of its own has to be 10% better.
     """
     base = timings.get(floor)
-    able = {
-        name: each
+    weighed = {
+        name: each.median * (OWN_THREADS if name in members and members[name].has_threads else 1)
         for name, each in timings.items()
-        if name != floor and (base is None or (each.median * GAIN < base.median and each.lower < base.lower))
+        if name != floor and (base is None or each.lower < base.lower)
     }
+    able = {name: median for name, median in weighed.items() if base is None or median * GAIN < base.median}
     if not able:
         return floor
-    fastest = min(each.median for each in able.values())
-    level = [name for name, each in able.items() if each.median <= fastest * GAIN]
-    return min(level, key=lambda name: ranks.get(name, 0))
+    fastest = min(able.values())
+    level = [name for name, median in able.items() if median <= fastest * GAIN]
+    return min(level, key=lambda name: members[name].rank if name in members else 0)
 
 
 class Stopwatch:
