@@ -132,3 +132,36 @@ def test_a_process_leaves_its_report(tmp_path: Path, program: Path) -> None:
     report = json.loads((tmp_path / "left.rank3.json").read_text())
     assert report["breaks"][0]["calls"] == 10
     assert not saved.exists()
+
+
+SPAWNS = """
+import multiprocessing, sys
+
+class Box:
+    pass
+
+def fails():
+    {}["key"]
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(type(pool.apply(Box)) is Box, sys.argv)
+    fails()
+"""
+
+
+@pytest.mark.parametrize("how", [("work/program.py",), ("-m", "work.program")], ids=["file", "module"])
+def test_processes_that_are_spawned_and_tracebacks_are_as_under_python(how: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "program.py").write_text(SPAWNS)
+    done = command("run", "--backend", "eager", "--quiet", *how, "one", cwd=tmp_path)
+    plain = subprocess.run([sys.executable, *how, "one"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    frames = [line for line in plain.stderr.splitlines(keepends=True) if "<frozen runpy>" not in line]
+    assert (done.returncode, done.stdout, done.stderr) == (1, plain.stdout, "".join(frames))
+    assert done.stdout.startswith("True ")
+
+
+def test_a_module_that_is_not_there_is_told_as_by_python(tmp_path: Path) -> None:
+    for name in ("nowhere", "json.nowhere"):
+        done = command("run", "--quiet", "-m", name, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (1, f"{sys.executable}: No module named {name}\n")

@@ -6,11 +6,13 @@ import argparse
 import contextlib
 import io
 import os
-import runpy
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -114,25 +116,66 @@ def compiled_by(found: argparse.Namespace) -> contextlib.AbstractContextManager[
 
 def run_file(found: argparse.Namespace) -> int:
     """Run a file as `python FILE` does: as `__main__`, which stays. Returns its exit status."""
-    path = found.program
-    sys.argv[:] = [path, *found.arguments]
-    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    sys.argv[:] = [found.program, *found.arguments]
+    sys.path[0] = os.path.dirname(os.path.realpath(found.program))
+    path = os.path.abspath(found.program)
     with io.open_code(path) as file:
         source = file.read()
-    module = ModuleType("__main__")
-    module.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None, __cached__=None)
-    sys.modules["__main__"] = module
-    return status_of(lambda: exec(compile(source, path, "exec", dont_inherit=True), module.__dict__), path)
+    main = as_main(__file__=path, __spec__=None, __cached__=None)
+    return status_of(lambda: exec(compile(source, path, "exec", dont_inherit=True), main), path)
 
 
 def run_module(found: argparse.Namespace) -> int:
-    """Run a module as `python -m MODULE` does. Returns its exit status."""
-    sys.argv[:] = [found.program, *found.arguments]
+    """Run a module as `python -m MODULE` does: as `__main__`, which stays. Returns its exit status.
+
+    Raises ImportError where an import of a package that the module is in raises it.
+    """
     sys.path[0] = os.getcwd()
-    return status_of(lambda: runpy.run_module(found.program, run_name="__main__", alter_sys=True), None)
+    sys.argv[:] = ["-m", *found.arguments]
+    spec = module_spec(found.program)
+    if spec is None or not isinstance(spec.loader, InspectLoader):
+        print(f"{sys.executable}: No module named {found.program}", file=sys.stderr)
+        return 1
+    code = spec.loader.get_code(spec.name)
+    if code is None:
+        print(f"{sys.executable}: No code object available for {spec.name}", file=sys.stderr)
+        return 1
+    sys.argv[0] = code.co_filename
+    main = as_main(
+        __file__=code.co_filename,
+        __spec__=spec,
+        __cached__=spec.cached,
+        __loader__=spec.loader,
+        __package__=spec.parent,
+    )
+    return status_of(lambda: exec(code, main), code.co_filename)
 
 
-def status_of(program: Callable[[], object], path: str | None) -> int:
+def module_spec(name: str) -> ModuleSpec | None:
+    """Return the spec of what `python -m NAME` runs, of a package its `__main__`; None if there is none."""
+    try:
+        spec = find_spec(name)
+        is_package = spec is not None and spec.submodule_search_locations is not None
+        return find_spec(f"{name}.__main__") if is_package else spec
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.startswith(error.name):  # a package in front that is not there
+            return None
+        raise
+
+
+def as_main(**names: Any) -> dict[str, Any]:
+    """Put a new module in the place of `__main__`, with some names; return its namespace."""
+    module = ModuleType("__main__")
+    module.__dict__.update(__builtins__=__builtins__, **names)
+    before = sys.modules["__main__"]
+    # multiprocessing, which torch imports, has given the module a second name, under which classes come back from
+    # processes that are spawned
+    for name in [name for name in ("__main__", "__mp_main__") if sys.modules.get(name) is before]:
+        sys.modules[name] = module
+    return module.__dict__
+
+
+def status_of(program: Callable[[], object], path: str) -> int:
     """Run a program; return its exit status, and show an exception as Python does, without our frames."""
     try:
         program()
@@ -151,9 +194,9 @@ def status_of(program: Callable[[], object], path: str | None) -> int:
     return 0
 
 
-def begun_at(trace: TracebackType | None, path: str | None) -> TracebackType | None:
-    """Return a traceback from the program's own first frame on; all of it for a program that did not compile."""
+def begun_at(trace: TracebackType | None, path: str) -> TracebackType | None:
+    """Return a traceback from the program's own first frame on; None for a program that did not compile."""
     first = trace
-    while first is not None and (path is None or first.tb_frame.f_code.co_filename != path):
+    while first is not None and first.tb_frame.f_code.co_filename != path:
         first = first.tb_next
     return first
