@@ -51,6 +51,9 @@ PATCHES: dict[str, Patch] = {
     "torch._inductor.codegen.cpp.KernelGroup.codegen_group": Patch(
         "writes parallel loops; an exception that leaves one on an OpenMP thread ends the process"
     ),
+    "torch._functorch._aot_autograd.runtime_wrappers._create_runtime_wrapper": Patch(
+        "tells nobody what the callable that it makes will run, which is to be written to disk"
+    ),
     "torch._inductor.lowering.index_put_impl_": Patch(
         "reads values of unknown size as if they had the size of the indices, past their end"
     ),

@@ -46,6 +46,8 @@ PRIVATE: dict[str, str] = {
     "torch.utils.checkpoint._StopRecomputationError": "a checkpoint that has computed enough",
     # -- operators ----------------------------------------------------------------------------------------------------
     "torch._C._nn": "bindings of operators, called without the Python layer around them",
+    "torch._C._functionalization": "results that are views of inputs, made of the inputs by the captured steps",
+    "torch._C._VariableFunctions": "functions of torch in C++, which kernels call by name",
     "torch._C._infer_size": "the shape that two shapes broadcast to",
     "torch._C._group_tensors_by_device_and_dtype": "optimizers group their tensors by it",
     "torch._C._SDPBackend": "kernels of attention, constants of a graph",
@@ -68,6 +70,8 @@ PRIVATE: dict[str, str] = {
     "torch.ops.aten._assert_scalar": "a check of an unknown number in a graph for a tracer",
     "torch.ops.aten._fft_c2c": "istft, step by step",
     "torch.ops.aten._fft_c2r": "istft, step by step",
+    "torch.ops._quantized": "operators that code of Inductor calls",
+    "torch.ops.inductor._alloc_from_pool": "memory that code of Inductor takes from a larger piece",
     "torch.ops.aten._unsafe_view": "the only view of a result",
     "torch.nn._reduction": "reductions of losses by number",
     "torch.Tensor._make_subclass": "a tensor becomes one of a subclass",
@@ -87,6 +91,7 @@ PRIVATE: dict[str, str] = {
     "torch.utils._python_dispatch": "a mode that sees what operators a graph or a binding calls",
     # -- compilers ----------------------------------------------------------------------------------------------------
     "torch._functorch.aot_autograd": "AOTAutograd",
+    "torch._functorch._aot_autograd.runtime_wrappers": "what AOTAutograd runs, noted; a row of patches.py",
     "torch._functorch._aot_autograd.graph_compile": "a row of patches.py",
     "torch._functorch.config": "its settings: the cache on disk, and a row of patches.py",
     "torch._functorch.fx_minifier": "cuts a graph on which a backend fails",

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch.fx
 
+from torchdynamo.backends.artifacts.inductor.noting import keep_notes, noting
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.cpp_kernels import as_in_eager
 from torchdynamo.backends.cudagraph_results import keeping_results
@@ -46,7 +47,11 @@ def inductor(
     patches = settings(mode, options)
     if is_for_eager(gm, example_inputs):
         return None
-    with handoff(gm, example_inputs) as ready, disk_caches(ready, example_inputs, patches):
+    with (
+        handoff(gm, example_inputs) as ready,
+        disk_caches(ready, example_inputs, patches),
+        noting() as found,
+    ):
         compiled: Any = compile_fx(
             ready.module,
             ready.inputs,
@@ -56,7 +61,7 @@ def inductor(
             config_patches=patches,
             decompositions=decompositions(patches),
         )
-    return ready.as_captured(compiled)
+    return keep_notes(ready.as_captured(compiled), ready, found)
 
 
 def decompositions(patches: Mapping[str, Any]) -> Decompositions:

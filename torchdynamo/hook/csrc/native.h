@@ -24,6 +24,7 @@ int td_tensor_init(PyObject *module);       /* tensor.cpp: packed tensor metadat
 int td_aliasing_init(PyObject *module);     /* aliasing.cpp: whether tensors share memory */
 int td_versions_init(PyObject *module);     /* versions.cpp: whether tensors are what and where they were */
 int td_global_state_init(PyObject *module); /* global_state.cpp: what decides what operators do */
+int td_kernels_init(PyObject *module);      /* kernels.cpp: what compiled kernels need of torch */
 
 extern PyTypeObject *TdGuardProgram_Type;
 

@@ -1,0 +1,175 @@
+"""Write the graphs of programs as artifacts, or read them and compare what they do with what eager did.
+
+python process.py write FOLDER    prints, as JSON, the reasons for what is not stored
+python process.py read FOLDER     prints, as JSON, the differences by program, and the modules that were imported
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torchdynamo
+from torchdynamo.backends import artifacts
+from torchdynamo.backends.preserve import leaves_inputs_alone
+from torchdynamo.backends.registry import lookup
+
+Observed = dict[str, Any]
+# What a compiled graph may do in another way than eager: its results come in a list; who shares memory is compared.
+LOOSE = ("structure", "is_view", "base", "versions")
+
+
+def observe(run: Callable[..., Any], args: Sequence[Any]) -> Observed:
+    """What a call returns, shares with its arguments, changes in them, and raises."""
+    args = copied(args)
+    torch.manual_seed(5)
+    versions = [version(each) for each in args]
+    try:
+        results = run(*args)
+    except Exception as error:
+        return {"raised": type(error).__name__}
+    leaves, spec = torch.utils._pytree.tree_flatten(results)
+    return {
+        "structure": str(spec),
+        "results": [described(each, args, leaves) for each in leaves],
+        "inputs": [described(each, args, ()) for each in args],
+        "versions": [None if old is None else version(each) - old for each, old in zip(args, versions, strict=True)],
+        "random": torch.rand(1),
+        "grad_mode": torch.is_grad_enabled(),
+    }
+
+
+def version(value: Any) -> Any:
+    return value._version if isinstance(value, torch.Tensor) else None
+
+
+def copied(args: Sequence[Any]) -> list[Any]:
+    """Copies of arguments; those that share memory share it still, and one that comes twice is one object."""
+    memories: dict[int, torch.UntypedStorage] = {}
+    made: dict[int, Any] = {}
+    for each in args:
+        if isinstance(each, torch.Tensor) and id(each) not in made:
+            memory = each.untyped_storage()
+            memory = memories.setdefault(memory._cdata, memory.clone())
+            new = torch.empty(0, dtype=each.dtype).set_(memory, each.storage_offset(), each.shape, each.stride())
+            made[id(each)] = new.requires_grad_(each.requires_grad)
+    return [made.get(id(each), each) for each in args]
+
+
+def described(value: Any, args: Sequence[Any], results: Sequence[Any]) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    tensors = [each for each in (*args, *results) if isinstance(each, torch.Tensor)]
+    return {
+        "value": value.detach().clone(),
+        "dtype": value.dtype,
+        "strides": value.stride(),
+        "offset": value.storage_offset(),
+        "requires_grad": value.requires_grad,
+        "is": [at for at, each in enumerate(tensors) if each is value],
+        "shares": [at for at, each in enumerate(tensors) if memory_of(each) == memory_of(value)],
+        "is_view": value._is_view(),
+        "base": [at for at, each in enumerate(tensors) if each is value._base],
+    }
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def differences(one: Any, other: Any, exact: bool, place: str = "") -> list[str]:
+    """Where two observations differ; not exact: rounding may, and whether a result is a view that nobody shares."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            return [f"{place}: {one.dtype} {tuple(one.shape)} and {other.dtype} {tuple(other.shape)}"]
+        tolerance = 0.0 if exact else 2e-2 if one.dtype in (torch.half, torch.bfloat16) else 1e-5
+        equal = torch.allclose(
+            one.to(torch.complex128), other.to(torch.complex128), tolerance, tolerance, equal_nan=True
+        )
+        return [] if equal else [f"{place}: {one} and {other}"]
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        loose = () if exact else LOOSE
+        return [
+            d for key in one if key not in loose for d in differences(one[key], other[key], exact, f"{place}.{key}")
+        ]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [d for at, (a, b) in pairs for d in differences(a, b, exact, f"{place}[{at}]")]
+    return [] if one == other else [f"{place}: {one!r} and {other!r}"]
+
+
+class Made:
+    """Graphs of one program: the inputs of their calls, with what eager and what the compiled graph did with them."""
+
+    def __init__(self) -> None:
+        self.graphs: list[tuple[Any, Any, list[list[Any]]]] = []
+
+    def backend(self, gm: Any, inputs: Any) -> Any:
+        compiled = lookup("inductor")(gm, inputs)
+        calls: list[list[Any]] = []
+        self.graphs.append((gm, compiled, calls))
+
+        def run(*args: Any) -> Any:
+            calls.append(copied(args))
+            return (compiled or gm.forward)(*args)
+
+        return run
+
+
+def write(folder: Path) -> None:
+    import programs
+
+    told = {}
+    for name, program in programs.PROGRAMS.items():
+        torchdynamo.reset()
+        made = Made()
+        backend = leaves_inputs_alone(lambda gm, inputs, made=made: made.backend(gm, inputs))
+        compiled = torchdynamo.compile(program.fn, backend=backend, dynamic=program.dynamic)
+        with torch.set_grad_enabled(program.train):
+            for args in program.calls:
+                try:
+                    compiled(*copied(args))
+                except Exception:
+                    continue
+            told[name] = [write_graph(folder / f"{name}.{at}", *graph) for at, graph in enumerate(made.graphs)]
+    print(json.dumps(told))
+
+
+def write_graph(place: Path, gm: Any, compiled: Any, calls: list[list[Any]]) -> str | None:
+    if compiled is None:
+        return "the backend declined"
+    artifact = artifacts.dump(compiled)
+    if isinstance(artifact, artifacts.NotStored):
+        return artifact.reason
+    for name, content in artifact.blobs.items():
+        (place.parent / name).write_bytes(content)
+    place.with_suffix(place.suffix + ".json").write_text(json.dumps(artifact.data))
+    eager, ours = [[observe(run, args) for args in calls] for run in (gm.forward, compiled)]
+    torch.save({"calls": calls, "eager": eager, "compiled": ours}, place.with_suffix(place.suffix + ".pt"))
+    return None
+
+
+def read(folder: Path) -> None:
+    before = set(sys.modules)
+    told = {}
+    for place in sorted(folder.glob("*.json")):
+        run = artifacts.load(json.loads(place.read_text()), lambda name: str(folder / name))
+        known = torch.load(place.with_suffix(".pt"), weights_only=False)
+        with torch.no_grad():
+            loaded = [observe(run, args) for args in known["calls"]]
+        told[place.stem] = {
+            "calls": len(loaded),
+            "eager": differences(known["eager"], loaded, exact=False),
+            "compiled": differences(known["compiled"], loaded, exact=True),
+            "raised": [each.get("raised") for each in loaded],
+        }
+    print(json.dumps({"programs": told, "imported": sorted(set(sys.modules) - before)}))
+
+
+if __name__ == "__main__":
+    {"write": write, "read": read}[sys.argv[1]](Path(sys.argv[2]))

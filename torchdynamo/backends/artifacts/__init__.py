@@ -1,0 +1,16 @@
+"""Compiled graphs as data and blobs, to be called in another process that imports no compiler and runs none.
+
+    artifact = dump(compiled)                    # an Artifact, or NotStored with a reason
+    run = load(artifact.data, path_of_blob)      # in another process: takes and returns what `compiled` does
+
+A backend takes part by a file in `kinds/`. For Inductor: `inductor/noting.py` notes, at compile time, what AOTAutograd
+is about to run; `inductor/wrapper_code.py` takes from the Python that Inductor wrote the functions which call kernels;
+`inductor/namespace.py` is what their names mean in both processes; `inductor/kernels.py` loads kernels.
+"""
+
+from __future__ import annotations
+
+from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, NotStored, digest_of
+from torchdynamo.backends.artifacts.rows import dump, load
+
+__all__ = ["Artifact", "BadArtifact", "NotStored", "digest_of", "dump", "load"]

@@ -1,0 +1,63 @@
+"""Define what a backend's compiled graph is written as: plain data, and blobs of bytes, which it names by digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+Value: TypeAlias = Any
+"""None, bool, int, float, str, bytes, and tuples, lists and dicts (with keys of str) of these."""
+ReadBlob: TypeAlias = Callable[[str], str]
+"""Digest of a blob -> path of a file with these bytes, to which nobody but the user can write."""
+
+
+class Artifact(NamedTuple):
+    """A compiled graph as data; `blobs` maps digests to contents."""
+
+    data: dict[str, Value]
+    blobs: dict[str, bytes]
+
+
+class NotStored(NamedTuple):
+    """The reason why a compiled graph cannot be written."""
+
+    reason: str
+
+
+class CannotStore(Exception):
+    """Raised while a graph is written, with the reason why it cannot be."""
+
+
+class BadArtifact(Exception):
+    """Raised for data or a blob that is not what was written, or that was written for another process than this."""
+
+
+def digest_of(content: bytes) -> str:
+    """Return the name of a blob."""
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
+
+
+def add_blob(blobs: dict[str, bytes], content: bytes) -> str:
+    """Add a blob and return its digest."""
+    name = digest_of(content)
+    blobs[name] = content
+    return name
+
+
+def read_verified(name: str, read_blob: ReadBlob) -> tuple[str, bytes]:
+    """Return the path and the contents of a blob. Raises BadArtifact for contents of another digest."""
+    path = read_blob(name)
+    with open(path, "rb") as file:
+        content = file.read()
+    if digest_of(content) != name:
+        raise BadArtifact(f"a blob is not what was written ({len(content)} bytes are left of it)")
+    return path, content
+
+
+def field(data: Mapping[str, Value], name: str, kind: type | tuple[type, ...]) -> Any:
+    """Return a field of an artifact's data. Raises BadArtifact if it is missing or of another type."""
+    value = data.get(name)
+    if name not in data or not isinstance(value, kind):
+        raise BadArtifact(f"the field {name!r} is missing or is a {type(value).__name__}")
+    return value

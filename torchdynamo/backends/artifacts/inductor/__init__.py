@@ -1,0 +1,1 @@
+"""Write what Inductor compiled, and run it without Inductor."""

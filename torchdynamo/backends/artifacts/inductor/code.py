@@ -1,0 +1,77 @@
+"""Write the kernels of one compiled graph with the Python code that calls them, and make a callable of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchdynamo.backends.artifacts.artifact import (
+    BadArtifact,
+    CannotStore,
+    ReadBlob,
+    Value,
+    add_blob,
+    field,
+    read_verified,
+)
+from torchdynamo.backends.artifacts.inductor import wrapper_code
+from torchdynamo.backends.artifacts.inductor.kernels import library_of, load_kernel
+from torchdynamo.backends.artifacts.inductor.namespace import EXTERNS, name_of_extern, namespace
+from torchdynamo.backends.artifacts.inductor.values import decode_tensor, encode_tensor
+
+Run = Callable[[list[Any]], Any]  # takes the inputs in a list, and empties it
+
+
+def graph_of(run: Any) -> Any:
+    """Return Inductor's record of a compiled graph, which AOTAutograd calls. Raises CannotStore for anything else."""
+    from torch._functorch._aot_autograd.runtime_wrappers import SerializableCompiledFunction
+    from torch._inductor.output_code import CompiledFxGraph
+
+    while isinstance(run, SerializableCompiledFunction):
+        run = run.compiled_fn
+    if not isinstance(run, CompiledFxGraph):
+        raise CannotStore(f"AOTAutograd calls kernels by a {type(run).__name__}")
+    return run
+
+
+def encode_code(graph: Any, blobs: dict[str, bytes]) -> Value:
+    """Return a compiled graph's code as data. Raises CannotStore if it needs more than kernels of the CPU."""
+    if graph.device_types - {"cpu"}:
+        raise CannotStore(f"kernels run on {', '.join(sorted(graph.device_types - {'cpu'}))}")
+    if graph.frozen_param_names or graph.torchbind_constants or graph.opaque_value_type_classes:
+        raise CannotStore("the graph has frozen parameters, or constants that are no tensors")
+    scope = getattr(getattr(graph.current_callable, "__func__", graph.current_callable), "__globals__", {})
+    if scope.get(wrapper_code.ENTRY) != graph.current_callable:
+        raise CannotStore("kernels are called through a wrapper of Inductor")
+    code = wrapper_code.read(graph.source_code)
+    constants = graph.constants or {}
+    if missing := [name for name in code.constants if name not in constants]:
+        raise CannotStore(f"the constant {missing[0]!r} has no value")
+    externs = {name: name_of_extern(getattr(scope[EXTERNS], name, None)) for name in code.externs}
+    if unnamed := [name for name, real in externs.items() if real is None]:
+        raise CannotStore(f"the external kernel {unnamed[0]!r} is no operator of torch's own")
+    return {
+        "source": add_blob(blobs, code.source.encode()),
+        "kernels": {name: add_blob(blobs, library_of(scope[name])) for name in code.kernels},
+        "externs": externs,
+        "constants": {name: encode_tensor(constants[name], blobs) for name in code.constants},
+        "threads": torch.get_num_threads() if "#pragma omp" in graph.source_code else None,
+    }
+
+
+def decode_code(data: dict[str, Value], read_blob: ReadBlob) -> Run:
+    """Return the entry of a compiled graph. Raises BadArtifact for what `encode_code` did not write, and for kernels
+    that were written for another number of threads.
+    """
+    threads = data["threads"]
+    if threads not in (None, torch.get_num_threads()):
+        raise BadArtifact(f"kernels are for {threads} threads, and there are {torch.get_num_threads()}")
+    kernels = {name: load_kernel(digest, read_blob) for name, digest in field(data, "kernels", dict).items()}
+    constants = {name: decode_tensor(each, read_blob) for name, each in field(data, "constants", dict).items()}
+    scope = namespace(field(data, "externs", dict), {**kernels, **constants})
+    _, source = read_verified(field(data, "source", str), read_blob)
+    exec(compile(source, "<torchdynamo artifact>", "exec"), scope)
+    run: Run = scope[wrapper_code.ENTRY]
+    return run

@@ -1,0 +1,84 @@
+"""Note what AOTAutograd is about to run, as a graph is compiled or found in a cache on disk.
+
+Of each compiled graph AOTAutograd makes one runtime wrapper, whether Inductor has compiled it or a cache had it. So the
+function that makes wrappers is watched, in the thread that compiles. The notes refer to what the compiled graph refers
+to itself, and live as long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from torch.utils import _pytree as pytree
+
+from torchdynamo.backends.handoff import Handoff
+from torchdynamo.graph import patches
+
+WRAP = "torch._functorch._aot_autograd.runtime_wrappers._create_runtime_wrapper"
+NOTES = "_torchdynamo_notes"  # attribute of what the backend returns
+_thread = threading.local()
+
+
+class Wrapped(NamedTuple):
+    """What AOTAutograd's runtime wrapper is made of."""
+
+    run: Any  # compiled kernels, or `apply` of an autograd function
+    metadata: Any  # ViewAndMutationMeta
+    detached: list[int]  # inputs that are detached
+    trains: bool
+    writes_inputs: bool  # kernels write to inputs
+    no_autocast: bool
+
+
+class Notes(NamedTuple):
+    """What is known of a graph that Inductor has compiled."""
+
+    wrapped: tuple[Wrapped, ...]
+    inputs: int
+    owns_tensors: bool  # parameters or buffers, which AOTAutograd passes to kernels itself
+    structure: pytree.TreeSpec | None  # of results; None: a flat tuple
+
+
+@contextlib.contextmanager
+def noting() -> Iterator[list[Wrapped]]:
+    """Collect what AOTAutograd makes in this thread inside of the block."""
+    make = patches.held(*patches.place(WRAP))
+    found: list[Wrapped] = []
+
+    def noted(run: Any, **about: Any) -> Any:
+        if getattr(_thread, "found", None) is found:
+            found.append(
+                Wrapped(
+                    run,
+                    about["runtime_metadata"],
+                    about["indices_of_inps_to_detach"],
+                    about["trace_joint"],
+                    about["keep_input_mutations"],
+                    about["disable_amp"],
+                )
+            )
+        return make(run, **about)
+
+    before, _thread.found = getattr(_thread, "found", None), found
+    try:
+        with patches.replaced({WRAP: noted}):
+            yield found
+    finally:
+        _thread.found = before
+
+
+def keep_notes(compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
+    """Attach the notes to what the backend returns for a graph, and return that."""
+    owns = any(True for _ in ready.module.parameters()) or any(True for _ in ready.module.buffers())
+    notes = Notes(tuple(found), len(ready.inputs), owns, ready.spec)
+    setattr(compiled, NOTES, notes)
+    return compiled
+
+
+def notes_of(compiled: Any) -> Notes | None:
+    """Return the notes on a compiled graph; None for what another backend made."""
+    notes = getattr(compiled, NOTES, None)
+    return notes if isinstance(notes, Notes) else None

@@ -1,0 +1,77 @@
+"""Write compiled graphs as artifacts and read them, each by the row of its backend in `kinds/`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch.fx
+
+from torchdynamo.backends.artifacts import kinds
+from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, CannotStore, NotStored, ReadBlob, Value
+
+Captured = Callable[[], torch.fx.GraphModule]
+FORMAT = 1
+
+
+class ArtifactKind(NamedTuple):
+    """How compiled graphs of one backend are written and read.
+
+    made_of: returns what `dump` needs to know of a callable, None for one that another backend made.
+    dump: raises CannotStore with a reason.
+    load: gets the data, a reader of blobs, and a function that returns the captured graph if it is asked.
+    """
+
+    made_of: Callable[[Any], Any]
+    dump: Callable[[Any], Artifact]
+    load: Callable[[dict[str, Value], ReadBlob, Captured | None], Callable[..., Any]]
+
+
+def row_of(name: str) -> ArtifactKind:
+    """Return the row of a name. Raises BadArtifact if there is none."""
+    if name not in names():
+        raise BadArtifact(f"there are no artifacts of a kind {name!r}")
+    row: ArtifactKind = importlib.import_module(f"{kinds.__name__}.{name}").KIND
+    return row
+
+
+def names() -> list[str]:
+    """Return the names of all rows."""
+    return [module.name for module in pkgutil.iter_modules(kinds.__path__)]
+
+
+def dump(compiled: Callable[..., Any]) -> Artifact | NotStored:
+    """Write a compiled graph as data and blobs.
+
+    compiled: what a backend has returned for a captured graph.
+    """
+    for name in names():
+        row = row_of(name)
+        made = row.made_of(compiled)
+        if made is None:
+            continue
+        try:
+            artifact = row.dump(made)
+        except CannotStore as refused:
+            return NotStored(str(refused))
+        return Artifact({"kind": name, "format": FORMAT, **artifact.data}, artifact.blobs)
+    return NotStored("its backend cannot write what it compiles")
+
+
+def load(data: dict[str, Value], read_blob: ReadBlob, captured: Captured | None = None) -> Callable[..., Any]:
+    """Return a callable that does what the compiled graph did that `dump` has written.
+
+    The compiler is not imported, and no process is started.
+
+    data: the artifact's data.
+    read_blob: returns the path of a blob whose owner has been checked; contents are checked here, before they are used.
+    captured: returns the captured graph, for derivatives of derivatives and for what eager is asked.
+
+    Raises BadArtifact for what was not written by `dump`, or for a process that differs in what the graph rests on;
+    what `read_blob` raises.
+    """
+    if data.get("format") != FORMAT:
+        raise BadArtifact(f"the format is {data.get('format')!r}, and {FORMAT} is known")
+    return row_of(str(data.get("kind"))).load(data, read_blob, captured)
