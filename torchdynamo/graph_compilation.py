@@ -60,7 +60,7 @@ def compile_captured(
     remaining = set(gm.graph.find_nodes(op="placeholder"))
     used = [value for value in inputs if value.node in remaining]
     examples = [vm.input_objects[value.node] for value in used]
-    name = f"__compiled_fn_{next(_graph_numbers)}"
+    name, shown = f"__compiled_fn_{next(_graph_numbers)}", str(graph_id)
     sources = [value.source for value in used if value.source is not None]
     # The bound tuple comes after the locals: if a size must precede its tensor, all inputs come in the tuple.
     in_order = any(source.how in ("size", "stride") for source in sources)
@@ -72,12 +72,12 @@ def compile_captured(
     program = Program(starting(captured), builder.call_sites)
     mutates = mutated_inputs(gm)
     advice = failed_graph(gm, backend).advice
-    handler = on_error(gm, compiler.backend_name, mutates, name, told, leaving, program, written is not None, advice)
+    handler = on_error(gm, compiler.backend_name, mutates, shown, told, leaving, program, written is not None, advice)
     subclasses = any(overrides(type(each)) for each in examples)
     layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured
     plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
     backend = backend if plain else decline_graph
-    compile_part = functools.partial(compile_graph, backend=backend, name=name, fullgraph=compiler.fullgraph)
+    compile_part = functools.partial(compile_graph, backend=backend, name=shown, fullgraph=compiler.fullgraph)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()
     with ranges.phase(captured.code, "backend"), collector.awake(), open_sizes, interrupts.allowed(), torchs_id:
@@ -94,7 +94,7 @@ def compile_captured(
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
-    label = f"torchdynamo: {graph_id}"
+    label = f"torchdynamo: {shown}"
     graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written, label=label)
     if isinstance(made, Replaceable) and made is fn:
         made.held_by(graph)

@@ -307,7 +307,8 @@ def entry_of(
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if failed is not None:
         tell_again(code, failed, again, roots, compiler.dynamic)
-    tell_compiled(code, graph_id, compiler.backend_name, entry, started, varying, again)
+    at_call = isinstance(captured.exit, BreakExit) and captured.exit.callee is None and bool(why and why.callers)
+    tell_compiled(code, graph_id, compiler.backend_name, entry, started, varying, again, at_call)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)
         if again:

@@ -45,6 +45,8 @@ def compile_graph(
 
     A failure is a warning, or a BackendError under `fullgraph` or without `config.suppress_errors`. Make the `on_error`
     handler first, because a backend may modify the graph. Raises VerificationError under `config.verify_correctness`.
+
+    name: the graph as messages call it.
     """
     record.note(gm, example_inputs, name)
     as_captured: Run = gm.forward
@@ -66,7 +68,7 @@ def compile_graph(
     except Exception as cause:
         if interrupts.came():
             raise
-        text = f"backend {label!r} failed on graph {name} ({type(cause).__name__}: {cause})"
+        text = f"backend {label!r} failed on {name} ({type(cause).__name__}: {cause})"
         advice = kept.advice(example_inputs)
         if fullgraph or not config.suppress_errors:
             raise BackendError(explained(text, "backend failed") + advice, label, name) from cause
@@ -186,7 +188,7 @@ def on_error(
                 if not warned:
                     warned = True
                     what = f"{type(error).__name__}: {error}"
-                    text = f"backend {backend_name!r}: graph {name} raised {what}; it ran eagerly instead"
+                    text = f"backend {backend_name!r}: {name} raised {what}; it ran eagerly instead"
                     _warn(explained(text, "graph failed"), error, advice(args), name)
                 return result
             if switches:
@@ -202,7 +204,7 @@ def on_error(
         return program.shown(error, code)
 
     def failed_after_writes(cause: Exception, ending: str) -> BackendError:
-        text = f"backend {backend_name!r} failed while graph {name} ran and had changed its inputs already"
+        text = f"backend {backend_name!r} failed while {name} ran and had changed its inputs already"
         text = explained(f"{text} ({type(cause).__name__}: {cause})", "graph failed")
         error = BackendError(text + ending, backend_name, name)
         error.__cause__ = cause

@@ -96,5 +96,5 @@ class Varied:
         kept = without_numbers(fixed)
         if has_numbers(fixed) and takes_no_symbols(self.backend):  # read from tensors
             return self.gm.forward
-        run = compile_graph(fixed, [args[i] for i in kept], self.backend, f"at {key}")
+        run = compile_graph(fixed, [args[i] for i in kept], self.backend, f"a graph at {key}")
         return lambda *given: run(*(given[i] for i in kept))

@@ -41,7 +41,7 @@ def verify(
     try:
         torch.testing.assert_close(found, wanted, equal_nan=True, check_stride=False)
     except AssertionError as difference:
-        text = f"incorrect results of backend {backend!r} on graph {graph}: {difference}"
+        text = f"incorrect results of backend {backend!r} on {graph}: {difference}"
         raise VerificationError(explained(text, "wrong result") + advice(example_inputs), backend, graph) from None
 
 

@@ -111,16 +111,18 @@ _FALLBACKS = (
         "backend failed",
         "backend {name} failed",
         "The backend raised an error when it was given a graph ({what}). The graph runs eagerly.",
-        "Choose another backend, or report the error to the backend's authors: the graph is shown under "
-        "torchdynamo.config.debug = True, and the traceback under torchdynamo.config.verbose = True.",
+        "Choose another backend, or report the error to the backend's authors: torchdynamo.config.verbose = True shows "
+        "the traceback, and with TORCHDYNAMO_REPRO=FOLDER in the environment the message ends with a command that "
+        "repeats the failure.",
     ),
     Reason(
         "TD304",
         "graph failed",
         "a graph compiled by {name} raised an error",
         "The backend's code for a graph raised an error where eager PyTorch does not ({what}). The call ran eagerly.",
-        "Choose another backend, or report the error to the backend's authors; torchdynamo.config.verbose = True shows "
-        "the traceback.",
+        "Choose another backend, or report the error to the backend's authors: torchdynamo.config.verbose = True shows "
+        "the traceback, and with TORCHDYNAMO_REPRO=FOLDER in the environment the message ends with a command that "
+        "repeats the failure.",
     ),
     Reason(
         "TD305",

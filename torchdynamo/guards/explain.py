@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from torchdynamo import _native
-from torchdynamo.core.source import Guard, Roots
+from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.guards.kind import MISSING, GuardDifference, read
 from torchdynamo.guards.kinds import KINDS
 
 # Kinds whose text names its subject itself.
 WITHOUT_PLACE = {"GLOBAL_STATE": "torch's state", "NUMBERS": ""}
+
+
+_UNNAMED = re.compile(r"\b__stack\d+")
+
+
+def has_name(source: Source) -> bool:
+    """Return whether the program has a name for a source: it has none for a value under way at a graph break."""
+    return _UNNAMED.search(str(source)) is None
+
+
+def named(source: Source) -> str:
+    """Return a source as messages call it."""
+    return _UNNAMED.sub("<intermediate value>", str(source))
 
 
 class FailedGuard(NamedTuple):
@@ -22,7 +36,7 @@ class FailedGuard(NamedTuple):
 
     def __str__(self) -> str:
         place, change = self.guard.position, self.change
-        what = WITHOUT_PLACE.get(self.guard.kind, f"{self.guard.source}")
+        what = WITHOUT_PLACE.get(self.guard.kind, named(self.guard.source))
         what = f"{what}{change.part}: " if what or change.part else ""
         line = f", needed by {place.filename}:{place.line}" if place is not None else ""
         return f"{what}{change.old} -> {change.new} ({self.guard.kind}{line})"

@@ -21,6 +21,7 @@ from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Guard, Position, Roots
 from torchdynamo.events import Place
 from torchdynamo.guards.explain import FailedGuard, first_failure
+from torchdynamo.guards.explain import named as named_source
 from torchdynamo.hook.frames import is_program
 from torchdynamo.report import debug, explain, recompiles
 from torchdynamo.report.limit import named
@@ -98,8 +99,12 @@ def tell_compiled(
     started: float,
     numbers: Sequence[NumberInput],
     again: str,
+    at_call: bool,
 ) -> None:
-    """Record a frame that has an entry, and the break at which that ends, if it does."""
+    """Record a frame that has an entry, and the break at which that ends, if it does.
+
+    at_call: the frame ends before a call that leads to the break, so the callee, if it is compiled, has it as well.
+    """
     record: CompiledEntry = entry.info
     gm, why = record.graph, record.why
     operators = sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0
@@ -109,13 +114,13 @@ def tell_compiled(
         beginning(code),
         again,
         operators=operators,
-        symbols=tuple((each.name, str(each.source), each.least, each.most) for each in numbers),
+        symbols=tuple((each.name, named_source(each.source), each.least, each.most) for each in numbers),
         chain=calling(),
         seconds=events.seconds(),
         **facts,
     )
     if why is not None:
-        tell_end("break", code, why, parent=compiled.number, **facts)
+        tell_end("break", code, why, parent=compiled.number, at_call=at_call, **facts)
     if gm is not None and graphs_log.isEnabledFor(logging.DEBUG):
         graphs_log.debug("%s\n%s", graph_id, debug.graph_table(record.name, gm))
     if guards_log.isEnabledFor(logging.DEBUG):
@@ -134,7 +139,7 @@ def tell_again(code: CodeType, failed: FailedGuard, text: str, roots: Roots, dyn
         beginning(code),
         text,
         hint=remedy(failed, roots, dynamic),
-        source=f"{failed.guard.source}{change.part}",
+        source=f"{named_source(failed.guard.source)}{change.part}",
         old=str(change.old)[: events.LONGEST],
         new=str(change.new)[: events.LONGEST],
         code=ref(code),

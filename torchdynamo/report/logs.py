@@ -135,7 +135,7 @@ def _compiled(event: Event) -> str:
 
 _TEXTS: dict[str, Callable[[Event], str]] = {
     "compile": _compiled,
-    "recompile": lambda event: event.text,  # it names its place itself
+    "recompile": lambda event: "\n    ".join(filter(None, [event.text, event.hint])),  # it names its place itself
     "fallback": lambda event: event.text,
     "limit": lambda event: event.text,
 }

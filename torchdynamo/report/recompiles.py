@@ -13,7 +13,7 @@ import torch
 from torchdynamo.capture.torch.dynamic_marks import said_of
 from torchdynamo.core.source import Guard, Position, Roots, Source
 from torchdynamo.core.unsupported_text import quote
-from torchdynamo.guards.explain import FailedGuard
+from torchdynamo.guards.explain import FailedGuard, has_name, named
 from torchdynamo.guards.kind import read
 from torchdynamo.guards.kinds.numbers import tell
 
@@ -92,12 +92,14 @@ def recompile_message(
     if failure is not None and failure.guard.kind == "NUMBERS" and failure.guard.position is not None:
         lines += pointed_at(failure.guard.position)
     if numbers:
-        lines.append("what varies from now on: " + ", ".join(f"{n.source} ({n.name}, {n.bounds})" for n in numbers))
+        lines.append(
+            "what varies from now on: " + ", ".join(f"{named(n.source)} ({n.name}, {n.bounds})" for n in numbers)
+        )
     elif failure is not None and is_any_float(failure.guard.source, guards):
-        lines.append(f"what varies from now on: {failure.guard.source} (any float)")
+        lines.append(f"what varies from now on: {named(failure.guard.source)} (any float)")
     elif failure is not None and not decided:
         why = str(hindrance or why_fixed(failure))
-        lines += f"{failure.guard.source} is static: {why}".splitlines()
+        lines += f"{named(failure.guard.source)} is static: {why}".splitlines()
     lines += [line for decision in decided for line in str(decision).splitlines()]
     return "\n    ".join(lines)
 
@@ -131,19 +133,24 @@ def remedy(failure: FailedGuard | None, roots: Roots, dynamic: bool | None) -> s
         dims = [dim for dim, (old, new) in enumerate(zip(before, now)) if old != new and old is not None]
         if not dims:
             return RAISE
+        if not has_name(guard.source):
+            return "torchdynamo.mark_dynamic of the input that it is computed from saves a compile."
         tensor = read(guard.source, roots)
         if isinstance(tensor, torch.Tensor) and said_of(tensor).static.intersection(dims):
             return f"mark_static has been said of {guard.source}: without, that becomes a symbol once it changes."
         marks = dims[0] if len(dims) == 1 else dims
         return f"torchdynamo.mark_dynamic({guard.source}, {marks}) makes that a symbol from the first compile on."
-    if guard.kind == "EQUALS_MATCH" and type(guard.arg) in (int, float):
+    if guard.kind == "EQUALS_MATCH" and type(guard.arg) in (int, float) and has_name(guard.source):
         return f'torchdynamo.config.dynamic_sources = "{guard.source}" makes it a symbol from the first compile on.'
+    if guard.kind == "EQUALS_MATCH" and guard.source.how == "method" and type(guard.arg) is bytes:
+        return ARRAY
     if guard.kind == "EQUALS_MATCH":
         return VALUES.get(type(guard.arg), RAISE)
     return KINDS.get(guard.kind, RAISE)
 
 
 RAISE = "Compute with tensors what varies, or raise the limit."
+ARRAY = "Make a tensor of the NumPy array before the call: its numbers are constants where they decide something."
 TEXTS = "Each string needs its own version: decide by it outside of the function, or raise the limit."
 # What to write where a value that is no number changes, by its type.
 VALUES = {

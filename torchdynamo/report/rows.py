@@ -64,8 +64,8 @@ def break_rows(
             grouped[event.key].append(event)
     outermost = _outermost_calls(compiles, hits)
     rows = []
-    for key, same in grouped.items():
-        first = same[0]
+    for key, found_there in grouped.items():
+        first, same = found_there[0], of_its_own(found_there)
         ran = sum(hits.get(event.parent, 0) for event in same) or len(same)  # nothing of the frame was compiled
         owners = [event for event in compiles if event.number in {each.parent for each in same}]
         of, name = max((outermost[function_of(event)] for event in owners), default=(0, ""))
@@ -89,6 +89,13 @@ def break_rows(
     return sorted(rows, key=lambda row: -(row["microseconds"] or 0.0) * (row["per_call"] or 1.0))
 
 
+def of_its_own(same: Sequence[Event]) -> Sequence[Event]:
+    """Return those of the breaks at a place that are no other one, met by a caller that stopped before the call."""
+    met = [event for event in same if not event.at_call]
+    nearest = min(len(event.chain) for event in same)
+    return met or [event for event in same if len(event.chain) == nearest]
+
+
 def _outermost_calls(compiles: Sequence[Event], hits: Mapping[int, int]) -> dict[str, tuple[int, str]]:
     """Return, for each function, the calls and the name of the outermost compiled function that leads to it."""
     first = {function_of(event): event for event in reversed(compiles)}
@@ -96,19 +103,30 @@ def _outermost_calls(compiles: Sequence[Event], hits: Mapping[int, int]) -> dict
     for event in compiles:
         if event.place.line == first[function_of(event)].place.line:
             entered[function_of(event)] += hits.get(event.number, 0)
-    by_place = {(event.place.filename, event.place.function): name for name, event in first.items()}
+    begins = sorted((event.place.line, name) for name, event in first.items())
     answer = {}
     for name in first:
         outer, seen = name, {name}
         while True:
             chain = first[outer].chain
-            caller = by_place.get((chain[0].filename, chain[0].function)) if chain else None
+            caller = _function_at(chain[0], begins, first) if chain else None
             if caller is None or caller in seen:
                 break
             outer = caller
             seen.add(outer)
         answer[name] = entered[outer], first[outer].place.function
     return answer
+
+
+def _function_at(place: Place, begins: Iterable[tuple[int, str]], first: Mapping[str, Event]) -> str | None:
+    """Return the compiled function that a place is in: methods of several classes of a file may have one name."""
+    there = [
+        name
+        for line, name in begins
+        if line <= place.line
+        and (first[name].place.filename, first[name].place.function) == (place.filename, place.function)
+    ]
+    return there[-1] if there else None
 
 
 def recompile_row(event: Event) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,12 +94,16 @@ def _breaks(rows: Sequence[Row]) -> RenderableType:
 
 
 def _problems(rows: Sequence[Row]) -> RenderableType:
-    return Group(*(Text(f"{row['kind']}  {where(row)}   {row['text']}") for row in rows))
+    return Group(*(Text(f"{row['kind']}  {where(row)}   {from_here(row['text'])}") for row in rows))
 
 
 def _recompiles(rows: Sequence[Row]) -> RenderableType:
-    parts = [Text(f"{row['text']}\n    {row['hint']}" if row["hint"] else row["text"]) for row in rows]
-    return Group(*parts)
+    return Group(*(Text("\n    ".join(filter(None, [from_here(row["text"]), row["hint"]]))) for row in rows))
+
+
+def from_here(text: str) -> str:
+    """Return a text with the paths in it as they are from the current folder."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def _graphs(rows: Sequence[tuple[Row, Row]]) -> Table:

@@ -22,6 +22,7 @@ from torchdynamo.cache.entries import CompiledEntry
 from torchdynamo.core.source import Guard
 from torchdynamo.events import Event, Place
 from torchdynamo.graph.node_places import place_of
+from torchdynamo.guards.explain import named
 from torchdynamo.report import rows
 from torchdynamo.report.page import page
 from torchdynamo.report.timing import GraphCall
@@ -29,7 +30,7 @@ from torchdynamo.report.trace import trace
 
 FORMAT = 1
 VERSION = "0.1.0"
-_OBJECT = re.compile(r"[\w']+(?:\.\w+)?")
+_OBJECT = re.compile(r"<[\w ]+>|[\w']+(?:\.\w+)?")
 
 
 class Report:
@@ -226,7 +227,7 @@ def _guards(guards: Any) -> list[dict[str, Any]]:
     """Return the guards by object: how many of which kind, and the words of memory that a hit compares."""
     objects: dict[str, list[tuple[Guard, int]]] = defaultdict(list)
     for guard, cost in zip(guards, guards.program.costs(), strict=True):
-        start = _OBJECT.match(str(guard.source))
+        start = _OBJECT.match(named(guard.source))
         name = "torch's state" if guard.kind == "GLOBAL_STATE" else start[0].strip("'") if start else "numbers"
         objects[name].append((guard, cost))
     return [

@@ -80,7 +80,7 @@ def failure_on(subgraph: Subgraph, backend: Backend, accuracy: bool) -> Failure 
     except Exception:
         return None
     try:
-        compiled = compile_graph(gm, [copied(each) for each in inputs], backend, "repro", fullgraph=True)
+        compiled = compile_graph(gm, [copied(each) for each in inputs], backend, "the recorded graph", fullgraph=True)
     except BackendError as error:
         return raised("does not compile", error.__cause__ or error)
     try:
