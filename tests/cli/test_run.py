@@ -165,3 +165,28 @@ def test_a_module_that_is_not_there_is_told_as_by_python(tmp_path: Path) -> None
     for name in ("nowhere", "json.nowhere"):
         done = command("run", "--quiet", "-m", name, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (1, f"{sys.executable}: No module named {name}\n")
+
+
+SECRET = """
+import torch, torchdynamo
+
+@torchdynamo.compile(backend="eager")
+def added(x, word):
+    print("hunter1")
+    return x + len(word)
+
+for word in ("hunter2", "hunter22"):
+    added(torch.ones(3), word)
+"""
+
+
+def test_a_saved_report_is_shown_without_the_programs_strings(tmp_path: Path) -> None:
+    (tmp_path / "secret.py").write_text(SECRET)
+    command("run", "--watch", "--quiet", "--report", "out.json", "secret.py", cwd=tmp_path)
+    for redact, shown in (((), True), (("--redact",), False)):
+        printed = command("report", "out.json", *redact, cwd=tmp_path).stdout
+        data = command("report", "out.json", "--json", *redact, cwd=tmp_path).stdout
+        assert ("hunter2" in printed, "hunter1" in data) == (shown, shown)
+        assert command("report", "out.json", "--to", "out.html", *redact, cwd=tmp_path).returncode == 0
+    assert "hunter" not in (tmp_path / "out.html").read_text()
+    assert "added" in (tmp_path / "out.html").read_text()

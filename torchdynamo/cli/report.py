@@ -11,8 +11,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from torchdynamo.report.saving import load, save
+from torchdynamo.report.redact import redacted
+from torchdynamo.report.saving import load, save, suffix_of
 from torchdynamo.report.screen import screen
+from torchdynamo.report.summary import Report
 
 
 def main(given: Sequence[str]) -> int:
@@ -22,12 +24,19 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--to", metavar="FILE", help="write it in another form: .html, .json, .trace.json")
     parser.add_argument("--open", action="store_true", help="open what was written in a browser")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument(
+        "--redact", action="store_true", help="hide strings of the program, values that changed, and variables"
+    )
     found = parser.parse_args(given)
     if found.open and not found.to:
         parser.error("--open shows the file that --to names")
     try:
         report = load(found.file)
-        if found.to:
+        if found.redact:
+            report = Report(redacted(report.to_dict()))
+        if found.to and found.redact and suffix_of(found.to) == ".html":
+            report.to_html(found.to, redact=True)  # the sources that it shows, too
+        elif found.to:
             save(report, found.to)
     except (OSError, ValueError) as error:
         print(f"python -m torchdynamo report: {error}", file=sys.stderr)
