@@ -16,8 +16,8 @@ Inputs are held weakly, so that a model that is differentiated once keeps nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
@@ -41,18 +41,37 @@ _PREPARED = "_torchdynamo_twice"  # attribute of autograd node classes that are 
 REFUSALS = ("Trying to backward through the graph a second time", "has been modified by an inplace operation")
 
 
-class DoubleBackward:
-    """Runs a compiled graph, and prepares its autograd node for second and partial backwards."""
+class GradientFacts(NamedTuple):
+    """What backwards of a captured graph rest on."""
 
-    def __init__(self, compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> None:
+    inputs: int
+    repeatable: bool  # the graph may run again: it writes to no input, and draws no random numbers
+    reached: Mapping[int, frozenset[int]]  # result -> inputs it is computed from; empty if all results reach the same
+
+
+def facts_of(gm: torch.fx.GraphModule) -> GradientFacts:
+    """Return what backwards of a captured graph rest on."""
+    effects = effects_of(gm)
+    reached = History(gm).reached
+    return GradientFacts(
+        len(gm.graph.find_nodes(op="placeholder")),
+        not (effects.mutated or effects.random),
+        reached if len(set(reached.values())) > 1 else {},
+    )
+
+
+class DoubleBackward:
+    """Runs a compiled graph, and prepares its autograd node for second and partial backwards.
+
+    eager: runs the captured graph.
+    """
+
+    def __init__(self, compiled: Callable[..., Any], eager: Callable[..., Any], facts: GradientFacts) -> None:
         self.compiled = compiled
-        self.eager: Callable[..., Any] = Compiled(gm.forward, None)  # frames are not captured in there
+        self.eager: Callable[..., Any] = Compiled(eager, None)  # frames are not captured in there
         self.modes = Modes.now()
-        effects = effects_of(gm)
-        self.repeatable = not (effects.mutated or effects.random)
-        self.count = len(gm.graph.find_nodes(op="placeholder"))
-        reached = History(gm).reached
-        self.reached = reached if len(set(reached.values())) > 1 else {}
+        self.facts = facts
+        self.count, self.repeatable, self.reached = facts
         self.first: int | None = None  # position of the first result's gradient, if partial backwards are possible
         self.autocast = torch._C._is_any_autocast_enabled()
         self.short: Callable[..., Any] | None = None  # calls the kernels directly, in the usual case
@@ -75,10 +94,25 @@ class DoubleBackward:
         return outputs
 
     def prepare(self, node: Any, args: Sequence[Any]) -> None:
-        """Patch the class of the graph's autograd nodes, once, so that their backward is asked here first."""
+        """Patch the class of the graph's autograd nodes, once, and find out how calls can be shorter."""
         cls = compiled_nodes.compiled_class(node)
-        if _PREPARED in cls.__dict__:
+        if getattr(cls, _PREPARED, False):
             return
+        self.take_over(cls)
+        at_home = all(arg.device.type == "cpu" for arg in args if isinstance(arg, torch.Tensor))
+        parts = compiled_calls.layout(cls, self.count) if at_home and not self.autocast else None
+        if parts is not None and not compiled_nodes.leaves_out_inputs(node, args):
+            self.shorten(cls, parts)
+
+    def shorten(self, cls: Any, parts: compiled_calls.CallLayout) -> Any:
+        """Call the kernels directly from now on; return the autograd function that does."""
+        made = compiled_calls.kernels_only(cls, parts, materialize=self.first is None)
+        compiled_nodes.hide_frames(made)
+        self.short = made.apply_short
+        return made
+
+    def take_over(self, cls: Any) -> None:
+        """Patch the class of a compiled graph's autograd nodes so that their backward is asked here first."""
         setattr(cls, _PREPARED, True)
         own, double = cls.backward, cls._double_backward
         if self.reached:
@@ -125,12 +159,6 @@ class DoubleBackward:
         compiled_nodes.hide_frames(cls)
         cls.backward = staticmethod(first)
         cls._double_backward = staticmethod(connected)
-        at_home = all(arg.device.type == "cpu" for arg in args if isinstance(arg, torch.Tensor))
-        parts = compiled_calls.layout(cls, self.count) if at_home and not self.autocast else None
-        if parts is not None and not compiled_nodes.leaves_out_inputs(node, args):
-            made = compiled_calls.kernels_only(cls, parts, materialize=self.first is None)
-            compiled_nodes.hide_frames(made)
-            self.short = made.apply_short
 
     def in_eager(self, ctx: Any, given: Sequence[Any], error: Exception) -> tuple[Any, ...] | None:
         """Compute in eager the gradients of a backward that failed; None if impossible or if the error is the

@@ -20,12 +20,53 @@ from torchdynamo.backends.preserve import leaves_inputs_alone
 from torchdynamo.backends.registry import lookup
 
 Observed = dict[str, Any]
-# What a compiled graph may do in another way than eager: its results come in a list; who shares memory is compared.
-LOOSE = ("structure", "is_view", "base", "versions")
 
 
-def observe(run: Callable[..., Any], args: Sequence[Any]) -> Observed:
-    """What a call returns, shares with its arguments, changes in them, and raises."""
+def observe(run: Callable[..., Any], args: Sequence[Any], train: bool) -> Observed:
+    """What a call returns, shares with its arguments, changes in them, and raises; and gradients."""
+    with torch.set_grad_enabled(train):
+        found = called(run, args)
+    if train and "raised" not in found:
+        found["gradients"] = {name: gradients(run, args, **how) for name, how in GRADIENTS.items()}
+    return found
+
+
+# Which results get a gradient, in which layout, and how often it is asked for.
+GRADIENTS: dict[str, dict[str, Any]] = {
+    "of all": {},
+    "of the first": {"which": slice(0, 1)},
+    "of the last": {"which": slice(-1, None)},
+    "twice": {"times": 2},
+    "strided": {"strided": True},
+}
+
+
+def gradients(
+    run: Callable[..., Any], args: Sequence[Any], which: slice = slice(None), times: int = 1, strided: bool = False
+) -> Any:
+    """The gradients of a call, and what they raise."""
+    args = copied(args)
+    results = torch.utils._pytree.tree_leaves(run(*args))
+    results = [each for each in results if isinstance(each, torch.Tensor) and each.requires_grad][which]
+    inputs = [each for each in args if isinstance(each, torch.Tensor) and each.requires_grad]
+    given = [torch.linspace(-1, 1, each.numel()).view(each.shape).to(each.dtype) for each in results]
+    if strided:
+        given = [each.t().contiguous().t() if each.dim() == 2 else each for each in given]
+    found = []
+    for at in range(times):
+        try:
+            made = torch.autograd.grad(results, inputs, given, allow_unused=True, retain_graph=at + 1 < times)
+        except Exception as error:
+            return [*found, f"{type(error).__name__}: {error}"]
+        found += [described(each, args, results) for each in made]
+    try:
+        torch.autograd.grad(results, inputs, given, allow_unused=True)
+    except RuntimeError as error:
+        found.append(str(error).partition(" (")[0])
+    return found
+
+
+def called(run: Callable[..., Any], args: Sequence[Any]) -> Observed:
     args = copied(args)
     torch.manual_seed(5)
     versions = [version(each) for each in args]
@@ -57,7 +98,7 @@ def copied(args: Sequence[Any]) -> list[Any]:
             memory = each.untyped_storage()
             memory = memories.setdefault(memory._cdata, memory.clone())
             new = torch.empty(0, dtype=each.dtype).set_(memory, each.storage_offset(), each.shape, each.stride())
-            made[id(each)] = new.requires_grad_(each.requires_grad)
+            made[id(each)] = new.requires_grad_(each.requires_grad and each.is_leaf)
     return [made.get(id(each), each) for each in args]
 
 
@@ -82,8 +123,27 @@ def memory_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
+def loosely(found: Observed) -> Observed:
+    """What compiled graphs have in common with eager. Their results come in a list, gradients may have other strides,
+    a view that nobody shares may be none, and a backward frees all that it has saved.
+    """
+    kept = {name: each for name, each in found.items() if name not in ("structure", "versions", "gradients")}
+    for name in ("results", "inputs"):
+        kept[name] = [
+            {key: part for key, part in each.items() if key not in ("is_view", "base")}
+            if isinstance(each, dict)
+            else each
+            for each in found.get(name, ())
+        ]
+    kept["gradients"] = {
+        name: [each["value"] if isinstance(each, dict) else each for each in made if not isinstance(each, str)]
+        for name, made in found.get("gradients", {}).items()
+    }
+    return kept
+
+
 def differences(one: Any, other: Any, exact: bool, place: str = "") -> list[str]:
-    """Where two observations differ; not exact: rounding may, and whether a result is a view that nobody shares."""
+    """Where two observations differ; not exact: numbers may be rounded in another way."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         if one.dtype != other.dtype or one.shape != other.shape:
             return [f"{place}: {one.dtype} {tuple(one.shape)} and {other.dtype} {tuple(other.shape)}"]
@@ -93,10 +153,7 @@ def differences(one: Any, other: Any, exact: bool, place: str = "") -> list[str]
         )
         return [] if equal else [f"{place}: {one} and {other}"]
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        loose = () if exact else LOOSE
-        return [
-            d for key in one if key not in loose for d in differences(one[key], other[key], exact, f"{place}.{key}")
-        ]
+        return [d for key in one for d in differences(one[key], other[key], exact, f"{place}.{key}")]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
         return [d for at, (a, b) in pairs for d in differences(a, b, exact, f"{place}[{at}]")]
@@ -136,21 +193,28 @@ def write(folder: Path) -> None:
                     compiled(*copied(args))
                 except Exception:
                     continue
-            told[name] = [write_graph(folder / f"{name}.{at}", *graph) for at, graph in enumerate(made.graphs)]
+            told[name] = [
+                write_graph(folder / f"{name}.{at}", *graph, program.train) for at, graph in enumerate(made.graphs)
+            ]
     print(json.dumps(told))
 
 
-def write_graph(place: Path, gm: Any, compiled: Any, calls: list[list[Any]]) -> str | None:
+def write_graph(place: Path, gm: Any, compiled: Any, calls: list[list[Any]], train: bool) -> str | None:
     if compiled is None:
         return "the backend declined"
+    if train and calls:  # the backward is compiled when it is first called
+        results = torch.utils._pytree.tree_leaves(compiled(*copied(calls[0])))
+        torch.autograd.backward([each.sum() for each in results if each.requires_grad])
     artifact = artifacts.dump(compiled)
     if isinstance(artifact, artifacts.NotStored):
         return artifact.reason
     for name, content in artifact.blobs.items():
         (place.parent / name).write_bytes(content)
     place.with_suffix(place.suffix + ".json").write_text(json.dumps(artifact.data))
-    eager, ours = [[observe(run, args) for args in calls] for run in (gm.forward, compiled)]
-    torch.save({"calls": calls, "eager": eager, "compiled": ours}, place.with_suffix(place.suffix + ".pt"))
+    eager, ours = [[observe(run, args, train) for args in calls] for run in (gm.forward, compiled)]
+    torch.save(
+        {"calls": calls, "train": train, "eager": eager, "compiled": ours}, place.with_suffix(place.suffix + ".pt")
+    )
     return None
 
 
@@ -160,11 +224,10 @@ def read(folder: Path) -> None:
     for place in sorted(folder.glob("*.json")):
         run = artifacts.load(json.loads(place.read_text()), lambda name: str(folder / name))
         known = torch.load(place.with_suffix(".pt"), weights_only=False)
-        with torch.no_grad():
-            loaded = [observe(run, args) for args in known["calls"]]
+        loaded = [observe(run, args, known["train"]) for args in known["calls"]]
         told[place.stem] = {
             "calls": len(loaded),
-            "eager": differences(known["eager"], loaded, exact=False),
+            "eager": differences([*map(loosely, known["eager"])], [*map(loosely, loaded)], exact=False),
             "compiled": differences(known["compiled"], loaded, exact=True),
             "raised": [each.get("raised") for each in loaded],
         }

@@ -111,7 +111,8 @@ def numbers_that_vary(x: torch.Tensor, n: int) -> Any:
 
 @program((F32,))
 def constants(x: torch.Tensor) -> Any:
-    return x * torch.tensor([1.0, 2.0, 3.0, 4.0]) + torch.tensor(0.25), x @ torch.eye(4)
+    table = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 1.0, 2.0, 3.0]])
+    return x * table + torch.tensor(0.25), x @ torch.eye(4)
 
 
 @program((F32,))
@@ -188,3 +189,70 @@ def modes(x: torch.Tensor) -> Any:
 @program((F32, F32.clone()))
 def expm1_and_atanh(x: torch.Tensor, y: torch.Tensor) -> Any:
     return torch.expm1(x.double() * 1e-12), torch.atanh(y / 3)
+
+
+# -- with gradients ---------------------------------------------------------------------------------------------------
+LEAF = F32.clone().requires_grad_()
+OTHER = (F32 * 2).requires_grad_()
+MLP = seeded(
+    lambda: torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2))
+)
+
+
+@program((LEAF,), train=True)
+def a_gradient(x: torch.Tensor) -> Any:
+    return (x.sin() * x.exp()).softmax(-1).square()
+
+
+@program((LEAF, OTHER), train=True)
+def results_of_other_inputs_each(x: torch.Tensor, y: torch.Tensor) -> Any:
+    z = x * 1.5
+    return z.sin(), (y * z).cos(), x > 0, y.detach() + 1
+
+
+@program((F32,), train=True)
+def a_network(x: torch.Tensor) -> Any:
+    return MLP(x).square().mean()
+
+
+@program((LEAF,), ((torch.ones(5, 4) / 3).requires_grad_(),), dynamic=True, train=True)
+def gradients_whose_sizes_vary(x: torch.Tensor) -> Any:
+    return x.tanh().exp().sum(0) * x.shape[0], x.sum(1)
+
+
+@program((LEAF,), train=True)
+def gradients_in_other_layouts(x: torch.Tensor) -> Any:
+    y = x * 3
+    return y.t() + 1, y.sum(0).expand(3, 4) * 2
+
+
+@program((LEAF, torch.zeros(4)), train=True)
+def a_buffer_that_is_written(x: torch.Tensor, buffer: torch.Tensor) -> Any:
+    buffer.add_(x.detach().sum(0))
+    return x * buffer
+
+
+@program((LEAF, OTHER), train=True)
+def an_input_without_influence(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return x * y.shape[0] * 2
+
+
+@program((LEAF, torch.tensor([2, 0])), train=True)
+def indices_with_gradients(x: torch.Tensor, at: torch.Tensor) -> Any:
+    y = x * 2
+    return y[at].sin(), functional.embedding(at, y)
+
+
+@program((LEAF,), reason="views of inputs", train=True)
+def views_with_gradients(x: torch.Tensor) -> Any:
+    y = x * 2
+    return y.view(-1), y
+
+
+@program((LEAF,), train=True)
+def modes_with_gradients(x: torch.Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.t()
+    with torch.no_grad():
+        z = x * 2
+    return y.float().sin(), z

@@ -1,7 +1,13 @@
-"""Write the kernels of one compiled graph with the Python code that calls them, and make a callable of these."""
+"""Write the kernels of one compiled graph with the Python code that calls them, and make a callable of these.
+
+That code is kept as bytecode, because compiling it anew takes longer than all else. It is read only when its digest has
+been checked, in a file that nobody else can write to.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +27,9 @@ from torchdynamo.backends.artifacts.inductor.kernels import library_of, load_ker
 from torchdynamo.backends.artifacts.inductor.namespace import EXTERNS, name_of_extern, namespace
 from torchdynamo.backends.artifacts.inductor.values import decode_tensor, encode_tensor
 
+# Attribute of a function that torch's own front end is not to trace, as a backward is wrapped in: the function inside.
+NOT_TRACED = "_torchdynamo_orig_callable"
+MAGIC = importlib.util.MAGIC_NUMBER  # of the bytecode of this Python
 Run = Callable[[list[Any]], Any]  # takes the inputs in a list, and empties it
 
 
@@ -29,10 +38,11 @@ def graph_of(run: Any) -> Any:
     from torch._functorch._aot_autograd.runtime_wrappers import SerializableCompiledFunction
     from torch._inductor.output_code import CompiledFxGraph
 
-    while isinstance(run, SerializableCompiledFunction):
-        run = run.compiled_fn
-    if not isinstance(run, CompiledFxGraph):
-        raise CannotStore(f"AOTAutograd calls kernels by a {type(run).__name__}")
+    while not isinstance(run, CompiledFxGraph):
+        inner = run.compiled_fn if isinstance(run, SerializableCompiledFunction) else getattr(run, NOT_TRACED, None)
+        if inner is None:
+            raise CannotStore(f"AOTAutograd calls kernels by a {type(run).__name__}")
+        run = inner
     return run
 
 
@@ -53,7 +63,7 @@ def encode_code(graph: Any, blobs: dict[str, bytes]) -> Value:
     if unnamed := [name for name, real in externs.items() if real is None]:
         raise CannotStore(f"the external kernel {unnamed[0]!r} is no operator of torch's own")
     return {
-        "source": add_blob(blobs, code.source.encode()),
+        "bytecode": add_blob(blobs, MAGIC + marshal.dumps(compile(code.source, "<torchdynamo artifact>", "exec"))),
         "kernels": {name: add_blob(blobs, library_of(scope[name])) for name in code.kernels},
         "externs": externs,
         "constants": {name: encode_tensor(constants[name], blobs) for name in code.constants},
@@ -71,7 +81,9 @@ def decode_code(data: dict[str, Value], read_blob: ReadBlob) -> Run:
     kernels = {name: load_kernel(digest, read_blob) for name, digest in field(data, "kernels", dict).items()}
     constants = {name: decode_tensor(each, read_blob) for name, each in field(data, "constants", dict).items()}
     scope = namespace(field(data, "externs", dict), {**kernels, **constants})
-    _, source = read_verified(field(data, "source", str), read_blob)
-    exec(compile(source, "<torchdynamo artifact>", "exec"), scope)
+    _, content = read_verified(field(data, "bytecode", str), read_blob)
+    if not content.startswith(MAGIC):
+        raise BadArtifact("the code of a graph is for another version of Python")
+    exec(marshal.loads(content[len(MAGIC) :]), scope)
     run: Run = scope[wrapper_code.ENTRY]
     return run

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from torch.utils import _pytree as pytree
 
+from torchdynamo.backends.double_backward import GradientFacts
 from torchdynamo.backends.handoff import Handoff
 from torchdynamo.graph import patches
 
@@ -40,6 +41,7 @@ class Notes(NamedTuple):
     inputs: int
     owns_tensors: bool  # parameters or buffers, which AOTAutograd passes to kernels itself
     structure: pytree.TreeSpec | None  # of results; None: a flat tuple
+    gradients: GradientFacts | None
 
 
 @contextlib.contextmanager
@@ -73,7 +75,8 @@ def noting() -> Iterator[list[Wrapped]]:
 def keep_notes(compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
     """Attach the notes to what the backend returns for a graph, and return that."""
     owns = any(True for _ in ready.module.parameters()) or any(True for _ in ready.module.buffers())
-    notes = Notes(tuple(found), len(ready.inputs), owns, ready.spec)
+    gradients = ready.trained.facts if ready.trained is not None else None
+    notes = Notes(tuple(found), len(ready.inputs), owns, ready.spec, gradients)
     setattr(compiled, NOTES, notes)
     return compiled
 

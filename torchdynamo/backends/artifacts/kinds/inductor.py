@@ -9,6 +9,7 @@ from torchdynamo.backends.artifacts.artifact import Artifact, CannotStore, ReadB
 from torchdynamo.backends.artifacts.inductor.code import decode_code, encode_code, graph_of
 from torchdynamo.backends.artifacts.inductor.noting import Notes, notes_of
 from torchdynamo.backends.artifacts.inductor.runtime import decode_runtime, encode_runtime
+from torchdynamo.backends.artifacts.inductor.training import decode_training, encode_training
 from torchdynamo.backends.artifacts.inductor.values import encode_structure, structured
 from torchdynamo.backends.artifacts.rows import ArtifactKind, Captured
 
@@ -22,22 +23,29 @@ def dump(notes: Notes) -> Artifact:
         raise CannotStore("the graph owns parameters or buffers")
     if len(wrapped.metadata.input_info) != notes.inputs:
         raise CannotStore("inputs are passed that share memory, or one is passed twice")
-    if wrapped.trains:
-        raise CannotStore("the graph is trained")
     blobs: dict[str, bytes] = {}
-    data = {
+    data: dict[str, Value] = {
         "inputs": notes.inputs,
         "structure": None if notes.structure is None else encode_structure(notes.structure),
-        "forward": encode_code(graph_of(wrapped.run), blobs),
-        "runtime": encode_runtime(wrapped),
+        "trains": wrapped.trains,
     }
+    if wrapped.trains:
+        data["training"] = encode_training(notes, wrapped, blobs)
+    else:
+        data["forward"] = encode_code(graph_of(wrapped.run), blobs)
+        data["runtime"] = encode_runtime(wrapped)
     return Artifact(data, blobs)
 
 
 def load(data: dict[str, Value], read_blob: ReadBlob, captured: Captured | None) -> Callable[..., Any]:
     """Return a callable for a graph that `dump` has written. Raises BadArtifact."""
-    run = decode_runtime(field(data, "runtime", dict), decode_code(field(data, "forward", dict), read_blob))
     structure = data["structure"]
+    if field(data, "trains", bool):
+        graph: Callable[..., Any] = decode_training(
+            field(data, "training", dict), field(data, "inputs", int), read_blob, captured
+        )
+        return graph if structure is None else lambda *args: structured(structure, iter(graph(*args)))
+    run = decode_runtime(field(data, "runtime", dict), decode_code(field(data, "forward", dict), read_blob))
     if structure is None:
         return lambda *args: run(list(args))
     return lambda *args: structured(structure, iter(run(list(args))))
