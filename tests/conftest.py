@@ -23,6 +23,7 @@ import without_torch  # noqa: F401
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TORCHDYNAMO_ENSEMBLE_DB"] = ""  # no test is served what another run has measured
+os.environ["TORCHDYNAMO_CACHE"] = "0"  # nor by what another has compiled, unless it asks for that
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -48,6 +48,11 @@ capture_scalar_outputs: bool = False
 capture_dynamic_output_shape_ops: bool = False
 """Capture operators whose output shape depends on values (`nonzero`, a mask as index); by default they break."""
 
+cache: str = ""
+"""Use what other processes have captured and compiled, and store for them what this one does: "on", "read" or "off".
+
+By default, as the environment variable TORCHDYNAMO_CACHE says: 1, read or 0."""
+
 suppress_errors: bool = True
 """Warn about errors inside of torchdynamo or a backend and run eagerly; False raises them, for debugging."""
 

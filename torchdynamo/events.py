@@ -70,6 +70,8 @@ class Event:
     """The user's code that was compiled, as long as it lives; or a continuation of it."""
     made: ref[CodeType] | None = None
     """The code that runs instead: an entry of `code` has it as long as it is in use."""
+    stored: str = ""
+    """"hit" for a graph that another process had compiled and stored."""
     number: int = field(default_factory=itertools.count(1).__next__)
     ended: float = field(default_factory=time.perf_counter)
     thread: int = field(default_factory=threading.get_ident)

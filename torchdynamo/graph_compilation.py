@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
+from collections.abc import Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.compiler
@@ -20,6 +21,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
 from torchdynamo.capture.torch.tensor_subclasses import overrides
 from torchdynamo.codegen import codegen, resume
+from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.call_sites import CallSite
 from torchdynamo.core.source import Source
 from torchdynamo.graph import shape_env, torch_compat
@@ -36,6 +38,24 @@ from torchdynamo.specialization import CompilerSettings
 _graph_numbers = itertools.count(0)
 
 
+class CalledGraph(NamedTuple):
+    """A compiled graph as a frame's code calls it; all empty if nothing was captured."""
+
+    graph: Any = None  # for the hook
+    arguments: Sequence[str] = ()  # names of locals that it takes
+    bound: Sequence[Source] = ()  # sources of its other inputs
+    module: Any = None  # the graph module
+    made: Any = None  # what the backend has made of it
+    boxes: tuple[int, ...] = ()  # positions of floats, which the graph gets in tensors
+    rerun: Bailout | None = None  # runs the frame as written if the graph raises
+    only_here: str = ""  # why it cannot be called in the same way without a capture; "" if it can
+
+
+def next_graph_name() -> str:
+    """Return the name of the next compiled graph of this process."""
+    return f"__compiled_fn_{next(_graph_numbers)}"
+
+
 def compile_captured(
     captured: Capture,
     draft: codegen.Draft,
@@ -43,24 +63,21 @@ def compile_captured(
     compiler: CompilerSettings,
     backend: registry.Backend,
     graph_id: GraphId,
-) -> tuple[Any, list[str], list[Source], Any]:
+) -> CalledGraph:
     """Close the graph, compile it with the real tensors as examples, and wrap the result.
 
     graph_id: its name in profiles, and in what torch logs of it.
-
-    Returns (compiled graph, names of locals that it takes, sources of its other inputs, graph module); all empty if
-    nothing was captured.
     """
     vm = captured.machine
     if vm.ops == 0:
-        return None, [], [], None
+        return CalledGraph()
     values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
     inputs = sorted(values, key=lambda value: place_of(carrier_of(value.source), captured.code))
     gm = builder.finish(draft.outputs, [value.node for value in inputs])
     remaining = set(gm.graph.find_nodes(op="placeholder"))
     used = [value for value in inputs if value.node in remaining]
     examples = [vm.input_objects[value.node] for value in used]
-    name, shown = f"__compiled_fn_{next(_graph_numbers)}", str(graph_id)
+    name, shown = next_graph_name(), str(graph_id)
     sources = [value.source for value in used if value.source is not None]
     # The bound tuple comes after the locals: if a size must precede its tensor, all inputs come in the tuple.
     in_order = any(source.how in ("size", "stride") for source in sources)
@@ -92,13 +109,31 @@ def compile_captured(
     if subclasses:
         fn = without_torch_function(fn)
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
+    graph = callable_graph(fn, name, handler, boxes, bool(bound), written, graph_id)
+    if isinstance(made, Replaceable) and made is graph.fn:
+        made.held_by(graph)
+    only_here = ""
+    if subclasses or layered:
+        only_here = "its tensors are of a subclass, or inside of a torch.func transform"
+    elif rerun is not None:
+        only_here = rerun.only_here
+    return CalledGraph(graph, arguments, bound, gm, made, boxes, rerun, only_here)
+
+
+def callable_graph(
+    fn: Any,
+    name: str,
+    handler: Handler,
+    boxes: tuple[int, ...],
+    splat: bool,
+    written: CodeType | None,
+    graph_id: GraphId,
+) -> Any:
+    """Return a compiled graph as the hook takes it: floats go in boxes, and errors to the handler."""
     if boxes:
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
-    label = f"torchdynamo: {shown}"
-    graph = _native.CompiledGraph(fn, name, splat=bool(bound), on_error=handler, written=written, label=label)
-    if isinstance(made, Replaceable) and made is fn:
-        made.held_by(graph)
-    return graph, arguments, bound, gm
+    label = f"torchdynamo: {graph_id}"
+    return _native.CompiledGraph(fn, name, splat=splat, on_error=handler, written=written, label=label)
 
 
 def starting(captured: Capture) -> CallSite:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, events, stances
+from torchdynamo import _native, config, events, stances, warm_start
 from torchdynamo.backends import registry, settings
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.static_shapes import at_fixed_sizes
@@ -100,6 +100,7 @@ class Compiler:
         self.recompile_limit = recompile_limit  # in place of `config.cache_size_limit`
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
+        self.backend_is_ours = registry.is_ours(self.backend)
         self.dynamic = dynamic
         self.buckets, options = buckets_in(options)
         asked = {"mode": mode if mode != "default" else None, "options": options}
@@ -109,6 +110,7 @@ class Compiler:
         if self.buckets or getattr(self.backend, "fixed_sizes", False):
             self.backend = at_fixed_sizes(self.backend, self.buckets)
         self.fullgraph = fullgraph
+        self.asked = (fullgraph, dynamic, mode, options, self.buckets, recompile_limit)
         self.told = False  # the program has been warned about settings of torch.compile
         self.owner_id = next(_owner_ids)
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
@@ -200,7 +202,9 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
                 again = bool(entries_of(code, compiler.owner_id))
                 with events.timing(), progress.shown(code), ranges.compiling(code, again):
-                    made = build_entry(code, roots, compiler, started)
+                    made = warm_start.find(code, roots, compiler, started)
+                    if made is None:
+                        made = build_entry(code, roots, compiler, started)
                 budget.took(code, compiler.owner_id, time.perf_counter() - started)
                 publish(code, made)
                 interop.stance()  # to see it change: capturing may have imported what has it
@@ -282,12 +286,14 @@ def entry_of(
         backend, draft = decline_graph, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
     graph_id = next_graph_id(code)
     with torch_compat.without_saved_tensor_hooks(), ranges.phase(code, "graph"):
-        graph, arguments, bound_inputs, gm = compile_captured(captured, draft, builder, compiler, backend, graph_id)
+        called = compile_captured(captured, draft, builder, compiler, backend, graph_id)
+    graph, arguments, bound_inputs, gm, *_ = called
     if not memory_apart(captured.machine, gm):
         return leave(code, compiler, Why(NOT_MADE, {"what": SHARED_MEMORY}, None), started)
     name = repr(graph) if graph else ""
     with ranges.phase(code, "code"):
-        new_code = codegen.finish(draft, name, arguments, len(bound_inputs), discard=not draft.outputs)
+        written = codegen.finish(draft, name, arguments, len(bound_inputs), discard=not draft.outputs)
+        new_code = written.assembled(draft.code)
     with ranges.phase(code, "guards"):
         state = Guard(Source("globals"), "GLOBAL_STATE")
         sizes = number_guards(builder.numbers, captured.machine.layouts)
@@ -303,6 +309,8 @@ def entry_of(
     if settling is not None:
         settling.entry = entry
         return entry
+    pure = draft.does_nothing_else
+    warm_start.keep(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why)
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if failed is not None:

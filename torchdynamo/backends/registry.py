@@ -115,6 +115,12 @@ def backend_name(backend: Backend) -> str:
     return str(getattr(backend, "__name__", type(backend).__name__))
 
 
+def is_ours(backend: Backend) -> bool:
+    """Return whether this is a backend of this package, which is known by its name."""
+    name = backend_name(backend)
+    return BACKENDS.get(name) is backend and getattr(backend, "__module__", "").startswith("torchdynamo.")
+
+
 def why_not_a_backend(candidate: Any) -> str | None:
     """Return a sentence that says why this is no backend; None if it may be one."""
     name = getattr(candidate, "__name__", type(candidate).__name__)

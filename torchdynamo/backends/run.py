@@ -153,6 +153,7 @@ def on_error(
     program: Program = NOWHERE,
     written: bool = False,
     advice: Advice = no_advice,
+    modes: Modes | None = None,
 ) -> Handler:
     """Return the handler that is called when the compiled graph raises: it runs the graph in eager if it still can.
 
@@ -162,10 +163,11 @@ def on_error(
 
     mutates: names of the inputs that the graph writes to. leaving: (callable, arguments) to call as the error leaves
     the frame, one for each `with` block that the frame is in. advice: what a warning ends with, given the inputs.
+    modes: those that the graph begins in, the current ones by default.
     """
     eager: Run = gm.forward
     code: CodeType = eager.__code__
-    modes, switches = Modes.now(), changes_modes(gm)
+    begun, switches = modes or Modes.now(), changes_modes(gm)
     warned = False
 
     def handler(error: BaseException, args: tuple[Any, ...] | None) -> Any:
@@ -173,7 +175,7 @@ def on_error(
         if args is None:  # the frame ran as written and did not raise
             return program.shown(error, code)
         if switches:
-            modes.restore()
+            begun.restore()
         spoiled, given_up = bool(mutates), error
         if isinstance(error, GraphFailure):
             spoiled = error.spoiled
@@ -192,7 +194,7 @@ def on_error(
                     _warn(explained(text, "graph failed"), error, advice(args), name)
                 return result
             if switches:
-                modes.restore()
+                begun.restore()
             error = failed
         if is_ordinary(error) and (written or raised is not None):
             if raised is not None:

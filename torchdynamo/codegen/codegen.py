@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -80,8 +80,19 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
     return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, rerun, pure)
 
 
-def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, discard: bool) -> CodeType:
-    """Assemble the whole code, with the graph's call near its start.
+class Written(NamedTuple):
+    """Replacement code before it is assembled."""
+
+    items: list[Item]
+    variables: list[str]  # after the arguments, in order
+
+    def assembled(self, like: CodeType) -> CodeType:
+        """Return the code, which otherwise is like the frame's."""
+        return assemble(self.items, like, varnames=self.variables)
+
+
+def finish(draft: Draft, graph: str, arguments: Sequence[str], bound_inputs: int, discard: bool) -> Written:
+    """Write the whole code, with the graph's call near its start.
 
     graph: name of the local that holds the graph when a frame begins; "" if there is no graph. arguments: locals that
     the graph takes; its other `bound_inputs` inputs come from the bound tuple. discard: ignore the graph's results.
@@ -116,7 +127,7 @@ def finish(draft: Draft, graph: str, arguments: list[str], bound_inputs: int, di
             item.arg = int(item.arg) + bound_inputs
         elif deleted_variable(item) == GRAPH:
             item.arg = graph
-    return assemble(items, draft.code, varnames=[*bound, *([graph] if graph else ()), *locals_of(draft.code)])
+    return Written(items, [*bound, *([graph] if graph else ()), *locals_of(draft.code)])
 
 
 def deleted_variable(item: Item) -> str:
@@ -124,7 +135,7 @@ def deleted_variable(item: Item) -> str:
     return str(item.arg) if isinstance(item, Instruction) and item.op == "DELETE_FAST" else ""
 
 
-def emit_call(made: Any, load: str, callee: Any, arguments: list[str], bound_inputs: int, extras: int) -> None:
+def emit_call(made: Any, load: str, callee: Any, arguments: Sequence[str], bound_inputs: int, extras: int) -> None:
     if versions.NULL_FIRST:
         made("NULL")
     made(load, callee)

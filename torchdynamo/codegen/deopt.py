@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
@@ -37,15 +38,25 @@ Run = Callable[..., Any]
 class Bailout:
     """Emits the deoptimization of one entry, which runs the frame as written when the graph returns None."""
 
+    only_here = ""  # why another process cannot make the same from the entry's code and graph; "" if it can
+
     def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
-        self.code = weakref.ref(capture.code)  # weak, because the code owns this object
-        self.error = ""  # text of the graph's last error
-        self.warned = capture.machine.may_raise  # a warning was shown, or none is needed: the graph may well raise
-        self.assumes_sizes = (
-            capture.machine.sizes_fit
-        )  # sizes were assumed equal: the graph may raise where the frame does not
-        self.final = False  # whole-graph mode: it cannot be compiled in another way
+        self.begin(capture.code, capture.machine.may_raise, capture.machine.sizes_fit)
         self.rerun_items = self.as_written(emit)
+
+    def begin(self, code: CodeType, warned: bool, assumes_sizes: bool) -> None:
+        self.code = weakref.ref(code)  # weak, because the code owns this object
+        self.error = ""  # text of the graph's last error
+        self.warned = warned  # a warning was shown, or none is needed: the graph may well raise
+        self.assumes_sizes = assumes_sizes  # sizes were assumed equal: the graph may raise where the frame does not
+        self.final = False  # whole-graph mode: it cannot be compiled in another way
+
+    @classmethod
+    def again(cls, code: CodeType, warned: bool, assumes_sizes: bool) -> Bailout:
+        """Return the object of an entry whose code is known already."""
+        made = cls.__new__(cls)
+        made.begin(code, warned, assumes_sizes)
+        return made
 
     def raised(self, error: Exception) -> None:
         """Note the error that the graph raised; the frame, run as written, will raise its own."""
@@ -112,6 +123,8 @@ class Bailout:
 
 class CheckedRun(Bailout):
     """Emits the deoptimization of an entry whose graph rests on assertions, and the checks of these."""
+
+    only_here = "its graph rests on assertions"
 
     def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
         self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]

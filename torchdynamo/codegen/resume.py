@@ -31,9 +31,20 @@ class Origin(NamedTuple):
     prologue: int
     line: int  # line at which the user's code goes on; its first line if this is no continuation
     title: str  # name that is unique among continuations of the code, which all have the function's name
+    shape: ResumePoint | None = None  # how to make the continuation again
 
 
-_origins: PerCode[tuple[ref[CodeType], int, int, str]] = PerCode()  # weak: the user's code owns its continuations
+class ResumePoint(NamedTuple):
+    """Where a continuation begins, and what it is given: the arguments of `continuation`, for the user's code."""
+
+    at: int  # the instruction
+    names: tuple[str, ...]
+    stack: tuple[bool, ...]
+    until: int | None
+
+
+# weak: the user's code owns its continuations
+_origins: PerCode[tuple[ref[CodeType], int, int, str, ResumePoint]] = PerCode()
 
 
 def origin(code: CodeType) -> Origin:
@@ -48,6 +59,11 @@ def origin(code: CodeType) -> Origin:
 def own_cell_names(code: CodeType) -> tuple[str, ...]:
     """Return the cell variables that each call of the user's function creates."""
     return origin(code).code.co_cellvars
+
+
+def shape_of(code: CodeType) -> ResumePoint | None:
+    """Return the shape of a continuation; None for code that is none."""
+    return origin(code).shape
 
 
 def is_continuation(code: CodeType) -> bool:
@@ -65,12 +81,11 @@ def continuation(
     source, shift, *_ = origin(code)
     if index < shift:  # inside the prologue: none of the program has run yet
         raise Restart(-1)
-    index -= shift
-    key = (index, names, stack, until)
-    known: dict[Any, tuple[CodeType, ...]] = decode(source).analyses.setdefault("continuations", {})
-    if key not in known:
-        known[key] = make(source, index, names, stack, until and until - shift)
-    return known[key]
+    shape = ResumePoint(index - shift, names, stack, until and until - shift)
+    known: dict[ResumePoint, tuple[CodeType, ...]] = decode(source).analyses.setdefault("continuations", {})
+    if shape not in known:
+        known[shape] = make(source, shape)
+    return known[shape]
 
 
 def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[Instruction]:
@@ -88,9 +103,9 @@ def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[In
     return made
 
 
-def make(
-    code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...], until: int | None = None
-) -> tuple[CodeType, ...]:
+def make(code: CodeType, shape: ResumePoint) -> tuple[CodeType, ...]:
+    """Return the continuation of the user's code with this shape, and the one that it calls, if any."""
+    index, names, stack, until = shape
     items = checked(code)
     resumed = [item for item in items if isinstance(item, Instruction)][index]
     start, position = Label(), resumed.position
@@ -104,7 +119,7 @@ def make(
     name = None if versions.ONE_FRAME_SHOWN else title
     made = given(code, [*prologue, *items[:at], start, *items[at:]], arguments, name)
     _native.called_last(made)
-    _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno, title))
+    _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno, title, shape))
     return made, *rest
 
 
@@ -150,6 +165,23 @@ def does_something(code: Code, start: int) -> bool:
 COMPUTING = frozenset({"CALL", "CALL_EX", "BINARY", "COMPARE", "UNARY", "GETITEM"})
 
 
+class Rest(NamedTuple):
+    """What the code for the rest of a frame was made of: the arguments of `rest_of_frame`."""
+
+    code: ref[CodeType]  # weak, because it may be the code that owns the entry
+    items: list[Item]
+    names: tuple[str, ...]
+    way: Callable[[BaseException], object] | None
+
+
+_rests: PerCode[Rest] = PerCode()
+
+
+def rest_of(code: CodeType) -> Rest | None:
+    """Return what code was made of, if it is for the rest of a frame."""
+    return _rests.get(code)
+
+
 def rest_of_frame(
     code: CodeType, items: list[Item], names: tuple[str, ...], way: Callable[[BaseException], object] | None
 ) -> CodeType:
@@ -158,6 +190,7 @@ def rest_of_frame(
     way: called with an exception that leaves the frame, to complete its traceback.
     """
     made = given(code, items, names)
+    _rests.set(made, Rest(ref(code), items, names, way))
     _native.called_last(made, True, way)
     _native.skip_code(made, "left at a break")
     return made

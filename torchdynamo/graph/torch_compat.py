@@ -33,6 +33,12 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 
 
+def build() -> str:
+    """Return what tells the builds of torch apart."""
+    found = torch.version
+    return f"{torch.__version__} {found.git_version} {found.cuda} {found.hip} {found.debug}"
+
+
 def compile_id(number: int, version: int) -> contextlib.AbstractContextManager[object]:
     """Return a context in which torch names what is compiled `[number/version]` in its logs, traces and folders."""
     compile_id = torch._guards.CompileId(frame_id=number, frame_compile_id=version)

@@ -31,6 +31,11 @@ def as_is(guard: Guard, roots: Roots) -> Guard:
     return guard
 
 
+def unchanged(arg: Any) -> Any:
+    """Return the argument."""
+    return arg
+
+
 def plain_change(value: Any, arg: Any, roots: Roots) -> GuardDifference:
     """Return the difference between the guard's argument and the object."""
     return GuardDifference("", short(arg), short(value))
@@ -45,6 +50,7 @@ class GuardKind(NamedTuple):
     why: Callable[[Any, Any, Roots], GuardDifference] = plain_change  # (value, arg, roots): why it does not hold
     settle: Callable[[Guard, Roots], Guard] = as_is  # completes a capture's guard and drops strong references
     describe: Callable[[Any], str] = short  # text of the argument
+    stored: Callable[[Any], Any] = unchanged  # the argument, given what was stored of it
 
 
 def by_node(check: str) -> Callable[[Guard, NodeOf], Check]:

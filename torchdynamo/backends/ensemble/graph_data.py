@@ -24,9 +24,14 @@ from torchdynamo.errors import RecordError
 _TORCH_NAMES = (torch.dtype, torch.layout, torch.memory_format)
 
 
-def nodes_of(graph: torch.fx.Graph) -> list[dict[str, Any]]:
-    """Return the nodes of a graph as data. Raises RecordError, which says at which node, for what is not data."""
-    encoder = GraphEncoder({node: index for index, node in enumerate(graph.nodes)})
+def nodes_of(
+    graph: torch.fx.Graph, name_of: Callable[[Any], str] = operator_names.name_of_function
+) -> list[dict[str, Any]]:
+    """Return the nodes of a graph as data. Raises RecordError, which says at which node, for what is not data.
+
+    name_of: returns the name of a function, or raises RecordError; by default of one that may be recorded.
+    """
+    encoder = GraphEncoder({node: index for index, node in enumerate(graph.nodes)}, name_of)
     return [_at(str(node), _node_data, node, encoder) for node in graph.nodes]
 
 
@@ -34,28 +39,33 @@ def _node_data(node: torch.fx.Node, encoder: GraphEncoder) -> dict[str, Any]:
     if node.op == "placeholder":
         return {"op": node.op}
     rest = {"args": [encoder(each) for each in node.args], "kwargs": {k: encoder(v) for k, v in node.kwargs.items()}}
-    return {"op": node.op, "target": _TARGETS[_known(node.op, _TARGETS)](node), **rest}
+    return {"op": node.op, "target": _TARGETS[_known(node.op, _TARGETS)](node, encoder), **rest}
 
 
-def _function_target(node: torch.fx.Node) -> str:
+def _function_target(node: torch.fx.Node, encoder: GraphEncoder) -> str:
     if node.target is getattr:
         operator_names.check_attribute(node.args[1])
-    return operator_names.name_of_function(node.target)
+    return encoder.name_of(node.target)
 
 
-_TARGETS: dict[str, Callable[[torch.fx.Node], str]] = {
+_TARGETS: dict[str, Callable[[torch.fx.Node, GraphEncoder], str]] = {
     "call_function": _function_target,
-    "call_method": lambda node: operator_names.check_method(str(node.target)),
-    "output": lambda node: "output",
+    "call_method": lambda node, encoder: operator_names.check_method(str(node.target)),
+    "output": lambda node, encoder: "output",
 }
 
 
-def graph_of(nodes: Sequence[Mapping[str, Any]]) -> torch.fx.Graph:
-    """Return the graph that data stands for. Raises RecordError, which says at which node, for what it may not hold."""
+def graph_of(
+    nodes: Sequence[Mapping[str, Any]], named: Callable[[str], Any] = operator_names.function_named
+) -> torch.fx.Graph:
+    """Return the graph that data stands for. Raises RecordError, which says at which node, for what it may not hold.
+
+    named: returns the function of a name, or raises RecordError; by default one that may be recorded.
+    """
     graph = torch.fx.Graph()
     made: list[torch.fx.Node] = []
     for index, data in enumerate(nodes):
-        made.append(_at(f"node {index}", _add_node, graph, data, GraphDecoder(made)))
+        made.append(_at(f"node {index}", _add_node, graph, data, GraphDecoder(made, named)))
     if not made or made[-1].op != "output" or any(node.op == "output" for node in made[:-1]):
         raise RecordError("the last node of a graph, and no other, is its output")
     graph.lint()
@@ -84,7 +94,7 @@ def _call(graph: torch.fx.Graph, data: Mapping[str, Any], decoder: GraphDecoder)
     kwargs = {_identifier(name): decoder(each) for name, each in data["kwargs"].items()}
     if data["op"] == "call_method":
         return graph.call_method(operator_names.check_method(data["target"]), args, kwargs)
-    function = operator_names.function_named(data["target"])
+    function = decoder.named(data["target"])
     if function is getattr:
         operator_names.check_attribute(args[1])
     return graph.call_function(function, args, kwargs)
@@ -119,9 +129,14 @@ def _at(place: str, step: Callable[..., Any], *args: Any) -> Any:
 class GraphEncoder:
     """Writes arguments of nodes as data. Raises RecordError for a value that is none."""
 
-    def __init__(self, numbers: Mapping[torch.fx.Node, int]) -> None:
-        """Make the encoder. numbers: the place of each node in its graph."""
+    def __init__(
+        self,
+        numbers: Mapping[torch.fx.Node, int],
+        name_of: Callable[[Any], str] = operator_names.name_of_function,
+    ) -> None:
+        """Make the encoder. numbers: the place of each node in its graph. name_of: returns the name of a function."""
         self.numbers = numbers
+        self.name_of = name_of
 
     def __call__(self, value: Any) -> Any:
         encode = _ENCODERS.get(type(value))
@@ -156,9 +171,12 @@ _ENCODERS: dict[type, Callable[[GraphEncoder, Any], Any]] = {
 class GraphDecoder:
     """Makes arguments of nodes from data. Raises RecordError, KeyError, ValueError or TypeError for what is none."""
 
-    def __init__(self, made: Sequence[torch.fx.Node] = ()) -> None:
-        """Make the decoder. made: the nodes so far."""
+    def __init__(
+        self, made: Sequence[torch.fx.Node] = (), named: Callable[[str], Any] = operator_names.function_named
+    ) -> None:
+        """Make the decoder. made: the nodes so far. named: returns the function of a name."""
         self.made = made
+        self.named = named
 
     def __call__(self, data: Any) -> Any:
         if isinstance(data, list):

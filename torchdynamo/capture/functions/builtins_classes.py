@@ -148,6 +148,7 @@ def by_registrations(vm: Machine, check: Callable[..., bool], cls: Value, subcla
     wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
     rest_on_order(vm, real)
     answer = ask_python(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
+    vm.answers[real, wanted] = bool(answer)
     if not answer:
         vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
     return boolean(answer)
@@ -244,6 +245,7 @@ def cache_token(vm: Machine) -> Value:
     """Return the number that goes up with each class registered with an abstract one; it is guarded."""
     token = abc.get_cache_token()
     vm.guard(REGISTRATIONS, "EQUALS_MATCH", token)
+    vm.of_process["the number of classes registered with abstract ones"] = None
     return Known(token)
 
 

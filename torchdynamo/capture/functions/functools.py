@@ -41,4 +41,5 @@ def compose_mro(vm: Machine, cls: Value, types: Value) -> Value:
     wanted = [vm.known(each, "class") for each in vm.iterate(types)]
     guard_bases(vm, real)
     vm.guard(REGISTRATIONS, "EQUALS_MATCH", abc.get_cache_token())
+    vm.of_process["the classes registered with abstract ones"] = None
     return lift(vm, functools._compose_mro(real, wanted))  # type: ignore[attr-defined]

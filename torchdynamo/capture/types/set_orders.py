@@ -16,6 +16,7 @@ from torchdynamo.capture.vm.heap import MISSING, Entity, Heap
 from torchdynamo.capture.vm.keys import Ref
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, rebuilds, replays
+from torchdynamo.capture.vm.process_settings import note_order
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
 
@@ -53,6 +54,8 @@ def keys_in_order(vm: Machine, items: dict[Any, Value], order: Iterable[Any]) ->
 
     Objects in it are guarded: where they lie decides the order.
     """
+    if len(items) > 1:
+        note_order(vm.heap, items)
     objects = [(key, vm.entity(item)) for key, item in items.items() if item.__class__ is Object]
     held = {id(entity.real): (key, entity) for key, entity in objects}
     found = []
@@ -148,7 +151,9 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     order = entity.payload
     constants = len(items) > 1 and all(item.__class__ is Known for item in items.values())
     if constants and isinstance(order, (set, list)):
-        keys = order_giving(emit.heap, keys, order)
+        given, keys = keys, order_giving(emit.heap, keys, order)
+        if keys != given:
+            note_order(emit.heap, given)
     if keys is None:
         raise Restart(entity.born - 1)
     if type(keys) is frozenset:

@@ -17,6 +17,7 @@ from torchdynamo.capture.types.set_orders import is_set, keys_in_order, order_gi
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import BUILD_SET, CONSTANT_ITEMS, COPY, HASHED, MODELS, enters, iterates, models
+from torchdynamo.capture.vm.process_settings import note_order
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
@@ -50,6 +51,8 @@ def frozen_items(vm: Machine, value: Known) -> Iterator[Value]:
     """Return the items of a constant, in its order, which is guarded: equal sets may have another."""
     if value.source is not None:
         guard_order(vm, value.source, value.obj)
+    elif len(value.obj) > 1:
+        note_order(vm.heap, value.obj)
     return (lift(vm, item) for item in value.obj)
 
 

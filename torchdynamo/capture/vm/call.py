@@ -274,6 +274,7 @@ def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs:
     if len(vm.frames) > MAX_DEPTH:
         raise Break("inlining too deep", name=parts.code.co_name)
     direct, vm.direct = vm.direct, False
+    vm.followed[id(parts.code)] = parts.code
     frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
     if flags & inspect.CO_GENERATOR:
         return vm.new(types.GeneratorType, items=None, payload=frame)

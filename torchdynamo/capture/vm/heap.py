@@ -93,6 +93,7 @@ class Heap:
     def __init__(self) -> None:
         self.entities: list[Entity] = []
         self.by_id: dict[int, Object] = {}
+        self.of_process: dict[str, None] = {}  # what the capture rests on that is so in this process only
         self.literals: list[frozenset[Any]] = []  # what sets were filled with at once, in an order of its own
 
     def new(self, pytype: type, *, items: Any = None, born: int = 0, payload: object = None) -> Object:

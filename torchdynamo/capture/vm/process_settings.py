@@ -10,7 +10,7 @@ import _locale
 import locale
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.torch.numpy_settings import SCALARS, computed
@@ -18,6 +18,7 @@ from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.source import Pinned, Source, instance_attr
 
 if TYPE_CHECKING:
+    from torchdynamo.capture.vm.heap import Heap
     from torchdynamo.capture.vm.machine import Machine
 
 SYS = Source("module", None, "sys")
@@ -46,7 +47,43 @@ def guard_separators(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
         vm.guard(NUMERIC, "EQUALS_MATCH", _locale.setlocale(locale.LC_NUMERIC))
 
 
-SETTINGS: tuple[Callable[[Machine, Any, tuple[Any, ...]], None], ...] = (guard_int_digits, guard_separators)
+HASH_SEED = "the seed of hashes, which decides the order of sets"
+ASKING_A_SET = frozenset(
+    "__contains__ __len__ __bool__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ issubset issuperset isdisjoint".split()
+)
+
+
+def note_hashes(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
+    """Note that the capture rests on the seed of hashes, where a hash or the order of a set is asked for."""
+    name = getattr(fn, "__name__", "")
+    hashing = name in ("hash", "__hash__") and not all(map(hashes_alike, args))
+    if hashing or (name not in ASKING_A_SET and any(map(holds_set, args))):
+        vm.of_process[HASH_SEED] = None
+
+
+def note_order(heap: Heap, keys: Iterable[Any]) -> None:
+    """Note that the capture rests on the order of a set of these keys."""
+    if not all(map(hashes_alike, keys)):
+        heap.of_process[HASH_SEED] = None
+
+
+def hashes_alike(obj: Any) -> bool:
+    """Return whether the hash of an object is the same in all processes."""
+    return type(obj) in (bool, int) or (type(obj) is float and obj == obj)
+
+
+def holds_set(obj: Any) -> bool:
+    """Return whether an object is a set, or a tuple with one in it, whose order another process may not have."""
+    if type(obj) is tuple:
+        return any(map(holds_set, obj))
+    return isinstance(obj, (set, frozenset)) and len(obj) > 1 and not all(map(hashes_alike, obj))
+
+
+SETTINGS: tuple[Callable[[Machine, Any, tuple[Any, ...]], None], ...] = (
+    guard_int_digits,
+    guard_separators,
+    note_hashes,
+)
 
 
 def run(vm: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

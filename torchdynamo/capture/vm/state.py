@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CodeType
 from typing import Any
 
 import torch
@@ -54,6 +55,10 @@ class CaptureState:
         self.effects = SideEffects(self.heap, builder, self.checks)
         self.may_raise = False  # an operator may, and the frame would catch it: see may_raise.py
         self.sizes_fit = False  # or sizes are taken to be the same: see unify_sizes.py
+        # What another process must know to use what is captured: see cache/store
+        self.followed: dict[int, CodeType] = {}  # by id: code that was executed
+        self.of_process = self.heap.of_process  # what it rests on that is so in this process only
+        self.answers: dict[tuple[type, type], bool] = {}  # (class, abstract class): whether it is a subclass
 
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:

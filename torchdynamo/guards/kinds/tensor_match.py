@@ -23,14 +23,6 @@ class TensorMeta(NamedTuple):
     size: tuple[int | None, ...] | None
     stride: tuple[int | None, ...] | None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return restore, ({**self._asdict(), "layout": str(self.layout).removeprefix("torch.")},)
-
-
-def restore(fields: dict[str, Any]) -> TensorMeta:
-    """Unpickle metadata; layouts are pickled by name."""
-    return TensorMeta(**{**fields, "layout": getattr(torch, fields["layout"])})
-
 
 def meta(tensor: Any) -> TensorMeta:
     """Return the current metadata of a tensor."""
@@ -86,4 +78,5 @@ KIND = GuardKind(
     why=why,
     describe=lambda arg: f"{arg.dtype} {arg.device} {list(arg.size) if arg.size is not None else 'of any size'}",
     settle=settle,
+    stored=TensorMeta._make,
 )

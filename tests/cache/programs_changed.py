@@ -1,0 +1,309 @@
+"""Programs that change between two processes: what the first has stored must not serve the second, if it is another.
+
+Some changes do not concern a program; then a hit is right, and is counted nowhere. What is asked is equality to eager.
+"""
+
+from __future__ import annotations
+
+from two_processes import Program
+
+X = "def args(): return (torch.ones(3),)\n"
+
+
+def changed(template: str, before: str, after: str, arguments: str = X) -> Program:
+    """Return a program in which one place changes. It must take the same lines before and after."""
+    return Program(template.replace("@@", before) + arguments, template.replace("@@", after) + arguments)
+
+
+INT_ENUM = """
+import enum
+class Act(enum.IntEnum):
+    @@
+"""
+
+CHANGED: dict[str, Program] = {
+    # -- enums
+    "int_enum_arithmetic": changed(INT_ENUM + "def f(x): return x * Act.SCALE\n", "SCALE = 2", "SCALE = 3"),
+    "int_enum_compared": changed(
+        INT_ENUM + "def f(x): return x + 1 if Act.A > Act.B else x\n", "A = 2; B = 1", "A = 1; B = 2"
+    ),
+    "string_enum_compared": changed(
+        "import enum\nclass Kind(str, enum.Enum):\n    A = @@\ndef f(x): return x + 1 if Kind.A == 'a' else x - 1\n",
+        "'a'",
+        "'b'",
+    ),
+    "string_enum_as_key": changed(
+        "import enum\nclass Kind(str, enum.Enum):\n    A = @@\ntable = {'a': 1, 'b': 2}\n"
+        "def f(x): return x * table[Kind.A]\n",
+        "'a'",
+        "'b'",
+    ),
+    "flag": changed(
+        "import enum\nclass Bits(enum.IntFlag):\n    A = @@\n    B = 2\ndef f(x): return x * (Bits.A & 6)\n", "4", "2"
+    ),
+    "value_of_enum": changed(
+        "import enum\nclass Kind(enum.Enum):\n    A = @@\ndef f(x): return x * Kind.A.value\n", "2", "3"
+    ),
+    "members_in_another_order": changed(
+        "import enum\nclass Kind(enum.Enum):\n    @@\ndef f(x):\n    for at, kind in enumerate(Kind):\n"
+        "        x = x * at + kind.value\n    return x\n",
+        "A = 1; B = 2",
+        "B = 2; A = 1",
+    ),
+    "enum_as_dimension": changed(
+        "import enum\nclass Axis(enum.IntEnum):\n    ROW = @@\ndef f(x): return x.sum(dim=Axis.ROW)\n",
+        "0",
+        "1",
+        "def args(): return (torch.arange(6.).reshape(2, 3),)\n",
+    ),
+    # -- registrations
+    "registered_with_abstract_class": changed(
+        "import abc\nclass Base(abc.ABC): pass\nclass A: pass\nclass B: pass\nBase.register(@@)\n"
+        "def f(x): return x + 1 if isinstance(A(), Base) else x - 1\n",
+        "A",
+        "B",
+    ),
+    "not_registered_any_more": changed(
+        "import abc\nclass Base(abc.ABC): pass\nclass A: pass\nclass B: pass\nBase.register(@@)\n"
+        "def f(x): return x + 1 if isinstance(A(), Base) else x - 1\n",
+        "B",
+        "A",
+    ),
+    "singledispatch": changed(
+        "import functools\n@functools.singledispatch\ndef g(n, x): return x\n@g.register(@@)\n"
+        "def _(n, x): return x + 5\n"
+        "def f(x): return g(1, x)\n",
+        "int",
+        "str",
+    ),
+    "protocol": changed(
+        "import typing\n@typing.runtime_checkable\nclass P(typing.Protocol):\n    def @@(self): ...\n"
+        "class A:\n    def run(self): pass\na = A()\ndef f(x): return x + 1 if isinstance(a, P) else x - 1\n",
+        "run",
+        "go",
+    ),
+    # -- the same code elsewhere
+    "helper_of_another_module": Program(
+        "from a_of_helper import g\ndef f(x): return g(x)\n" + X,
+        "from b_of_helper import g\ndef f(x): return g(x)\n" + X,
+        {
+            "a_of_helper": ("N = 2\ndef g(x): return x * N\n", "N = 2\ndef g(x): return x * N\n"),
+            "b_of_helper": ("N = 3\ndef g(x): return x * N\n", "N = 3\ndef g(x): return x * N\n"),
+        },
+    ),
+    "helper_edited": Program(
+        "from edited_helper import g\ndef f(x): return g(x)\n" + X,
+        None,
+        {"edited_helper": ("def g(x): return x * 2\n", "def g(x): return x * 3\n")},
+    ),
+    "global_of_helper": Program(
+        "from helper_with_global import g\ndef f(x): return g(x)\n" + X,
+        None,
+        {"helper_with_global": ("N = 2\ndef g(x): return x * N\n", "N = 3\ndef g(x): return x * N\n")},
+    ),
+    "lambdas": changed("fs = [lambda x: x + 1, lambda x: x * 5]\ng = fs[@@]\ndef f(x): return g(x)\n", "0", "1"),
+    "executed_text": changed(
+        "space = {}\nexec('def g(x): return x * N', space)\nspace['N'] = @@\ng = space['g']\ndef f(x): return g(x)\n",
+        "2",
+        "3",
+    ),
+    "wrapper": changed(
+        "import functools\ndef deco(n):\n    def outer(fn):\n        @functools.wraps(fn)\n"
+        "        def inner(x): return fn(x) * n\n        return inner\n    return outer\n"
+        "@deco(@@)\ndef g(x): return x + 1\ndef f(x): return g(x)\n",
+        "2",
+        "3",
+    ),
+    # -- what surrounds code
+    "default": changed("def g(x, n=@@): return x * n\ndef f(x): return g(x)\n", "2", "3"),
+    "keyword_default": changed("def g(x, *, n=@@): return x * n\ndef f(x): return g(x)\n", "2", "3"),
+    "cell": changed(
+        "def make(n):\n    def g(x): return x * n\n    return g\ng = make(@@)\ndef f(x): return g(x)\n", "2", "3"
+    ),
+    "constant_in_tuple": changed("T = (1, (2, @@))\ndef f(x): return x * T[1][1]\n", "2", "3"),
+    "docstring": changed("def g(x):\n    @@\ndef f(x): return x * len(g.__doc__)\n", "'a'", "'abc'"),
+    "name_of_function": changed(
+        "def @@(x): pass\ng = globals().get('short') or longer\ndef f(x): return x * len(g.__name__)\n",
+        "short",
+        "longer",
+    ),
+    "first_line": changed("@@\ndef g(x): return x\ndef f(x): return x * g.__code__.co_firstlineno\n", "", "\n\n"),
+    "qualified_name": changed(
+        "class A: pass\nclass Bcde: pass\nc = @@\ndef f(x): return x * len(c.__qualname__)\n", "A", "Bcde"
+    ),
+    "base_class": changed(
+        "class A:\n    n = 2\nclass B:\n    n = 3\nclass C(@@): pass\ndef f(x): return x * C.n\n", "A", "B"
+    ),
+    "order_of_bases": changed(
+        "class A:\n    n = 2\nclass B:\n    n = 3\nclass C(@@): pass\ndef f(x): return x * C().n\n", "A, B", "B, A"
+    ),
+    "is_subclass": changed(
+        "class A: pass\nclass B: pass\nclass C(@@): pass\ndef f(x): return x + 1 if issubclass(C, A) else x\n", "A", "B"
+    ),
+    "metaclass": changed(
+        "class M(type):\n    def __len__(cls): return 2\nclass N(type):\n    def __len__(cls): return 3\n"
+        "class C(metaclass=@@): pass\ndef f(x): return x * len(C)\n",
+        "M",
+        "N",
+    ),
+    "slots": changed(
+        "class C:\n    __slots__ = @@\nc = C()\ndef f(x): return x + 1 if hasattr(c, '__dict__') else x\n",
+        "('a',)",
+        "('a', '__dict__')",
+    ),
+    "fields_of_namedtuple": changed(
+        "import collections\nP = collections.namedtuple('P', @@)\np = P(2, 3)\ndef f(x): return x * p.a\n",
+        "'a b'",
+        "'b a'",
+    ),
+    "default_of_dataclass": changed(
+        "import dataclasses\n@dataclasses.dataclass\nclass C:\n    n: int = @@\ndef f(x): return x * C().n\n", "2", "3"
+    ),
+    "fields_of_dataclass": changed(
+        "import dataclasses\n@dataclasses.dataclass\nclass C:\n    @@\n"
+        "def f(x): return x * len(dataclasses.fields(C))\n",
+        "a: int = 1",
+        "a: int = 1; b: int = 2",
+    ),
+    "property": changed(
+        "class C:\n    @property\n    def n(self): return @@\nc = C()\ndef f(x): return x * c.n\n", "2", "3"
+    ),
+    "partial": changed(
+        "import functools\ndef g(x, n): return x * n\nh = functools.partial(g, n=@@)\ndef f(x): return h(x)\n", "2", "3"
+    ),
+    "partial_in_class": changed(
+        "import functools\ndef g(n): return n\nclass C:\n    h = functools.partial(g, @@)\n"
+        "def f(x): return x * C.h()\n",
+        "2",
+        "3",
+    ),
+    "itemgetter": changed(
+        "import operator\nget = operator.itemgetter(@@)\ndef f(x): return x * get([2, 3])\n", "0", "1"
+    ),
+    "attrgetter": changed(
+        "import operator\nclass C:\n    a = 2; b = 3\nget = operator.attrgetter(@@)\ndef f(x): return x * get(C)\n",
+        "'a'",
+        "'b'",
+    ),
+    "pattern": changed(
+        "import re\np = re.compile(@@)\ndef f(x): return x + 1 if p.match('abc') else x - 1\n", "'a'", "'b'"
+    ),
+    "cached_function": changed(
+        "import functools\n@functools.lru_cache\ndef g(n): return n * @@\ndef f(x): return x * g(2)\n", "2", "3"
+    ),
+    "cached_property": changed(
+        "import functools\nclass C:\n    @functools.cached_property\n    def n(self): return @@\n"
+        "def f(x): return x * C().n\n",
+        "2",
+        "3",
+    ),
+    "subclasses": changed(
+        "class A: pass\nclass B(@@): pass\ndef f(x): return x * len(A.__subclasses__())\n", "A", "object"
+    ),
+    "static_method": changed(
+        "class C:\n    @staticmethod\n    def n(): return @@\ndef f(x): return x * C.n()\n", "2", "3"
+    ),
+    "attribute_hook": changed(
+        "class C:\n    def __getattr__(self, name): return @@\nc = C()\ndef f(x): return x * c.n\n", "2", "3"
+    ),
+    "operator_appears": changed(
+        "class C:\n    def __init__(self): self.n = 2\n    def __len__(self): return 2\n    @@\nc = C()\n"
+        "def f(x): return x + 1 if c else x - 1\n",
+        "pass",
+        "def __bool__(self): return False",
+    ),
+    "dict_in_class": changed("class C:\n    m = {'a': @@}\ndef f(x): return x * C.m['a']\n", "2", "3"),
+    "dict_order": changed(
+        "d = {@@}\ndef f(x):\n    for at, key in enumerate(d):\n        x = x * 2 + at * d[key]\n    return x\n",
+        "'a': 1, 'b': 2",
+        "'b': 2, 'a': 1",
+    ),
+    "finfo": changed("i = torch.finfo(@@)\ndef f(x): return x * i.bits\n", "torch.float32", "torch.float16"),
+    "float_sign": changed("z = @@\ndef f(x): return x * z\n", "0.0", "-0.0"),
+    "bool_for_int": changed("z = @@\ndef f(x): return x + 1 if z is True else x\n", "1", "True"),
+    "long_string": changed("s = @@\ndef f(x): return x * len(s)\n", "'abc def'", "'abc def ghi'"),
+    # -- identity
+    "tied_weights": changed(
+        "a = torch.ones(3)\nb = @@\ndef f(x):\n    a.add_(1)\n    return x * a + b\n"
+        "def reset(): a.fill_(1); b.fill_(1)\n",
+        "torch.ones(3)",
+        "a",
+    ),
+    "sentinel": changed(
+        "MISSING = object()\nvalue = @@\ndef f(x): return x + 1 if value is MISSING else x - 1\n", "MISSING", "object()"
+    ),
+    "sentinel_met": changed(
+        "MISSING = object()\nvalue = @@\ndef f(x): return x + 1 if value is MISSING else x - 1\n", "object()", "MISSING"
+    ),
+    "shared_dict": changed(
+        "class A:\n    m = {'a': 1}\nclass B:\n    m = @@\ndef f(x): return x + 1 if A.m is B.m else x - 1\n",
+        "A.m",
+        "{'a': 1}",
+    ),
+    "dict_comes_together": changed(
+        "class A:\n    m = {'a': 1}\nclass B:\n    m = @@\ndef f(x): return x + 1 if A.m is B.m else x - 1\n",
+        "{'a': 1}",
+        "A.m",
+    ),
+    "module_used_twice": changed(
+        "torch.manual_seed(3)\na = torch.nn.Linear(3, 3)\nb = @@\ndef f(x): return b(a(x))\n",
+        "torch.nn.Linear(3, 3)",
+        "a",
+    ),
+    "lists_become_one": changed(
+        "a = [1]\nb = @@\ndef f(x):\n    a.append(2)\n    return x * len(b)\ndef reset():\n    del a[1:], b[1:]\n",
+        "[1]",
+        "a",
+    ),
+    # -- shapes, dtypes, gradients
+    "shape": Program(
+        "def f(x): return x * x.shape[0]\ndef args(): return (torch.ones(3),)",
+        "def f(x): return x * x.shape[0]\ndef args(): return (torch.ones(4),)",
+    ),
+    "dtype": Program(
+        "def f(x): return x + 1.5\ndef args(): return (torch.ones(3),)",
+        "def f(x): return x + 1.5\ndef args(): return (torch.ones(3, dtype=torch.int64),)",
+    ),
+    "requires_grad": Program(
+        "def f(x): return x.requires_grad, x * 2\ndef args(): return (torch.ones(3),)",
+        "def f(x): return x.requires_grad, x * 2\ndef args(): return (torch.ones(3, requires_grad=True),)",
+    ),
+    "default_dtype": changed(
+        "torch.set_default_dtype(@@)\ndef f(x): return torch.zeros(3) + 1, x\ndef reset(): pass\n",
+        "torch.float32",
+        "torch.float64",
+        "def args(): return (torch.ones(3, dtype=torch.float32),)\n",
+    ),
+    "operator_replaced": changed(
+        "@@\ndef f(x): return torch.special.i0e(x)\n",
+        "pass",
+        "lib = torch.library.Library('aten', 'IMPL')\n"
+        "lib.impl('special_i0e', lambda x: torch.full_like(x, 7.0), 'CPU')",
+    ),
+    "custom_operator": changed(
+        "@torch.library.custom_op('storetest::op', mutates_args=())\n"
+        "def op(x: torch.Tensor) -> torch.Tensor: return x * @@\n"
+        "@op.register_fake\ndef _(x): return torch.empty_like(x)\ndef f(x): return op(x)\n",
+        "2",
+        "3",
+    ),
+}
+
+HASHES: dict[str, Program] = {
+    "hash_of_string": Program("def f(x): return x * (hash('abc') % 5)\n" + X),
+    "hash_of_tuple": Program("def f(x): return x * (hash(('a', 'b')) % 5)\n" + X),
+    "order_of_literal": Program(
+        "def f(x):\n    for at, s in enumerate({'aa', 'b', 'cccc', 'ddd'}):\n        x = x * 2 + at * len(s)\n"
+        "    return x\n" + X
+    ),
+    "pop": Program("def f(x):\n    s = {'aa', 'b', 'cccc'}\n    return x * len(s.pop())\n" + X),
+    "dict_of_set": Program(
+        "def f(x):\n    d = dict.fromkeys({'aa', 'b', 'cccc', 'ddd'})\n    return x * len(next(iter(d)))\n" + X
+    ),
+    "text_of_set": Program("def f(x): return x * len(str(frozenset(('aa', 'b', 'cccc'))).split(',')[0])\n" + X),
+    "default_argument": Program(
+        "def f(x, names=frozenset(('aa', 'b', 'cccc'))): return x * len(next(iter(names)))\n" + X
+    ),
+    "sorted_key": Program("def f(x): return x * len(sorted(('aa', 'b', 'cccc'), key=hash)[0])\n" + X),
+    "set_returned": Program("def f(x): return x, list({'aa', 'b', 'cccc', 'dd'})\n" + X),
+}

@@ -1,0 +1,200 @@
+"""Programs that stay as they are: a second process must find what the first has stored."""
+
+from __future__ import annotations
+
+from two_processes import Program
+
+MODULE = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.fc = torch.nn.Linear(4, 4)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+        self.names, self.options = ["a", "b"], {"scale": 2.0, "flag": True}
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        if self.options["flag"]:
+            x = x * self.options["scale"]
+        return self.fc(x) + len(self.names)
+f = Net()
+def args(): return (torch.ones(2, 4),)
+"""
+
+UNCHANGED: dict[str, Program] = {
+    "function": Program("def f(x): return x.sin() + 1\ndef args(): return (torch.ones(3),)"),
+    "module": Program(MODULE),
+    "helper_and_global": Program(
+        """
+        SCALE = 3
+        def helper(x, by=2): return x * SCALE + by
+        def f(x): return helper(x) - helper(x, by=1)
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "closure": Program(
+        """
+        def make(n):
+            def inner(x): return x * n
+            return inner
+        g = make(3)
+        def f(x): return g(x)
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "integer_enum": Program(
+        """
+        import enum
+        class Act(enum.IntEnum):
+            SCALE = 2
+            OTHER = 3
+        def f(x): return x * Act.SCALE if Act.OTHER > Act.SCALE else x
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "value_of_enum": Program(
+        """
+        import enum
+        class Act(enum.Enum):
+            GELU = "gelu"
+            RELU = "relu"
+        def f(x, act=Act.RELU): return x.relu() if act.value == "relu" else x.exp()
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "dataclass": Program(
+        """
+        import dataclasses
+        @dataclasses.dataclass
+        class Config:
+            scale: float = 2.0
+            names: tuple = ("a", "b")
+        config = Config()
+        def f(x): return x * config.scale + len(config.names)
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "namedtuple": Program(
+        """
+        import collections
+        Pair = collections.namedtuple("Pair", "first second")
+        def f(x): return Pair(x + 1, x + 2).second
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "property_and_methods": Program(
+        """
+        class Thing:
+            @property
+            def two(self): return 2
+            @classmethod
+            def three(cls): return 3
+            @staticmethod
+            def four(): return 4
+        thing = Thing()
+        def f(x): return x * thing.two + thing.three() * Thing.four()
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "partial": Program(
+        """
+        import functools
+        def g(x, n): return x * n
+        h = functools.partial(g, n=3)
+        def f(x): return h(x)
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "shared_dict_in_class": Program(
+        """
+        class Config:
+            attribute_map = {"hidden": "size"}
+            size = 3
+            def __getattribute__(self, name):
+                found = super().__getattribute__("attribute_map")
+                return super().__getattribute__(found.get(name, name))
+        config = Config()
+        def f(x): return x * config.hidden
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "abstract_class": Program(
+        """
+        from collections.abc import Mapping
+        def f(x, names=("a",)): return x + 1 if isinstance(names, Mapping) else x - 1
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "gradients": Program(
+        """
+        weight = torch.ones(3, requires_grad=True)
+        def f(x): return (x * weight).sum()
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "writes_to_input": Program(
+        "def f(x):\n    x.add_(1)\n    return x * 2\ndef args(): return (torch.ones(3),)",
+    ),
+    "random": Program("def f(x): return x + torch.rand(3)\ndef args(): return (torch.ones(3),)"),
+    "side_effect": Program(
+        """
+        class Counter:
+            calls = 0
+        counter = Counter()
+        counter.log = []
+        def f(x):
+            counter.log.append(len(counter.log))
+            return x + 1, [x, {"a": x * 2}]
+        def args(): return (torch.ones(3),)
+        def reset(): counter.log.clear()
+        """
+    ),
+    "autocast": Program(
+        """
+        def f(x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return x @ x
+        def args(): return (torch.ones(3, 3),)
+        """
+    ),
+    "break_and_continuation": Program(
+        """
+        def f(x):
+            y = x.sin() + 1
+            if y.sum() < 0:
+                y = y * -1
+            return y.cos() + x
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "break_in_callee": Program(
+        """
+        def helper(x):
+            y = x.exp() * 2
+            print(end="")
+            return y.cos() * 3
+        def f(x):
+            y = helper(x.sin() + 1)
+            return y.sin() + x
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "dynamic": Program(
+        """
+        SETTINGS = {"dynamic": True}
+        def f(x): return x.reshape(-1).sum() * x.shape[0]
+        def args(): return (torch.ones(3, 5),)
+        """
+    ),
+    "float_input": Program(
+        """
+        SETTINGS = {"dynamic": True}
+        def f(x, scale): return x * scale + 1
+        def args(): return (torch.ones(3), 2.5)
+        """
+    ),
+    "error_of_the_program": Program(
+        "def f(x): return x.view(4) + 1\ndef args(): return (torch.ones(3),)",
+    ),
+}

@@ -1,0 +1,57 @@
+"""The store between two processes: what stays as it was is found, and what has changed is not."""
+
+from __future__ import annotations
+
+import pytest
+from programs_changed import CHANGED, HASHES
+from programs_unchanged import UNCHANGED
+from two_processes import Outcome, twice
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    return twice(tmp_path_factory.mktemp("unchanged"), UNCHANGED)
+
+
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_a_second_process_finds_what_the_first_has_compiled(
+    name: str, unchanged: tuple[dict[str, Outcome], dict[str, Outcome]]
+) -> None:
+    first, second = (outcomes[name] for outcomes in unchanged)
+    assert first.equal and second.equal
+    assert first.told == []
+    assert (second.hits, second.compiled) == (first.compiled, 0), second.told
+    assert second.imported == []
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    return twice(tmp_path_factory.mktemp("changed"), CHANGED)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_has_changed_gives_the_new_result(
+    name: str, changed: tuple[dict[str, Outcome], dict[str, Outcome]]
+) -> None:
+    first, second = (outcomes[name] for outcomes in changed)
+    assert first.equal and second.equal
+
+
+def test_nearly_all_of_the_changed_programs_had_been_stored(
+    changed: tuple[dict[str, Outcome], dict[str, Outcome]],
+) -> None:
+    stored = [name for name, outcome in changed[0].items() if not outcome.told]
+    assert len(stored) >= 0.9 * len(CHANGED)
+
+
+@pytest.fixture(scope="module")
+def hashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    return twice(tmp_path_factory.mktemp("hashed"), HASHES, {"PYTHONHASHSEED": "7"})
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_another_seed_of_hashes_gives_its_own_result(
+    name: str, hashed: tuple[dict[str, Outcome], dict[str, Outcome]]
+) -> None:
+    first, second = (outcomes[name] for outcomes in hashed)
+    assert first.equal and second.equal

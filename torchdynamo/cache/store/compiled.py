@@ -1,0 +1,80 @@
+"""Write what a backend has made of a graph: by the backend's own row, or as the graph that runs as it was captured."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import torch.fx
+
+from torchdynamo.cache.store.graphs import StoredGraph
+from torchdynamo.cache.store.values import Malformed, NotStored, decode, encode
+
+AS_CAPTURED = "as captured"
+
+
+def dump_compiled(made: Any, gm: torch.fx.GraphModule, backend: str) -> tuple[bytes, dict[str, bytes]]:
+    """Return what a backend has made as bytes, and blobs by name. Raises NotStored."""
+    if getattr(made, "__code__", None) is gm.forward.__code__:
+        if backend != "eager":
+            raise NotStored(f"backend {backend!r} left its graph to eager, which it may not do next time")
+        return packed({"kind": AS_CAPTURED}), {}
+    raise NotStored(f"backend {backend!r} has no way to write what it compiles")
+
+
+def load_compiled(data: bytes, graph: StoredGraph, read_blob: Callable[[str], str]) -> Callable[..., Any]:
+    """Return what a backend has made. read_blob: returns the path of a blob, which can be trusted."""
+    content = unpacked(data)
+    if content["kind"] == AS_CAPTURED:
+        forward: Callable[..., Any] = graph.module.forward
+        return forward
+    raise Malformed(f"{content['kind']!r} is unknown")
+
+
+def is_as_captured(data: bytes) -> bool:
+    """Return whether a graph runs as it was captured."""
+    return bool(unpacked(data)["kind"] == AS_CAPTURED)
+
+
+def packed(data: dict[str, Any]) -> bytes:
+    """Return data of a backend as bytes: values, and lists, tuples and dicts of them."""
+    return encode(_plain(data), _none)
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """Return data of a backend. Raises Malformed or struct.error."""
+    content, end = decode(data, 0, _none_again)
+    found = _made(content)
+    if end != len(data) or type(found) is not dict:
+        raise Malformed("this is no data of a backend")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is dict:
+        return "dict", tuple((key, _plain(each)) for key, each in value.items())
+    if type(value) in (list, tuple):
+        return type(value).__name__, tuple(map(_plain, value))
+    return "", value
+
+
+def _made(content: Any) -> Any:
+    kind, value = content
+    if kind == "dict":
+        return {key: _made(each) for key, each in value}
+    if kind:
+        return {"list": list, "tuple": tuple}[kind](map(_made, value))
+    return value
+
+
+def _none(obj: Any) -> tuple[bytes, int]:
+    raise NotStored(f"its backend has made a {type(obj).__name__}, which is no data")
+
+
+def _none_again(tag: bytes, number: int) -> Any:
+    raise Malformed("data of a backend refers to nothing else")
+
+
+FAULTS = (Malformed, struct.error, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError)
+"""What reading a file that is not what was written may raise."""

@@ -1,0 +1,298 @@
+"""Describe objects that are no values by facts that another process can check: names, hashes of code, parts.
+
+`describe` gives an object a kind, values and parts, which are objects or values again. Two objects are taken for the
+same, in two processes, if their kinds and values are equal and so are their parts; and what were two objects must be
+two again. What is described is all that cannot change without a guard seeing it; what can change has guards of its own.
+
+An object of a kind that is not in the table is not stored: nothing says that it is what it was.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import gc
+import operator
+import re
+import sys
+import types
+import typing
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from torchdynamo._native import type_name
+from torchdynamo.cache.store.hashes import hash_of
+from torchdynamo.cache.store.values import NotStored
+from torchdynamo.core.naming import OWN, class_name
+from torchdynamo.guards.constants import is_constant
+
+
+class Description(NamedTuple):
+    """What is known of an object in every process."""
+
+    kind: str
+    values: tuple[Any, ...]
+    """Values, as `values.py` writes them."""
+    parts: tuple[Any, ...] = ()
+    """Values or objects, each with a description of its own."""
+
+
+Describe = Callable[[Any], Description]
+OF_THE_ENVIRONMENT = frozenset({"torch", "torchdynamo", "builtins", *sys.stdlib_module_names})
+"""Packages that are the same wherever the key of the environment is: keys.py."""
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_KINDS_OF_CLASSES = (1 << 5) | (1 << 6) | (1 << 8) | (1 << 10) | (255 << 24)
+"""Flags of a class that say what it is: a sequence or mapping, immutable, open to subclasses, derived from which."""
+
+
+def describe(obj: Any) -> Description:
+    """Return what describes an object. Raises NotStored for one that only its identity tells."""
+    found = _KINDS.get(type(obj))
+    if found is not None:
+        return found(obj)
+    cls = type(obj)
+    if issubclass(cls, type):
+        return _class(obj)
+    if issubclass(cls, enum.Enum):
+        return Description("member", (obj.__dict__["_name_"],), (cls, obj.__dict__["_value_"]))
+    if issubclass(cls, tuple) and _layout_of(cls) is tuple:
+        return Description("tuple", (), (cls, *tuple.__iter__(obj)))
+    if _holds_nothing_else(cls):
+        return Description("object", (), (cls,))
+    raise NotStored(f"an object of type {type_name(cls)} is known by its identity alone")
+
+
+def place_in_modules(obj: Any) -> tuple[str, str] | None:
+    """Return (module, qualified name) under which a class, function or module is found; None if it is not."""
+    cls = type(obj)
+    if obj is sys.modules:
+        return "sys", "modules"
+    if cls is types.ModuleType:
+        name = obj.__dict__.get("__name__")
+        return (name, "") if type(name) is str and sys.modules.get(name) is obj else None
+    names = _names_of(obj)
+    return next((name for name in names if object_at(*name) is obj), None)
+
+
+def _names_of(obj: Any) -> Iterator[tuple[str, str]]:
+    module: Any
+    name: Any
+    if issubclass(type(obj), type):
+        module, name = OWN.__get__(obj).get("__module__"), class_name(obj)
+    elif type(obj) in _NAMED:
+        module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+        owner = getattr(obj, "__self__", None)
+        if type(owner) is types.ModuleType:
+            module = owner.__name__
+        if type(obj) is types.BuiltinFunctionType and "pybind11" in type_name(type(owner)):
+            name = obj.__name__  # its own qualified name has its owner's
+    else:
+        return
+    for home in (module, "builtins", "torch", "torch.nn.functional"):
+        if type(home) is str and type(name) is str:
+            yield home, name
+
+
+_NAMED = (types.FunctionType, types.BuiltinFunctionType)
+
+
+def object_at(module: str, name: str) -> Any:
+    """Return what an imported module has under a qualified name; None if there is nothing. Runs no code of a user."""
+    found: Any = sys.modules.get(module)
+    for part in name.split(".") if name else ():
+        if issubclass(type(found), type):
+            found = next((OWN.__get__(base)[part] for base in found.__mro__ if part in OWN.__get__(base)), None)
+        else:
+            found = getattr(found, "__dict__", {}).get(part) if type(found) is types.ModuleType else None
+    return found
+
+
+def is_of_environment(module: Any) -> bool:
+    """Return whether a module belongs to a package that the key of the environment identifies."""
+    return type(module) is str and module.partition(".")[0] in OF_THE_ENVIRONMENT
+
+
+def version_of(module: Any) -> str:
+    """Return the version of the package that a module written in C belongs to. Raises NotStored if it has none."""
+    if is_of_environment(module):
+        return ""
+    package = sys.modules.get(str(module).partition(".")[0])
+    version = getattr(package, "__version__", None)
+    if type(version) is not str:
+        raise NotStored(f"{module} is written in C and has no version")
+    return version
+
+
+def _class(cls: type) -> Description:
+    module, name = OWN.__get__(cls).get("__module__"), class_name(cls)
+    if not cls.__flags__ & _HEAP:
+        return Description("type", (type_name(cls), version_of(_module_of_c(cls))))
+    if is_of_environment(module) and object_at(module, name) is cls:
+        return Description("type", (module, name))
+    size = (cls.__basicsize__, cls.__itemsize__, cls.__dictoffset__, cls.__weakrefoffset__)
+    values: tuple[Any, ...] = (str(module), name, cls.__flags__ & _KINDS_OF_CLASSES, *size, _said_version(module))
+    parts: tuple[Any, ...] = (type(cls), *cls.__mro__[1:])
+    if issubclass(type(cls), enum.EnumMeta):
+        members = OWN.__get__(cls).get("_member_map_", {})
+        values = (*values, tuple(members))
+        parts = (*parts, *(member.__dict__["_value_"] for member in members.values()))
+    if OWN.__get__(cls).get("_is_protocol"):
+        values = (*values, tuple(sorted(typing._get_protocol_attrs(cls))))  # type: ignore[attr-defined]
+    return Description("class", values, parts)
+
+
+def _said_version(module: Any) -> str:
+    version = getattr(sys.modules.get(str(module).partition(".")[0]), "__version__", "")
+    return version if type(version) is str else ""
+
+
+def _module_of_c(cls: type) -> str:
+    name = type_name(cls) if "." in type_name(cls) else str(cls.__module__)
+    return name.rpartition(".")[0] or name
+
+
+def _module(obj: types.ModuleType) -> Description:
+    return Description("module", (str(obj.__dict__.get("__name__")),))
+
+
+def _code(obj: types.CodeType) -> Description:
+    return Description("code", (hash_of(obj),))
+
+
+def _function(obj: types.FunctionType) -> Description:
+    cells = len(obj.__closure__ or ())
+    return Description("function", (str(obj.__module__), obj.__qualname__, cells), (obj.__code__,))
+
+
+def _builtin(obj: types.BuiltinFunctionType) -> Description:
+    owner: Any = obj.__self__
+    home = place_in_modules(obj)
+    if home is not None or owner is None or type(owner) is types.ModuleType:
+        module = home[0] if home else obj.__module__ if owner is None else owner.__name__
+        return Description("C function", (str(module), obj.__name__, version_of(module)))
+    return Description("C function", (obj.__name__,), (owner,))
+
+
+def _descriptor(obj: Any) -> Description:
+    return Description("descriptor", (type(obj).__name__, obj.__name__), (obj.__objclass__,))
+
+
+def _property(obj: Any) -> Description:
+    return Description(type(obj).__name__, (), (obj.fget, obj.fset, obj.fdel))
+
+
+def _wrapper(obj: Any) -> Description:
+    return Description(type(obj).__name__, (), (obj.__func__,))
+
+
+def _partial(obj: functools.partial[Any]) -> Description:
+    keywords = obj.keywords
+    return Description("partial", tuple(keywords), (obj.func, *obj.args, *keywords.values()))
+
+
+def _reduced(obj: Any) -> Description:
+    made_by = obj.__reduce__()
+    return Description(type(obj).__name__, (), made_by[1])
+
+
+def _cached(obj: Any) -> Description:
+    parameters = obj.cache_parameters()
+    return Description("lru_cache", (parameters["maxsize"], parameters["typed"]), (obj.__wrapped__,))
+
+
+def _operator(obj: Any) -> Description:
+    name = str(obj)
+    if name.partition(".")[0] not in ("aten", "prims", "prim"):
+        raise NotStored(f"{name} is a custom operator: nothing says which kernel it has")
+    return Description("operator", (name,))
+
+
+def _namespace(obj: Any) -> Description:
+    (names,) = gc.get_referents(obj)
+    made = names.get("__dict__") if type(names) is dict else None
+    owner = getattr(made, "__objclass__", None) or next(
+        (cls for cls in map(_owner_of, names.values()) if cls is not None and OWN.__get__(cls) == obj), None
+    )
+    if owner is None:
+        raise NotStored("a namespace does not tell whose it is")
+    return Description("namespace", (), (owner,))
+
+
+def _owner_of(found: Any) -> Any:
+    return getattr(found, "__objclass__", None)
+
+
+MADE = frozenset({"namespace", "C function", "descriptor"})
+"""Kinds of objects that are found by the object that they belong to."""
+
+
+def made_again(kind: str, values: tuple[Any, ...], parts: tuple[Any, ...]) -> Any:
+    """Return an object by that which it belongs to, such as a method of an object in C; None if there is none."""
+    if kind == "namespace":
+        return OWN.__get__(parts[0])
+    if kind == "descriptor" and issubclass(type(parts[0]), type):
+        return OWN.__get__(parts[0]).get(values[1])
+    if kind == "C function" and len(parts) == 1:
+        return getattr(parts[0], values[0], None)
+    return None
+
+
+def _value(obj: Any) -> Description:
+    if not is_constant(obj):
+        raise NotStored(f"a {type(obj).__name__} holds objects")
+    return Description("value", (obj,))
+
+
+def _held(obj: Any) -> Description:
+    return Description("object", (), (type(obj),))
+
+
+_HELD: dict[Any, None] = dict.fromkeys((object, dict, list, set, OrderedDict, deque, defaultdict, bytearray))
+"""Layouts of objects that hold nothing but what guards read: by these an object is known by its place and class."""
+
+
+def _layout_of(cls: type) -> Any:
+    """Return the class written in C that gives the instances of a class their memory, slots apart."""
+    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP)
+
+
+def _holds_nothing_else(cls: type) -> bool:
+    """Return whether instances of a class have no memory but slots, a dictionary, and what a known layout holds."""
+    layout = _layout_of(cls)
+    slots = (OWN.__get__(base).get("__slots__", ()) for base in cls.__mro__)
+    count = sum(1 if type(names) is str else len(tuple(names)) for names in slots)
+    most = 8 * (count + bool(cls.__dictoffset__) + bool(cls.__weakrefoffset__))
+    return layout in _HELD and cls.__basicsize__ - layout.__basicsize__ <= most
+
+
+_TUPLEGETTER = type(Description.__dict__["kind"])
+_KINDS: dict[Any, Describe] = {
+    types.ModuleType: _module,
+    types.CodeType: _code,
+    types.FunctionType: _function,
+    types.BuiltinFunctionType: _builtin,
+    types.MethodWrapperType: lambda obj: Description("C function", (obj.__name__,), (obj.__self__,)),
+    types.MappingProxyType: _namespace,
+    **dict.fromkeys(
+        (
+            *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+            *(types.GetSetDescriptorType, types.MemberDescriptorType),
+        ),
+        _descriptor,
+    ),
+    **dict.fromkeys((property, getattr(enum, "property", property), types.DynamicClassAttribute), _property),
+    **dict.fromkeys((staticmethod, classmethod), _wrapper),
+    functools.partial: _partial,
+    **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller, _TUPLEGETTER), _reduced),
+    functools._lru_cache_wrapper: _cached,
+    **dict.fromkeys((torch._ops.OpOverload, torch._ops.OpOverloadPacket), _operator),
+    re.Pattern: lambda obj: Description("pattern", (obj.pattern, obj.flags)),
+    **dict.fromkeys((torch.finfo, torch.iinfo), lambda obj: Description(type(obj).__name__, (str(obj.dtype),))),
+    **dict.fromkeys((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, types.CellType), _held),
+    **dict.fromkeys(_HELD, _held),
+    tuple: lambda obj: _value(obj) if is_constant(obj) else Description("tuple", (), (tuple, *obj)),
+    **dict.fromkeys((int, float, complex, str, bytes, frozenset, slice, range, torch.device, torch.Size), _value),
+}

@@ -1,0 +1,250 @@
+"""Write what a compiled frame is as the sections of a file, and read it for another frame.
+
+Sections: `values`, `parts`, `facts`, `sources` and `places` are the tables of rows.py; `guards` are rows; `frame` is
+the replacement code and how it calls its graph; `graph` the graph as it was captured; `backend` what was made of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+from torchdynamo import _native
+from torchdynamo.bytecode.instruction import Item
+from torchdynamo.cache.store.instructions import items_of, plain_items, renamed
+from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
+from torchdynamo.cache.store.values import Malformed, NotStored
+from torchdynamo.capture.exits import Why
+from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
+from torchdynamo.codegen import resume
+from torchdynamo.codegen.deopt import Bailout
+from torchdynamo.core.source import Guard, Position, Roots, Source
+from torchdynamo.guards.constants import is_constant, same_constant
+from torchdynamo.guards.identity import Weak
+from torchdynamo.guards.kinds import KINDS
+from torchdynamo.guards.program import complete, lower
+
+ROWS = ("values", "parts", "facts", "sources", "places")
+FRAMES_CODE = 0
+
+
+class GraphFacts(NamedTuple):
+    """How a frame's code calls its graph, and what the graph does besides computing its results."""
+
+    name: str  # "" if there is no graph
+    arguments: tuple[str, ...]
+    bound_inputs: int
+    splat: bool  # the other inputs come in one tuple
+    boxes: tuple[int, ...]
+    mutated: tuple[int, ...]  # positions of inputs
+    random: bool
+    as_captured: bool
+    pure: bool  # the frame does nothing but to run its graph
+    operators: int
+    rerun: tuple[bool, bool] | None  # if it runs as written when its graph raises: a warning was shown, sizes assumed
+
+
+class RegistryAnswer(NamedTuple):
+    """What an abstract class said of a class, by its registrations."""
+
+    cls: type
+    abstract: type
+    answer: bool
+
+
+class StoredFrame(NamedTuple):
+    """A compiled frame as it is stored."""
+
+    code: CodeType
+    guards: Sequence[Guard]
+    bound: Sequence[Source]
+    items: Sequence[Item]
+    variables: Sequence[str]
+    call: GraphFacts
+    why: Why | None
+    answers: Sequence[RegistryAnswer] = ()
+
+
+def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
+    """Return the sections of a frame, and the code that they name. Raises NotStored with what cannot be stored."""
+    users = resume.origin(frame.code).code
+    writer = RowWriter(lambda obj: FRAMES_CODE if obj is users else None)
+    told = {(each.cls, each.abstract): each for each in frame.answers}
+    guards = [guard for guard in frame.guards if guard.source is not REGISTRATIONS]
+    if len(guards) < len(frame.guards) and not told:
+        raise NotStored("it rests on which classes are registered with abstract ones")
+    rows = writer.guards(guards)
+    bound = array("I", [writer.source(source) for source in frame.bound])
+    items = plain_items(frame.items, EntryWriter(users))
+    content = (
+        tuple(frame.call),
+        tuple(frame.variables),
+        items,
+        None if frame.why is None else plain_reason(frame.why),
+        tuple((each.cls, each.abstract, each.answer) for each in told.values()),
+    )
+    number = writer.pool.number(content)
+    tables = dict(zip(ROWS, writer.tables(), strict=True))
+    code = [obj for obj, _ in writer.held if type(obj) is CodeType]
+    return {**tables, "guards": rows, "bound": bound.tobytes(), "frame": struct.pack("<I", number)}, code
+
+
+class EntryWriter:
+    """Names what belongs to an entry among the constants of its code."""
+
+    def __init__(self, users: CodeType) -> None:
+        """Make the writer. users: the code of the frame as the user wrote it."""
+        self.own = {id(const): at for at, const in enumerate(users.co_consts) if type(const) in (str, bytes, tuple)}
+
+    def __call__(self, obj: Any) -> tuple[str, Any] | None:
+        if id(obj) in self.own:
+            return "own", self.own[id(obj)]
+        if type(obj) is _native.AsWritten:
+            return "as written", ()
+        if isinstance(getattr(obj, "__self__", None), Bailout):
+            return "after rerun", ()
+        shape = resume.shape_of(obj) if type(obj) is CodeType else None
+        if shape is not None:
+            return "continuation", (resume.origin(obj).code, tuple(shape))
+        rest = resume.rest_of(obj) if type(obj) is CodeType else None
+        if rest is not None:
+            if rest.way is not None:
+                raise NotStored("it leaves functions in the middle of a call that a model stands for")
+            return "rest", (rest.code(), rest.names, plain_items(rest.items, self))
+        return None
+
+
+class EntryReader:
+    """Makes what belongs to an entry."""
+
+    def __init__(self, code: CodeType, rerun: Bailout | None) -> None:
+        """Make the reader. rerun: what runs the frame as written."""
+        self.code = code
+        self.users = resume.origin(code).code
+        self.rerun = rerun
+
+    def __call__(self, name: str, content: Any) -> Any:
+        return _MADE[name](self, content)
+
+    def own(self, index: int) -> Any:
+        return self.users.co_consts[index]
+
+    def continuation(self, content: Any) -> CodeType:
+        code, (index, names, stack, until) = content
+        return resume.continuation(code, index, names, stack, until)[0]
+
+    def after_rerun(self) -> Callable[[], None]:
+        if self.rerun is None:
+            raise Malformed("the frame does not run as written")
+        return self.rerun.after_rerun
+
+    def rest(self, content: Any) -> CodeType:
+        code, names, rows = content
+        return resume.rest_of_frame(code, items_of(rows, self), names, None)
+
+
+_MADE: dict[str, Callable[[EntryReader, Any], Any]] = {
+    "as written": lambda reader, content: _native.AsWritten(reader.code),
+    "after rerun": lambda reader, content: reader.after_rerun(),
+    "own": EntryReader.own,
+    "continuation": EntryReader.continuation,
+    "rest": EntryReader.rest,
+}
+
+
+def plain_reason(why: Why) -> tuple[Any, ...]:
+    """Return a reason as values; what fills its text becomes text."""
+    fields = tuple((name, value if is_constant(value) else str(value)) for name, value in why.fields.items())
+    return why.reason, fields, _plain(why.position), tuple(map(_plain, why.callers)), why.raises
+
+
+def _plain(position: Position | None) -> tuple[Any, ...] | None:
+    return None if position is None else tuple(position)
+
+
+def reason_of(content: tuple[Any, ...]) -> Why:
+    """Return a reason from values."""
+    reason, fields, position, callers, raises = content
+    place = None if position is None else Position(*position)
+    return Why(reason, dict(fields), place, tuple(Position(*each) for each in callers), raises)
+
+
+class LoadedFrame:
+    """A stored frame for the frame that is about to run. Its guards hold; its code is made when it is asked for."""
+
+    def __init__(self, sections: Mapping[str, bytes], code: CodeType, roots: Roots) -> None:
+        """Find what the stored frame speaks of. Raises Unresolved if something is not there or is another."""
+        users = resume.origin(code).code
+        self.code = code
+        self.reader = RowReader(Tables(*(sections[name] for name in ROWS)), roots, lambda number: users)
+        self.bound = [self.reader.source(number) for number in array("I", sections["bound"])]
+        self.guards = self.reader.guards(sections["guards"])
+        self.number = struct.unpack("<I", sections["frame"])[0]
+        self.roots = roots
+
+    def verified(self) -> _native.GuardProgram:
+        """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not."""
+        call, self.variables, self.items, why, answers = self.reader.pool[self.number]
+        self.call = GraphFacts(*call)
+        self.why = None if why is None else reason_of(why)
+        self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
+        program = lower(self.guards, self.bound, self.code)
+        roots = self.roots
+        if not program.check(roots.locals, roots.globals, roots.builtins, roots.closure):
+            raise Unresolved(failure(self.guards, roots))
+        return program
+
+    def registered(self, content: tuple[type, type, bool]) -> Guard:
+        """Return the guard of what an abstract class says of a class. Raises Unresolved if that has changed."""
+        cls, abstract, answer = content
+        if issubclass(cls, abstract) is not answer:
+            raise Unresolved(f"{cls.__qualname__} is {'no' if answer else 'a'} subclass of {abstract.__qualname__} now")
+        token = REGISTRATIONS.load(self.roots)
+        return Guard(REGISTRATIONS, "UNREGISTERED", (cls, abstract, token))
+
+    def rerun(self) -> Bailout | None:
+        """Return what runs the frame as written if its graph raises."""
+        return None if self.call.rerun is None else Bailout.again(self.code, *self.call.rerun)
+
+    def written(self, graph: str, rerun: Bailout | None) -> list[Item]:
+        """Return the instructions of the code. graph: the name of the variable that holds the graph."""
+        items = items_of(self.items, EntryReader(self.code, rerun))
+        renamed(items, self.call.name, graph)
+        self.variables = [graph if name == self.call.name and name else name for name in self.variables]
+        return items
+
+
+def failure(guards: Sequence[Guard], roots: Roots) -> str:
+    """Return the first guard that does not hold, as text."""
+    for guard in guards:
+        kind = KINDS[guard.kind]
+        try:
+            value = guard.source.load(roots)
+        except Exception:
+            continue
+        if not kind.holds(value, guard.arg, roots):
+            part, old, new = kind.why(value, guard.arg, roots)
+            return f"{guard.source}{part} was {old}, is {new}"
+    return "a guard does not hold"
+
+
+def agree(made: Sequence[Guard], live: Sequence[Guard]) -> bool:
+    """Return whether guards that were read back are those that were written."""
+    wanted = [guard for guard in live if guard.source is not REGISTRATIONS]
+    found = [guard for guard in made if guard.source is not REGISTRATIONS]
+    return len(found) == len(wanted) and all(
+        one.source is other.source and one.kind == other.kind and same(one.arg, other.arg)
+        for one, other in zip(found, wanted, strict=True)
+    )
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two arguments of guards are equal: values by value, objects by identity."""
+    if type(one) is Weak or type(other) is Weak:
+        return unwrapped(one) is unwrapped(other)
+    if isinstance(one, tuple) and type(one) is type(other) and len(one) == len(other):
+        return all(map(same, one, other))
+    return one is other or (is_constant(one) and same_constant(one, other))

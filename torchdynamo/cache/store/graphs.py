@@ -1,0 +1,91 @@
+"""Write captured graphs as text, and make them again when somebody asks: for eager, for errors, for reports."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from typing import Any
+
+import torch
+import torch.fx
+
+from torchdynamo.backends.cache_key import OPERATORS, is_keyed_by_names
+from torchdynamo.backends.ensemble import operator_names
+from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
+from torchdynamo.backends.ensemble.identity import HasNoName, name_of
+from torchdynamo.cache.store.values import NotStored
+from torchdynamo.errors import RecordError
+from torchdynamo.graph.modules import graph_module
+from torchdynamo.graph.mutation import Effects, effects_of, note_effects
+
+
+def dump_graph(gm: torch.fx.GraphModule) -> bytes:
+    """Return a graph as JSON. Raises NotStored for a node that cannot be written."""
+    if not is_keyed_by_names(gm):
+        raise NotStored("its graph calls code that is not torch's: nothing says whether that has changed")
+    try:
+        nodes = nodes_of(gm.graph, name_of_function)
+    except RecordError as error:
+        raise NotStored(f"its graph cannot be written: {error}") from None
+    return json.dumps({"nodes": nodes, "effects": effects_as_data(gm)}).encode()
+
+
+def name_of_function(function: Any) -> str:
+    """Return the name of a function of torch or Python that a graph calls. Raises RecordError if it has none."""
+    if isinstance(function, OPERATORS):
+        return operator_names.name_of_function(function)
+    try:
+        name = "builtins.getattr" if function is getattr else name_of(function)
+    except HasNoName:
+        raise RecordError(f"{function!r} has no name") from None
+    if function_at(name) is not function:
+        raise RecordError(f"{name} is found under another name only")
+    return name
+
+
+def effects_as_data(gm: torch.fx.GraphModule) -> list[Any]:
+    """Return what a graph does besides computing: positions of inputs it writes to, and two answers."""
+    effects = effects_of(gm)
+    inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    return [[at for at, name in enumerate(inputs) if name in effects.mutated], effects.random, effects.as_captured]
+
+
+def load_graph(data: bytes) -> torch.fx.GraphModule:
+    """Return the module of a graph. Raises RecordError for an operator that does not exist here."""
+    found = json.loads(data)
+    graph = graph_of(found["nodes"], function_at)
+    gm = graph_module(torch.nn.Module(), graph)
+    positions, random, as_captured = found["effects"]
+    inputs = [node.name for node in graph.find_nodes(op="placeholder")]
+    note_effects(gm, Effects(frozenset(inputs[at] for at in positions), random, as_captured))
+    return gm
+
+
+@functools.cache
+def function_at(name: str) -> Any:
+    """Return the function of a name that was found to be an operator's when it was written: where modules have it."""
+    if name.startswith("torch.ops."):
+        return operator_names.function_named(name)
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        owner = sys.modules.get(".".join(parts[:cut]))
+        found = functools.reduce(lambda obj, part: getattr(obj, part, None), parts[cut:], owner)
+        if found is not None:
+            return found
+    raise RecordError(f"there is no operator {name!r} here")
+
+
+class StoredGraph:
+    """A graph that is made when somebody looks at it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @functools.cached_property
+    def module(self) -> torch.fx.GraphModule:
+        """The graph's module."""
+        return load_graph(self._data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)

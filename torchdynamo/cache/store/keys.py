@@ -1,0 +1,132 @@
+"""Name what an entry rests on and no guard sees: the frame's code, the environment, the compiler's settings."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.library
+
+from torchdynamo import _native, config
+from torchdynamo.backends.cache_key import digest_of_sources
+from torchdynamo.cache.store.hashes import hash_of
+from torchdynamo.cache.store.values import NotStored, encode
+from torchdynamo.codegen import resume
+from torchdynamo.core import marks
+from torchdynamo.graph import torch_compat
+
+NO_MATTER = ("cache", "debug", "progress", "verbose")
+"""Settings that do not change what is compiled."""
+
+
+def frame_key(code: CodeType, module: str, compiler: str) -> str:
+    """Return the name under which the entries of a frame are kept.
+
+    module: the name of the module whose globals it runs with. compiler: what `compiler_digest` gave.
+    """
+    origin = resume.origin(code)
+    shape = repr(resume.shape_of(code))
+    return _digest(hash_of(origin.code), module, shape, environment(), compiler, state_of_process())
+
+
+def _digest(*texts: str) -> str:
+    joined = "\0".join(f"{len(text)} {text}" for text in texts)
+    return hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def compiler_digest(backend: str, settings: tuple[Any, ...]) -> str:
+    """Return a digest of a backend's name, the settings it was given, and this package's own settings.
+
+    Raises NotStored for a setting that is no value: a function, an object.
+    """
+    knobs = tuple(sorted((name, value) for name, value in config.knobs().items() if name not in NO_MATTER))
+    content = encode((backend, _items(settings), knobs), _no_value)
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _items(setting: Any) -> Any:
+    """Return a setting with mappings and lists as tuples."""
+    if isinstance(setting, Mapping):
+        return "mapping", tuple(sorted((str(name), _items(value)) for name, value in setting.items()))
+    return tuple(map(_items, setting)) if isinstance(setting, (list, tuple)) else setting
+
+
+def _no_value(obj: Any) -> tuple[bytes, int]:
+    raise NotStored(f"a setting is a {type(obj).__name__}, which no other process can compare")
+
+
+def state_of_process() -> str:
+    """Return what the process has set that decides about captures: marked functions, kernels put in for operators."""
+    marked = sorted(f"{kind}:{_name(obj)}" for kind, found in _MARKS.items() for obj in found)
+    replaced = sorted(name for name in torch.library._impls if _is_kernel(name))
+    return repr((marked, replaced, _devices()))
+
+
+_MARKS = {
+    "disabled": marks.DISABLED,
+    "skipped": marks.SKIPPED,
+    "allowed": marks.ALLOWED,
+    "disallowed": marks.DISALLOWED,
+    "constant": marks.CONSTANT,
+}
+
+
+def _name(obj: Any) -> str:
+    return f"{getattr(obj, '__module__', '')}.{getattr(obj, '__qualname__', getattr(obj, 'co_qualname', ''))}"
+
+
+def _is_kernel(name: str) -> bool:
+    """Return whether a registration puts a kernel in the place of one of torch's own."""
+    return name.startswith("aten/") and not name.endswith(("/Meta", "/CompositeImplicitAutograd", "/Functionalize"))
+
+
+@functools.cache
+def environment() -> str:
+    """Return a digest of the interpreter, torch, this package and the processor."""
+    return _digest(*(f"{name}={value}" for name, value in facts_of_environment().items()))
+
+
+def facts_of_environment() -> dict[str, str]:
+    """Return what the key of the environment is made of, for people too."""
+    return {
+        "python": sys.version,
+        "flags": str(sys.flags),
+        "implementation": str(sys.implementation.cache_tag),
+        "torch": torch_compat.build(),
+        "torchdynamo": digest_of_sources(),
+        "extension": str(_extension()),
+        "machine": f"{sys.platform} {platform.machine()}",
+        "processor": _processor(),
+        "instructions": f"{torch.backends.cpu.get_cpu_capability()} {os.environ.get('ATEN_CPU_CAPABILITY', '')}",
+    }
+
+
+def _extension() -> str:
+    """Return what tells the builds of our extension apart: its size, and its beginning, which holds the build's id."""
+    with open(_native.__file__, "rb") as file:
+        return f"{os.fstat(file.fileno()).st_size} {hashlib.blake2b(file.read(1 << 14), digest_size=16).hexdigest()}"
+
+
+def _processor() -> str:
+    """Return the processor's instruction sets, where the system tells them."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    lines = (line for line in text.partition("\n\n")[0].splitlines() if line.startswith(("flags", "Features")))
+    return " ".join(sorted(next(lines, "").partition(":")[2].split()))
+
+
+def _devices() -> str:
+    """Return the GPUs that are in use; before the first use there are none for what is captured."""
+    if not torch.cuda.is_initialized():
+        return ""
+    return str([str(torch.cuda.get_device_properties(at)) for at in range(torch.cuda.device_count())])

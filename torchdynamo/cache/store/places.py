@@ -1,0 +1,117 @@
+"""Where the store lies, and whether it may be trusted: who can write to it decides what runs in this process.
+
+A folder or a file counts if it belongs to this user, or to root, nobody else may write to it, and it is no link. That
+is asked of the open file, before a byte of it is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from torchdynamo.errors import TorchDynamoWarning
+from torchdynamo.hook.user_warnings import warn_user
+
+FORMAT = "v1"
+LARGEST = 1 << 28  # bytes of a file
+
+
+class Untrusted(Exception):
+    """Raised for a file or folder that others may have written."""
+
+
+def folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the store: `$TORCHDYNAMO_CACHE_DIR`, or `torchdynamo` in the user's folder of caches."""
+    own = environment.get("TORCHDYNAMO_CACHE_DIR")
+    if own:
+        return Path(own)
+    caches = environment.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches and os.path.isabs(caches) else Path.home() / ".cache") / "torchdynamo"
+
+
+def baked(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """Return the read-only folders that `$TORCHDYNAMO_CACHE_TRUST` names, which an image has."""
+    named = environment.get("TORCHDYNAMO_CACHE_TRUST", "")
+    return [Path(each) for each in named.split(os.pathsep) if each]
+
+
+def frames_in(root: Path, key: str) -> Path:
+    """Return the folder of the entries of a frame."""
+    return root / FORMAT / "frames" / key
+
+
+def blobs_in(root: Path) -> Path:
+    """Return the folder of what backends have compiled, named by its contents."""
+    return root / FORMAT / "blobs"
+
+
+def made_private(path: Path) -> Path:
+    """Return a folder that only this user can use, created if it is missing.
+
+    Raises Untrusted if others may write to it, OSError if it cannot be made.
+    """
+    for each in (path, *path.parents):
+        if each.exists():
+            break
+    missing = [part for part in (path, *path.parents) if part != each and part.is_relative_to(each)]
+    for part in reversed(missing):
+        part.mkdir(mode=0o700, exist_ok=True)
+    check(path, os.lstat(path))
+    return path
+
+
+def check(path: Path, found: os.stat_result) -> None:
+    """Raise Untrusted unless a file or folder belongs to this user or root, and only they can write to it."""
+    if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), 0):
+        raise Untrusted(f"{path} belongs to another user")
+    if stat.S_ISLNK(found.st_mode):
+        raise Untrusted(f"{path} is a link")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Untrusted(f"others may write to {path}")
+
+
+def contents(path: Path) -> bytes:
+    """Return the contents of a file that can be trusted. Raises Untrusted or OSError."""
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+    with os.fdopen(number, "rb") as file:
+        found = os.fstat(number)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            raise Untrusted(f"{path} is no file of the store")
+        check(path, found)
+        return file.read()
+
+
+def trusted(root: Path, *parts: str) -> bool:
+    """Return whether a folder of the store is there, and that and the folders inside on the way can be trusted.
+
+    Warns once for each folder that others may write to.
+    """
+    path = root
+    for part in ("", *parts):
+        path = path / part
+        try:
+            check(path, os.lstat(path))
+        except OSError:
+            return False
+        except Untrusted as error:
+            complain(str(error))
+            return False
+    return True
+
+
+def entries_at(root: Path, key: str) -> Iterator[Path]:
+    """Yield the files of a frame, the newest first."""
+    if not trusted(root, FORMAT, "frames", key):
+        return
+    with os.scandir(frames_in(root, key)) as found:
+        files = [(each.stat(follow_symlinks=False).st_mtime, each.path) for each in found if each.name.endswith(".td")]
+    yield from (Path(path) for _, path in sorted(files, reverse=True))
+
+
+@functools.cache
+def complain(text: str) -> None:
+    """Warn, once for each text, that something of the store is not used."""
+    warn_user(f"the store of compiled code: {text}; it is not used", TorchDynamoWarning)
