@@ -13,6 +13,7 @@ from torchdynamo.capture.capture import Capture, capture
 from torchdynamo.capture.exits import Return, Why
 from torchdynamo.capture.speculate import self_invalidation
 from torchdynamo.capture.vm import interop
+from torchdynamo.capture.vm.call_records import Checking
 from torchdynamo.codegen import codegen, dynamism_across_breaks, resume
 from torchdynamo.core import learned, marks
 from torchdynamo.core.signals import Break, Restart, Retry, StopPath
@@ -23,6 +24,7 @@ from torchdynamo.errors import (
 from torchdynamo.graph import shape_env
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.deopt_safety import can_run_again
+from torchdynamo.guards.blocks import checking_of_blocks
 from torchdynamo.specialization import MOST_WASTED, MOST_WHOLE, MOST_WHOLE_IF_ASKED, CompilerSettings, Specialization
 
 
@@ -36,6 +38,7 @@ class Followed(NamedTuple):
     constant: Break | None  # the break that symbols would have led to, if numbers are constants because of it
 
 
+BLOCKS: Checking | None = checking_of_blocks  # how guards are held against further blocks; None: all are executed
 MOST_TRIES = 64  # tries to capture a frame: eight times as many as any test takes
 SHARED_MEMORY = "tensors share memory with what the function reads or writes itself"
 NOT_MADE = "side effect not replayable"
@@ -64,7 +67,7 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
         builder = specialization.builder()
         try:
             with contextlib.nullcontext() if specialization.by_value else shape_env.sizes_zero_and_one_like_others():
-                captured = capture(code, roots, builder, stops, checking)
+                captured = capture(code, roots, builder, stops, checking, BLOCKS)
             if not can_deoptimize(captured, builder, compiler.fullgraph):
                 captured.machine.let_go()
                 stops, why, checking = (), None, False

@@ -12,9 +12,11 @@ from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.show import show
 from torchdynamo.capture.vm import dict_aliases
+from torchdynamo.capture.vm.call_records import Checking
 from torchdynamo.capture.vm.finalizers import locals_of_root, noticeable
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.capture.vm.repeated_calls import RepeatedCalls
 from torchdynamo.capture.vm.wrap import made_in_frame
 from torchdynamo.core.signals import Break, Raised, Restart, Stop, StopPath
 from torchdynamo.core.source import Guard, Roots, Source, local
@@ -58,22 +60,30 @@ class Capture(NamedTuple):
 
 
 def capture(
-    code: CodeType, roots: Roots, builder: GraphBuilder, stops: StopPath = (), may_begin_again: bool = False
+    code: CodeType,
+    roots: Roots,
+    builder: GraphBuilder,
+    stops: StopPath = (),
+    may_begin_again: bool = False,
+    checking: Checking | None = None,
 ) -> Capture:
     """Execute a frame of `code` symbolically to its end, or up to the steps `stops`.
 
-    `may_begin_again`: conditions may be checked by the graph (assertions.py). Raises Break where the program cannot be
+    `may_begin_again`: conditions may be checked by the graph (assertions.py). `checking`: how guards are held against
+    other objects, for repeated_calls.py; None: each call is executed. Raises Break where the program cannot be
     captured further, and Restart if it cannot stop there; both say where the next try must stop.
     """
     vm = Machine(builder, roots)
     vm.stops = stops
     vm.may_begin_again = may_begin_again
+    vm.repeats = RepeatedCalls(checking) if checking is not None else None
     try:
         return run_to_the_end(vm, root_frame(vm, code), code)
     except BaseException:
         vm.let_go()
         raise
     finally:
+        vm.repeats = None
         vm.effects.leave_process()
         builder.followed()
         builder.numbers.closed()  # what was looked at is free to go as soon as nobody needs the capture

@@ -35,6 +35,7 @@ from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import NodeRange, enclose
 from torchdynamo.graph.recording import WorldRecord, storage_of
 from torchdynamo.graph.sizes import SizeLayout, can_vary, fake_with_sizes, layout, note_sizes
+from torchdynamo.graph.steps import ERASED, GIVEN, INPUT, ITEM, TRIED, Step
 from torchdynamo.graph.tracebacks import PROGRAMS, Program
 from torchdynamo.graph.while_loop import repeat
 
@@ -72,6 +73,7 @@ class GraphBuilder(FakeExecution):
 
     def followed(self) -> None:
         """Note that the program is not followed any more, so that nobody needs to say where it stands."""
+        self.steps: list[Step] = []
         self.where: Callable[[], CallSite | None] = lambda: None
         self.calling = lambda: call
 
@@ -118,6 +120,7 @@ class GraphBuilder(FakeExecution):
         node.meta.update(example_value=fake, source=origin, static_input=static)
         self._last_placeholder = node
         self._memory[node] = storage_of(fake)
+        self.steps.append(Step(node, INPUT, source=source))
         return node, fake
 
     def number_input(self, number: Any, source: Source) -> Node:
@@ -146,13 +149,20 @@ class GraphBuilder(FakeExecution):
         GraphError.
         """
         example = self.example(op, target, args, kwargs)
-        return self._add(op, target, args, kwargs, example, describe(position)), example
+        return self.add(op, target, args, kwargs, example, describe(position), TRIED), example
 
-    def _add(
-        self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, place: str
+    def add(
+        self,
+        op: str,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        example: Any,
+        place: str,
+        how: str = GIVEN,
     ) -> Node:
         """Return a node. It gets its arguments when it is there: made with them, they would be searched for what is
-        none.
+        none. `how`: where the example is from (steps.py).
         """
         if target is operator.pow and torch_compat.is_printed_wrongly(args[0]):
             target = pow
@@ -167,13 +177,14 @@ class GraphBuilder(FakeExecution):
         site = self.where()
         if site is not None:
             self.call_sites[node.name] = site
+        self.steps.append(Step(node, how, op, target, args, kwargs))
         return node
 
     def note(
         self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, position: Position | None
     ) -> Node:
         """Add an operation whose result is settled, without trying it."""
-        return self._add("call_function", target, args, kwargs, example, describe(position))
+        return self.add("call_function", target, args, kwargs, example, describe(position))
 
     def seed(self, op: str, target: Target, args: tuple[Any, ...], example: Any, position: Position | None) -> Node:
         """Add an operation that makes, reads or sets a generator of random numbers."""
@@ -193,7 +204,7 @@ class GraphBuilder(FakeExecution):
         captured.
         """
         self.record.as_captured = True
-        return self._add(op, target, args, kwargs, example, describe(position))
+        return self.add(op, target, args, kwargs, example, describe(position))
 
     def keep_as_captured(self) -> None:
         """Have the graph run operator by operator, whatever the backend."""
@@ -204,13 +215,13 @@ class GraphBuilder(FakeExecution):
         mode puts back the state it found, so where it was entered it has to be left.
         """
         result = target(*examples(args))
-        return self._add("call_function", target, args, {}, result, describe(position)), result
+        return self.add("call_function", target, args, {}, result, describe(position)), result
 
     def getitem(self, node: Node, index: Any) -> tuple[Node, Any]:
         """Return one element of an operation's several results; it is at the operation's own position."""
         example = node.meta["example_value"][index]
         place = node.meta.get("stack_trace", "")
-        return self._add("call_function", operator.getitem, (node, index), {}, example, place), example
+        return self.add("call_function", operator.getitem, (node, index), {}, example, place, ITEM), example
 
     def erase(self, node: Node) -> None:
         """Take back a node that nothing uses."""
@@ -218,6 +229,7 @@ class GraphBuilder(FakeExecution):
             previous = node.prev
             self._last_placeholder = previous if previous.op == "placeholder" else None
         self.graph.erase_node(node)
+        self.steps.append(Step(node, ERASED))
 
     # -- bodies of higher-order operators -------------------------------------------------------------------------
     def begin(self) -> GraphMark:
@@ -333,9 +345,9 @@ class GraphBuilder(FakeExecution):
         """Make attention of two stretches at the end of the graph, its functions of scores."""
         return attend(self, tensors, score, mask, blocks, settings, position)
 
-    def is_enclosing(self) -> bool:
-        """Return whether some of the graph is, or will be, the body of an operator."""
-        return bool(self._stretches) or bool(self._bodies)
+    def count_bodies(self) -> int:
+        """Return how many parts of the graph are, or will be, the bodies of operators."""
+        return len(self._stretches) + len(self._bodies)
 
     def evaluate(self, node: Node, at_entry: AtEntry) -> torch.Tensor | None:
         """Return the tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is

@@ -54,7 +54,7 @@ def can_run_again(
     cuts = stages(builder.graph, checks)
     if not cuts:
         return True
-    return not builder.is_enclosing() and can_be_cut(builder.graph, cuts) and all(check.level for check in checks)
+    return not builder.count_bodies() and can_be_cut(builder.graph, cuts) and all(check.level for check in checks)
 
 
 def can_be_restored(builder: GraphBuilder, written: Sequence[tuple[Node, Any]], whole: bool) -> bool:

@@ -59,6 +59,18 @@ class InputFakes:
             self._patterns[kind] = pattern_of(fake, self.known_metadata, shared=False)
         return fake
 
+    def place_if_alike(self, known: torch.Tensor, other: torch.Tensor) -> int | None:
+        """Return the address of the memory of `other` if its fake tensor would be made from the template that gave that
+        of `known`; else None.
+        """
+        first, memory = storage_of(known), storage_of(other)
+        if first is None or memory is None or memory._cdata in self._memory:
+            return None
+        if not is_plain(known, first) or not is_plain(other, memory):
+            return None
+        kind = _native.tensor_meta(other)
+        return memory._cdata if kind in self._patterns and kind == _native.tensor_meta(known) else None
+
     def forget_tensors(self) -> None:
         """Drop the real tensors and their storages."""
         self._unregistered.clear()

@@ -139,6 +139,13 @@ def apply(vm: Machine, row: model.Model, fn: Any, args: list[Value], kwargs: dic
 
 def call_object(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Call a function that the frame made, a bound method, or an instance of a class with `__call__`."""
+    if vm.repeats is not None and vm.entity(fn).source is not None:
+        return vm.repeats.call(vm, fn, args, kwargs, direct, call_by_class)
+    return call_by_class(vm, fn, args, kwargs, direct)
+
+
+def call_by_class(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
+    """Call an object by the `__call__` of its class."""
     cls = fn.pytype
     found = guarded_lookup(vm, cls, "__call__")
     slot = guarded_slot(vm, cls, "__call__")

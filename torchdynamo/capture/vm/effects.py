@@ -262,8 +262,7 @@ class SideEffects:
     # -- readers --------------------------------------------------------------------------------------------------
     def mark(self) -> EffectMark:
         """Mark the place where the capture is now."""
-        self._tick += 1
-        self._older = len(self.heap.entities)
+        self.watch()
         return EffectMark(
             len(self._changes),
             self._older,
@@ -273,6 +272,22 @@ class SideEffects:
             len(self._assumptions),
         )
 
+    def watch(self) -> None:
+        """Have the next write to each object noted, also to one that was written to before."""
+        self._tick += 1
+        self._older = len(self.heap.entities)
+
+    def outside(self) -> Any:
+        """Return what is equal for two places between which nothing that existed at entry was written to, no call was
+        deferred and no process state was switched, if `watch` was called at the first.
+        """
+        changes = sum(change.owner is None or change.owner.real is not MISSING for change in self._changes)
+        return changes, len(self._deferred), self._state()
+
+    def changes(self, since: int = 0) -> list[Change]:
+        """Return what was written to, without the first so many."""
+        return self._changes[since:]
+
     def since(self, mark: EffectMark, allowed: Collection[EffectKind] = ()) -> list[Change]:
         """Return the side effects since a mark, on what is older: the program's objects and the frame's own.
 
@@ -280,7 +295,7 @@ class SideEffects:
         """
         first: dict[tuple[EffectKind, int], Change] = {}
         for change in self._changes[mark.changes :]:
-            if change.owner is None or change.owner.real is not MISSING or change.owner.ref < mark.objects:
+            if change.owner is None or is_older(change.owner, mark.objects):
                 first.setdefault((change.kind, id(change.owner)), change)
         found = list(first.values())
         done = self.builder.since(mark.graph)
@@ -354,3 +369,8 @@ class SideEffects:
             yield Write(EffectKind.STATE, torch._C._push_on_torch_function_stack, None, [mode])
         for fn, args in self.switched():
             yield Write(EffectKind.STATE, fn, None, [Known(arg) for arg in args])
+
+
+def is_older(entity: Entity, objects: int) -> bool:
+    """Return whether an object existed at entry, or is one of the first so many that were met or made."""
+    return entity.real is not MISSING or entity.ref < objects

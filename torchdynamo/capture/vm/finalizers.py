@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.vm.effect_kinds import EffectKind
-from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.wrap import told_apart
 from torchdynamo.core.naming import class_name
@@ -67,34 +67,20 @@ def noticeable(vm: Machine) -> Finalizable | None:
     return next((each for each in vm.mortals if not is_unnoticeable(vm, each.value)), None)
 
 
-class RecordingHeap(list[Entity]):
-    """Hold the entities of a heap, and record which were asked for."""
-
-    def __init__(self, entities: list[Entity]) -> None:
-        super().__init__(entities)
-        self.asked: set[int] = set()
-
-    def __getitem__(self, ref: Any) -> Any:
-        self.asked.add(ref)
-        return super().__getitem__(ref)
-
-
 def is_unnoticeable(vm: Machine, value: Object) -> bool:
     """Run the `__del__` of an object symbolically; return whether it does nothing that can be noticed."""
     found = guarded_lookup(vm, value.pytype, "__del__")
     if type(found) is not types.FunctionType or vm.effects.wrote_outside:
         return False
-    entities, own, mark = vm.heap.entities, vm.entity(value), vm.effects.mark()
+    count, own, mark = len(vm.heap.entities), vm.entity(value), vm.effects.mark()
     attrs, nodes = dict(own.attrs), len(vm.builder.graph.nodes)
-    watched = vm.heap.entities = RecordingHeap(entities)
     try:
-        vm.call_method(value, "__del__")
+        with vm.heap.watched() as asked:
+            vm.call_method(value, "__del__")
     except (Break, Raised):
         return False
-    finally:
-        vm.heap.entities = list(watched)
-    others = [vm.heap.entities[ref] for ref in watched.asked if ref != value.ref]
-    if any(other.changed or (other.fresh and other.ref < len(entities)) for other in others):
+    others = [vm.heap.entities[ref] for ref in asked if ref != value.ref]
+    if any(other.changed or (other.fresh and other.ref < count) for other in others):
         return False
     done = [
         change for change in vm.effects.since(mark) if not (change.kind is EffectKind.ATTRIBUTE and change.owner is own)

@@ -7,7 +7,9 @@ which only effects.py writes to, or is told of.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 from torchdynamo.capture.vm.effect_kinds import EffectKind
@@ -87,6 +89,18 @@ class Entity:
         return self.real is not MISSING and (self.touched or bool(self.attrs))
 
 
+class WatchedEntities(list[Entity]):
+    """Hold the entities of a heap, and record which were asked for."""
+
+    def __init__(self, entities: list[Entity]) -> None:
+        super().__init__(entities)
+        self.asked: set[int] = set()
+
+    def __getitem__(self, ref: Any) -> Any:
+        self.asked.add(ref)
+        return super().__getitem__(ref)
+
+
 class Heap:
     """Hold all entities of one capture. A real object always has the same reference."""
 
@@ -110,6 +124,24 @@ class Heap:
         self.entities.append(entity)
         self.by_id[id(real)] = value = Object(entity.ref, type(real))
         return value
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[set[int]]:
+        """Record the references of objects that are asked for in a `with` block, in the set that this gives."""
+        before, asked = self.entities, set[int]()
+        watched = WatchedEntities(before)
+        watched.asked = asked
+        self.entities = watched
+        try:
+            yield asked
+        finally:
+            now = list(watched)
+            if isinstance(before, WatchedEntities):
+                before.asked |= asked
+                before[:] = now
+                self.entities = before
+            else:
+                self.entities = now
 
     def let_go(self) -> None:
         """Drop all contents, since nobody needs the capture any more.

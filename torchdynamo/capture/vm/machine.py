@@ -36,6 +36,7 @@ from torchdynamo.capture.vm import wrap as wrapping
 from torchdynamo.capture.vm.finalizers import Finalizable
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.remade_classes import MadeClass
+from torchdynamo.capture.vm.repeated_calls import RepeatedCalls
 from torchdynamo.capture.vm.state import CaptureState
 from torchdynamo.core.call_sites import Passed
 from torchdynamo.core.signals import Break
@@ -80,6 +81,7 @@ class Machine(CaptureState):
         self.watching_modes = False
         self.modes = self.effects.modes
         self.modes_off = self.subclasses_off = 0  # blocks in which they are not asked
+        self.repeats: RepeatedCalls | None = None  # None: each call is executed
         self.grad_mode_unknown = False  # what is followed runs later, wherever somebody asks for gradients
 
     run = interpreter.run

@@ -25,6 +25,17 @@ MAX_TURNS = 100_000
 IDLE_TURNS = 20_000  # so many without an operator are no work for a graph
 
 
+def guard_key(source: Source, kind: str, arg: Any) -> tuple[Any, ...]:
+    """Return the key under which a capture keeps a guard: equal for guards that say the same."""
+    if kind in ABOUT_OBJECTS:  # which may say themselves what they equal
+        return source, kind, id(arg) if kind != "CLASS_ATTR" else arg[0]
+    try:
+        hash(arg)
+    except TypeError:  # unhashable arguments are rare: keep them all
+        return source, kind, id(arg)
+    return source, kind, type(arg), arg
+
+
 class CaptureState:
     """Hold all that one capture accumulates."""
 
@@ -63,18 +74,9 @@ class CaptureState:
     # -- guards ---------------------------------------------------------------------------------------------------
     def guard(self, source: Source, kind: str, arg: Any = None) -> None:
         """Add a guard: a fact about the state at entry that the capture rests on."""
-        if kind in ABOUT_OBJECTS:  # which may say themselves what they equal
-            key: tuple[Any, ...] = (source, kind, id(arg) if kind != "CLASS_ATTR" else arg[0])
-            if key in self.guards:
-                return
-        else:
-            try:
-                key = (source, kind, type(arg), arg)
-                if key in self.guards:
-                    return
-            except TypeError:  # unhashable arguments are rare: keep them all
-                key = (source, kind, id(arg))
-        self.guards[key] = Guard(source, kind, arg, self.position())
+        key = guard_key(source, kind, arg)
+        if key not in self.guards:
+            self.guards[key] = Guard(source, kind, arg, self.position())
 
     def count_turn(self, name: str) -> None:
         """Count one more call or turn of a loop. Raises Break beyond what is worth executing symbolically."""

@@ -286,7 +286,7 @@ def lift(vm: Machine, obj: Any) -> Value:
         return vm.new(dict, items)
     if cls is types.FunctionType:
         return vm.functions.get(id(obj)) or Known(obj)
-    if cls is slice or cls is frozenset or isinstance(obj, IDENTITIES):
+    if cls in (slice, frozenset, torch.finfo, torch.iinfo) or isinstance(obj, IDENTITIES):
         return Known(obj)
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType):
         return Known(obj)
