@@ -48,6 +48,11 @@ capture_scalar_outputs: bool = False
 capture_dynamic_output_shape_ops: bool = False
 """Capture operators whose output shape depends on values (`nonzero`, a mask as index); by default they break."""
 
+regions: bool | str = False
+"""Compile blocks that repeat in a graph once and call the result for each, with backends that can ("inductor").
+
+"auto" does so from six equal blocks on, True from three; False compiles each graph as a whole."""
+
 cache: str = ""
 """Use what other processes have captured and compiled, and store for them what this one does: "on", "read" or "off".
 
@@ -64,6 +69,7 @@ capture_everything: bool = False
 
 _DEFAULTS: dict[str, Any] = {name: globals()[name] for name in __annotations__}
 _TYPES: dict[str, list[str]] = {name: kinds.split(" | ") for name, kinds in __annotations__.items()}
+_WORDS = {"regions": ("auto",)}  # the texts that a setting may be, if it is one of a few
 
 
 def knobs() -> dict[str, Any]:
@@ -100,6 +106,8 @@ def _check(name: str, value: Any) -> None:
     if type(value).__name__ not in _TYPES[name]:
         wanted = " or ".join(_TYPES[name])
         raise TypeError(f"torchdynamo.config.{name} takes {wanted}, not {type(value).__name__} ({value!r})")
+    if type(value) is str and value not in _WORDS.get(name, (value,)):
+        raise ValueError(f"torchdynamo.config.{name} may be {' or '.join(map(repr, _WORDS[name]))}, not {value!r}")
     if type(value) is int and value < 1:
         raise ValueError(f"torchdynamo.config.{name} must be at least 1, not {value}")
 

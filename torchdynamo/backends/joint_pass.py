@@ -16,6 +16,7 @@ import torch.fx
 
 from torchdynamo.backends import attention
 from torchdynamo.backends.cache_key import digest_of_sources
+from torchdynamo.backends.region_results import separate_results
 from torchdynamo.graph import torch_compat
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -108,6 +109,7 @@ PASSES: tuple[Callable[[torch.fx.Graph], None], ...] = (
     attention.keep_apart,
     keep_products_with_zero,
     refuse_zero_divisors,
+    separate_results,
 )
 if torch_compat.INDUCTOR_HAS_OLD_EDGES:
     PASSES = (*PASSES, refuse_negative_indices)

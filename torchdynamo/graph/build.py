@@ -384,9 +384,16 @@ class GraphBuilder(FakeExecution):
                 frozenset(node.name for node in self.mutated() if node in remaining),
                 self.record.random,
                 self.record.as_captured,
+                frozenset(node.name for node in self.graph.nodes if self.is_overwritten(node)),
             ),
         )
         return gm
+
+    def is_overwritten(self, node: Node) -> bool:
+        """Return whether operations so far may have written to the memory of a node's value, or to a part of it."""
+        if not (self.record.written or self.record.everything_written):
+            return False
+        return any(self.record.wrote_to(storage_of(each)) for each in tensors_in([node.meta.get("example_value")]))
 
     def mutated(self) -> list[Node]:
         """Return the inputs that operations so far may have written to."""

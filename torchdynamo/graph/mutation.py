@@ -25,6 +25,7 @@ class Effects(NamedTuple):
     mutated: frozenset[str]  # names of placeholders whose memory may change
     random: bool
     as_captured: bool = False  # it has operations that compilers do not know
+    overwritten: frozenset[str] | None = None  # names of nodes in memory that is written to; None: not known
 
 
 def note_effects(gm: torch.fx.GraphModule, effects: Effects) -> None:

@@ -31,6 +31,8 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 # Before 2.13, Inductor's `frac` keeps the sign of zero, its `asinh` overflows for large numbers, and `gather` and
 # `embedding` count negative indices from the end.
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
+# Before 2.13, the backwards of a body that is called several times are not told apart.
+HAS_REGIONS = bool(torch.__version__ >= "2.13")
 
 
 def build() -> str:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from torchdynamo import _native
 from torchdynamo.backends import ensemble
+from torchdynamo.backends.regions import outcome_of
 from torchdynamo.core import reasons
 from torchdynamo.core.source import Guard
 from torchdynamo.report.recompiles import Decision, NumberInput, decisions
@@ -133,6 +134,12 @@ class Explanation:
         return decisions(self.guards)
 
     @property
+    def regions(self) -> list[str]:
+        """What became of the repeated blocks of each graph for which `config.regions` asked: how many, or why none."""
+        outcomes = [(index, outcome_of(graph)) for index, graph in enumerate(self.graphs)]
+        return [f"graph {index}: {outcome}" for index, outcome in outcomes if outcome is not None]
+
+    @property
     def recompiles(self) -> list[str]:
         """Messages that say why functions were compiled again."""
         return [event.again for event in self.compiled if event.again]
@@ -161,6 +168,8 @@ class Explanation:
         parts: list[RenderableType] = [screen(self.report.to_dict())]
         if self.members:
             parts += [Text("\nMembers of the ensemble"), Padding(self._member_table(), (0, 2))]
+        if self.regions:
+            parts += [Text("\nRegions"), *(Padding(Text(each), (0, 2)) for each in self.regions)]
         if self.decisions:
             parts += [Text("\nSpecializations"), *(Padding(Text(str(each)), (0, 2)) for each in self.decisions)]
         return Group(*parts)

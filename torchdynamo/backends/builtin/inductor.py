@@ -18,6 +18,7 @@ from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
+from torchdynamo.backends.regions import choice_in, outlined
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.split_backward import split_into_parts
@@ -28,7 +29,7 @@ PRE_PASS = "joint_custom_pre_pass"
 
 
 @register_backend
-@checked_by(lambda mode, options: settings(mode, options) if mode or options else None)
+@checked_by(lambda mode, options: settings(mode, choice_in(options)[1]) if mode or options else None)
 @leaves_inputs_alone
 @split_into_parts
 def inductor(
@@ -40,27 +41,26 @@ def inductor(
 ) -> Callable[..., Any] | None:
     """Compile the graph with Inductor; return None for graphs that must run in eager (`is_for_eager`).
 
-    mode, options: as torch.compile takes them. Raises UnknownSetting for others.
+    mode, options: as torch.compile takes them, and the option "regions". Raises UnknownSetting for others.
     """
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
+    wanted, options = choice_in(options)
     patches = settings(mode, options)
     if is_for_eager(gm, example_inputs):
         return None
-    with (
-        handoff(gm, example_inputs) as ready,
-        disk_caches(ready, example_inputs, patches),
-        noting() as found,
-    ):
-        compiled: Any = compile_fx(
-            ready.module,
-            ready.inputs,
-            inner_compile=keeping_results(
-                recursion_limit_restored()(as_in_eager()(skip_sympy_strides()(compile_fx_inner)))
-            ),
-            config_patches=patches,
-            decompositions=decompositions(patches),
-        )
+    with handoff(gm, example_inputs) as ready:
+        outlined(ready.module, gm, wanted, patches)
+        with disk_caches(ready, example_inputs, patches), noting() as found:
+            compiled: Any = compile_fx(
+                ready.module,
+                ready.inputs,
+                inner_compile=keeping_results(
+                    recursion_limit_restored()(as_in_eager()(skip_sympy_strides()(compile_fx_inner)))
+                ),
+                config_patches=patches,
+                decompositions=decompositions(patches),
+            )
     return keep_notes(ready.as_captured(compiled), ready, found)
 
 

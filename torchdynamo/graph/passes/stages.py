@@ -94,7 +94,7 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switch
     module = graph_module(gm, inner)
     effects = effects_of(gm)
     written = frozenset(node.name for node in inputs if node.name in effects.mutated or is_written_to(node))
-    note_effects(module, Effects(written, effects.random))
+    note_effects(module, Effects(written, effects.random, overwritten=effects.overwritten))
     return GraphStage(module, [node.name for node in inputs], [node.name for node in results])
 
 
