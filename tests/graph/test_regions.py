@@ -13,7 +13,7 @@ from torch import nn
 
 import torchdynamo
 from torchdynamo.graph.mutation import effects_of
-from torchdynamo.graph.regions.blocks import Refused
+from torchdynamo.graph.regions.blocks import CannotOutline
 from torchdynamo.graph.regions.families import Family, Limits, families
 from torchdynamo.graph.regions.outline import outline
 from torchdynamo.graph.regions.search import Repetition, largest, recurring, repetitions
@@ -223,7 +223,7 @@ def test_a_block_whose_parameter_differs_is_left_out(change: str) -> None:
 
 
 def refusal(fn: Callable[..., Any], *args: Any) -> str:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(CannotOutline) as raised:
         found(fn, *args)
     return str(raised.value)
 
@@ -292,5 +292,5 @@ def test_where_a_border_costs_too_much_is_no_family() -> None:
     def pointwise(x: Any, layer: Any, at: int) -> Any:
         return torch.sin(torch.cos(torch.exp(torch.sigmoid(torch.tanh(x) * 2) - 1) * 3) - 4) * layer.a[0]
 
-    with torch.no_grad(), pytest.raises(Refused, match="border"):
+    with torch.no_grad(), pytest.raises(CannotOutline, match="border"):
         found(Layers(pointwise, 4), torch.randn(64, 8), limits=Limits(most_lost=0.05))

@@ -18,7 +18,7 @@ Node = torch.fx.Node
 aten = torch.ops.aten
 
 
-class Origin(NamedTuple):
+class ResultOrigin(NamedTuple):
     """Where a caller finds a result: in an argument of the call or a result of the body, and views to take of that."""
 
     slot: int | None  # position of the argument; None: it is a result
@@ -30,7 +30,7 @@ class ResultsPlan(NamedTuple):
     """The results that remain of a body, and where its former ones are found."""
 
     remaining: list[Any]
-    origins: list[Origin]
+    origins: list[ResultOrigin]
 
 
 def separate_results(graph: torch.fx.Graph) -> None:
@@ -55,22 +55,22 @@ def plan_of(body: torch.fx.Graph) -> ResultsPlan:
     sharing = [None if chain is None else chain[0] for chain in chains]
     remaining: list[Any] = []
     places: dict[Node, int] = {}
-    origins: list[Origin] = []
+    origins: list[ResultOrigin] = []
     for each, chain in zip(results, chains, strict=True):
         root, *views = chain or [each]
         outside = chain is not None and (root in slots or sharing.count(root) > 1)
         if outside and not are_repeatable(views, root):
-            origins.append(Origin(None, len(remaining), []))
+            origins.append(ResultOrigin(None, len(remaining), []))
             remaining.append(copied(body, each))
         elif outside and root in slots:
-            origins.append(Origin(slots[root], -1, views))
+            origins.append(ResultOrigin(slots[root], -1, views))
         elif outside:
             if root not in places:
                 places[root] = len(remaining)
                 remaining.append(root)
-            origins.append(Origin(None, places[root], views))
+            origins.append(ResultOrigin(None, places[root], views))
         else:
-            origins.append(Origin(None, len(remaining), []))
+            origins.append(ResultOrigin(None, len(remaining), []))
             remaining.append(each)
     return ResultsPlan(remaining, origins)
 

@@ -17,7 +17,7 @@ from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.errors import UnknownSetting
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.mutation import effects_of
-from torchdynamo.graph.regions.blocks import Refused
+from torchdynamo.graph.regions.blocks import CannotOutline
 from torchdynamo.graph.regions.families import Limits
 from torchdynamo.graph.regions.outline import outline
 
@@ -28,7 +28,7 @@ NEED_WHOLE_GRAPHS = ("freezing", "cpp_wrapper")  # settings of Inductor
 _KEY = "torchdynamo_regions"
 
 
-class Outcome(NamedTuple):
+class RegionsOutcome(NamedTuple):
     """The regions of a graph, in words, and why there are none (or "")."""
 
     families: tuple[str, ...]
@@ -60,12 +60,12 @@ def outlined(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, wante
         return
     try:
         captured.meta[_KEY] = found(module, captured, LIMITS[wanted], patches)
-    except Refused as refused:
-        captured.meta[_KEY] = Outcome((), str(refused))
+    except CannotOutline as refused:
+        captured.meta[_KEY] = RegionsOutcome((), str(refused))
 
 
-def found(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, limits: Limits, patches: Any) -> Outcome:
-    """Outline the regions of a graph; raise Refused if it has none, or must stay whole."""
+def found(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, limits: Limits, patches: Any) -> RegionsOutcome:
+    """Outline the regions of a graph; raise CannotOutline if it has none, or must stay whole."""
     from torch import _inductor
     from torch._higher_order_ops.invoke_subgraph import invoke_subgraph
 
@@ -76,20 +76,20 @@ def found(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, limits: 
             whole.append("joint_custom_pre_pass")
     effects, context = effects_of(captured), TracingContext.try_get()
     if context is None or not torch_compat.HAS_REGIONS:
-        raise Refused("this version of torch, or the front end at work, does not support them")
+        raise CannotOutline("this version of torch, or the front end at work, does not support them")
     if whole:
-        raise Refused(f"Inductor's setting {whole[0]!r} is for whole graphs")
+        raise CannotOutline(f"Inductor's setting {whole[0]!r} is for whole graphs")
     if effects.random:
-        raise Refused("the graph draws random numbers")
+        raise CannotOutline("the graph draws random numbers")
     if effects.overwritten is None:
-        raise Refused("it is not known what the graph writes to")
+        raise CannotOutline("it is not known what the graph writes to")
     families = outline(module, effects.overwritten, limits, invoke_subgraph)
     # Bodies are remembered in the context by their names, and a context may have seen another graph.
     context.hop_dispatch_set_cache = HopDispatchSetCache()
-    return Outcome(tuple(map(str, families)))
+    return RegionsOutcome(tuple(map(str, families)))
 
 
-def outcome_of(captured: torch.fx.GraphModule) -> Outcome | None:
+def outcome_of(captured: torch.fx.GraphModule) -> RegionsOutcome | None:
     """Return what became of a graph's regions; None if none were wanted."""
     known = captured.meta.get(_KEY)
-    return known if isinstance(known, Outcome) else None
+    return known if isinstance(known, RegionsOutcome) else None

@@ -22,7 +22,7 @@ class Block(NamedTuple):
     results: frozenset[int]
 
 
-class Refused(Exception):
+class CannotOutline(Exception):
     """Raised for a block that cannot be a region; the message says why."""
 
 
@@ -76,21 +76,21 @@ def records(block: Block) -> bool:
 
 
 def check_values(block: Block, results: Collection[int]) -> None:
-    """Raise Refused if a value that enters or leaves the block is neither a plain tensor nor a size."""
+    """Raise CannotOutline if a value that enters or leaves the block is neither a plain tensor nor a size."""
     for node in (*block.slots, *(block.nodes[at] for at in sorted(results))):
         example = node.meta.get("example_value")
         if not isinstance(example, (torch.Tensor, torch.SymInt)):
-            raise Refused(f"a value of type {type(example).__name__} crosses the border")
+            raise CannotOutline(f"a value of type {type(example).__name__} crosses the border")
         if isinstance(example, torch.Tensor) and example.layout is not torch.strided:
-            raise Refused("a sparse tensor crosses the border")
+            raise CannotOutline("a sparse tensor crosses the border")
 
 
 def check_memory(block: Block, results: Collection[int], written: Collection[str]) -> None:
-    """Raise Refused if a slot lies in memory that is written to, or a result in the memory of a slot or result."""
+    """Raise CannotOutline if a slot lies in memory that is written to, or a result in that of a slot or result."""
     if any(node.name in written for node in block.slots):
-        raise Refused("memory that is written to enters a block")
+        raise CannotOutline("memory that is written to enters a block")
     leaving = [block.nodes[at] for at in sorted(results)]
     if len(set(map(memory_of, leaving))) < len(leaving):
-        raise Refused("two results of a block share memory")
+        raise CannotOutline("two results of a block share memory")
     if {memory_of(node) for node in leaving} & {memory_of(node) for node in block.slots}:
-        raise Refused("a view of an input leaves a block")
+        raise CannotOutline("a view of an input leaves a block")

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 
 from torchdynamo.graph import torch_compat
-from torchdynamo.graph.regions.blocks import Block, Refused, block_of, check_memory, check_values, equal_blocks
+from torchdynamo.graph.regions.blocks import Block, CannotOutline, block_of, check_memory, check_values, equal_blocks
 from torchdynamo.graph.regions.borders import Traffic, bytes_of
 from torchdynamo.graph.regions.labels import Descriptions, interned
 from torchdynamo.graph.regions.search import Repetition, repetitions
@@ -41,7 +41,7 @@ class Family(NamedTuple):
 
 
 def families(graph: torch.fx.Graph, written: Collection[str], limits: Limits) -> list[Family]:
-    """Return the families of a graph, those that cover most first. Raises Refused if there are none.
+    """Return the families of a graph, those that cover most first. Raises CannotOutline if there are none.
 
     written: names of the nodes whose memory is written to.
     """
@@ -51,7 +51,7 @@ def families(graph: torch.fx.Graph, written: Collection[str], limits: Limits) ->
         while len(found) < MOST_FAMILIES:
             found.append(search.best())
             search.leave_out(found[-1])
-    except Refused:
+    except CannotOutline:
         if not found:
             raise
     return found
@@ -76,22 +76,22 @@ class Search:
                 self.labels[at] = -1 - at
 
     def best(self) -> Family:
-        """Return the family that covers most. Raises Refused if there is none, for the likeliest one's reason."""
-        why: Refused | None = None
+        """Return the family that covers most. Raises CannotOutline, for the likeliest one, if there is none."""
+        why: CannotOutline | None = None
         for repetition in repetitions(self.labels, LEAST_OPERATORS, self.limits.least_blocks):
             try:
                 return self.family_of(repetition)
-            except Refused as refused:
+            except CannotOutline as refused:
                 why = why or refused
-        raise why or Refused("no block of operators is repeated often enough")
+        raise why or CannotOutline("no block of operators is repeated often enough")
 
     def family_of(self, repetition: Repetition) -> Family:
-        """Return the family of a repetition with the least traffic and the most blocks. Raises Refused for none."""
-        best, why = None, Refused("no border is possible")
+        """Return a family with the least traffic and the most blocks. Raises CannotOutline if there is none."""
+        best, why = None, CannotOutline("no border is possible")
         for start, count in self.borders(repetition):
             try:
                 family = self.family_at(start, count, repetition)
-            except Refused as refused:
+            except CannotOutline as refused:
                 why = refused
                 continue
             if best is None or (family.lost, -len(family.blocks)) < (best.lost, -len(best.blocks)):
@@ -121,15 +121,15 @@ class Search:
         return [ranked[rank] for rank in sorted(ranked)[:MOST_BORDERS]]  # type: ignore[type-var]
 
     def family_at(self, start: int, count: int, repetition: Repetition) -> Family:
-        """Return the equal blocks that begin here. Raises Refused if they are too few, or cannot be called."""
+        """Return the equal blocks that begin here. Raises CannotOutline if they are too few, or cannot be called."""
         begins = range(start, start + count * repetition.period, repetition.period)
         blocks = [block_of(self.nodes[begin : begin + repetition.length]) for begin in begins]
         blocks = equal_blocks(blocks, self.known)
         if len(blocks) < self.limits.least_blocks:
-            raise Refused(f"of {count} blocks that look alike, only {len(blocks)} are equal")
+            raise CannotOutline(f"of {count} blocks that look alike, only {len(blocks)} are equal")
         results = sorted({at for block in blocks for at in block.results})
         if not results:
-            raise Refused("nothing leaves a block")
+            raise CannotOutline("nothing leaves a block")
         for block in blocks:
             check_values(block, results)
             check_memory(block, results, self.written)
@@ -137,7 +137,7 @@ class Search:
         lost = self.traffic.lost_bytes([first.nodes[at] for at in results], set(first.nodes))
         share = lost / max(1, sum(map(bytes_of, {*first.nodes, *first.slots})))
         if share > self.limits.most_lost:
-            raise Refused(f"the border of a block would add {share:.0%} to what it reads and writes")
+            raise CannotOutline(f"the border of a block would add {share:.0%} to what it reads and writes")
         return Family(blocks, results, share)
 
 

@@ -15,7 +15,7 @@ from torchdynamo.graph.regions.families import Family, Limits, families
 
 
 def outline(gm: torch.fx.GraphModule, written: Collection[str], limits: Limits, call: Any) -> list[Family]:
-    """Replace repeated blocks by calls of bodies; return their families. Raises Refused if there are none.
+    """Replace repeated blocks by calls of bodies; return their families. Raises CannotOutline if there are none.
 
     written: names of the nodes whose memory is written to. call: the higher-order operator `call(body, name, *slots)`.
     """
