@@ -76,6 +76,7 @@ class DoubleBackward:
         self.autocast = torch._C._is_any_autocast_enabled()
         self.short: Callable[..., Any] | None = None  # calls the kernels directly, in the usual case
         self.proven = False  # the backward has run once
+        self.when_proven: list[Callable[[], object]] = []  # called at that moment
         self.failed = False  # the backward has failed: the graph runs eagerly
 
     def __call__(self, *args: Any) -> Any:
@@ -125,11 +126,15 @@ class DoubleBackward:
             kept = list(given)  # autograd's own list is emptied as it is used up
             try:
                 found = asked(ctx, grads, given)
-                self.proven = True
             except Exception as error:
                 found = self.in_eager(ctx, kept, error)
                 if found is None:
                     raise
+            else:
+                self.proven = True
+                for each in self.when_proven:
+                    each()
+                self.when_proven.clear()
             return found
 
         def asked(ctx: Any, grads: tuple[Any, ...], given: Sequence[Any]) -> Any:

@@ -20,13 +20,25 @@ class Artifact(NamedTuple):
 
 
 class NotStored(NamedTuple):
-    """The reason why a compiled graph cannot be written."""
+    """The reason why a compiled graph cannot be written.
+
+    later: it can be once its backward has run (`after_backward`).
+    """
 
     reason: str
+    later: bool = False
 
 
 class CannotStore(Exception):
     """Raised while a graph is written, with the reason why it cannot be."""
+
+    later = False
+
+
+class NeedsBackward(CannotStore):
+    """Raised for a graph that can be written once its backward has run."""
+
+    later = True
 
 
 class BadArtifact(Exception):

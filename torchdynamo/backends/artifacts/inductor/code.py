@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import marshal
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from torchdynamo.backends.artifacts.inductor.values import decode_tensor, encode
 
 # Attribute of a function that torch's own front end is not to trace, as a backward is wrapped in: the function inside.
 NOT_TRACED = "_torchdynamo_orig_callable"
+THREADS = re.compile(r"#pragma omp parallel num_threads\((\d+)\)")
 MAGIC = importlib.util.MAGIC_NUMBER  # of the bytecode of this Python
 Run = Callable[[list[Any]], Any]  # takes the inputs in a list, and empties it
 
@@ -67,8 +69,16 @@ def encode_code(graph: Any, blobs: dict[str, bytes]) -> Value:
         "kernels": {name: add_blob(blobs, library_of(scope[name])) for name in code.kernels},
         "externs": externs,
         "constants": {name: encode_tensor(constants[name], blobs) for name in code.constants},
-        "threads": torch.get_num_threads() if "#pragma omp" in graph.source_code else None,
+        "threads": threads_of(graph.source_code),
     }
+
+
+def threads_of(source: str) -> int | None:
+    """Return the number of threads that kernels have been written for; None if they run on one, or on any number."""
+    numbers = set(map(int, THREADS.findall(source)))
+    if len(numbers) > 1:
+        raise CannotStore("kernels are for different numbers of threads")
+    return numbers.pop() if numbers else None
 
 
 def decode_code(data: dict[str, Value], read_blob: ReadBlob) -> Run:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from torch.utils import _pytree as pytree
 
-from torchdynamo.backends.double_backward import GradientFacts
+from torchdynamo.backends.double_backward import DoubleBackward, GradientFacts
 from torchdynamo.backends.handoff import Handoff
 from torchdynamo.graph import patches
 
@@ -42,6 +43,7 @@ class Notes(NamedTuple):
     owns_tensors: bool  # parameters or buffers, which AOTAutograd passes to kernels itself
     structure: pytree.TreeSpec | None  # of results; None: a flat tuple
     gradients: GradientFacts | None
+    trained: weakref.ref[DoubleBackward] | None  # runs the graph, if gradients may be asked for
 
 
 @contextlib.contextmanager
@@ -75,9 +77,9 @@ def noting() -> Iterator[list[Wrapped]]:
 def keep_notes(compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
     """Attach the notes to what the backend returns for a graph, and return that."""
     owns = any(True for _ in ready.module.parameters()) or any(True for _ in ready.module.buffers())
-    gradients = ready.trained.facts if ready.trained is not None else None
-    notes = Notes(tuple(found), len(ready.inputs), owns, ready.spec, gradients)
-    setattr(compiled, NOTES, notes)
+    trained = ready.trained
+    facts, reference = (None, None) if trained is None else (trained.facts, weakref.ref(trained))
+    setattr(compiled, NOTES, Notes(tuple(found), len(ready.inputs), owns, ready.spec, facts, reference))
     return compiled
 
 

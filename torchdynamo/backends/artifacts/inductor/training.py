@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._C import _functorch
 
-from torchdynamo.backends.artifacts.artifact import BadArtifact, CannotStore, ReadBlob, Value, field
+from torchdynamo.backends.artifacts.artifact import BadArtifact, CannotStore, NeedsBackward, ReadBlob, Value, field
 from torchdynamo.backends.artifacts.inductor.code import Run, decode_code, encode_code, graph_of
 from torchdynamo.backends.artifacts.inductor.noting import Notes, Wrapped
 from torchdynamo.backends.artifacts.inductor.runtime import refuse_effects
@@ -40,6 +40,9 @@ def encode_training(notes: Notes, wrapped: Wrapped, blobs: dict[str, bytes]) -> 
     facts = notes.gradients
     if facts is None or not (isinstance(cls, type) and issubclass(cls, torch.autograd.Function)):
         raise CannotStore(f"AOTAutograd calls a graph with gradients by a {type(wrapped.run).__name__}")
+    trained = None if notes.trained is None else notes.trained()
+    if trained is not None and trained.failed:
+        raise CannotStore("its backward has failed")
     meta: Any = cls.metadata
     refuse_effects(meta)
     layout = compiled_calls.layout(cls, notes.inputs)
@@ -47,7 +50,7 @@ def encode_training(notes: Notes, wrapped: Wrapped, blobs: dict[str, bytes]) -> 
         raise CannotStore("the graph has gradients, and results that are views of inputs, or writes after its kernels")
     backward = cls.compiled_bw  # type: ignore[attr-defined]
     if backward is None:
-        raise CannotStore(NOT_YET)
+        raise NeedsBackward(NOT_YET)
     return {
         "forward": encode_code(graph_of(cls.compiled_fw), blobs),  # type: ignore[attr-defined]
         "backward": encode_code(graph_of(backward), blobs),
@@ -60,6 +63,16 @@ def encode_training(notes: Notes, wrapped: Wrapped, blobs: dict[str, bytes]) -> 
         "repeatable": facts.repeatable,
         "reached": [[at, sorted(inputs)] for at, inputs in facts.reached.items()],
     }
+
+
+def after_backward(notes: Notes, call: Callable[[], object]) -> bool:
+    """Call a function when a graph's backward has run; return whether that is still to come."""
+    trained = None if notes.trained is None else notes.trained()
+    cls = getattr(notes.wrapped[0].run, "__self__", None) if len(notes.wrapped) == 1 else None
+    if trained is None or trained.proven or getattr(cls, "compiled_bw", notes) is not None:
+        return False
+    trained.when_proven.append(call)
+    return True
 
 
 def encode_layout(layout: CallLayout) -> Value:

@@ -9,7 +9,7 @@ from torchdynamo.backends.artifacts.artifact import Artifact, CannotStore, ReadB
 from torchdynamo.backends.artifacts.inductor.code import decode_code, encode_code, graph_of
 from torchdynamo.backends.artifacts.inductor.noting import Notes, notes_of
 from torchdynamo.backends.artifacts.inductor.runtime import decode_runtime, encode_runtime
-from torchdynamo.backends.artifacts.inductor.training import decode_training, encode_training
+from torchdynamo.backends.artifacts.inductor.training import after_backward, decode_training, encode_training
 from torchdynamo.backends.artifacts.inductor.values import encode_structure, structured
 from torchdynamo.backends.artifacts.rows import ArtifactKind, Captured
 
@@ -51,4 +51,4 @@ def load(data: dict[str, Value], read_blob: ReadBlob, captured: Captured | None)
     return lambda *args: structured(structure, iter(run(list(args))))
 
 
-KIND = ArtifactKind(notes_of, dump, load)
+KIND = ArtifactKind(notes_of, dump, load, after_backward)
