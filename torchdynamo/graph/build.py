@@ -177,7 +177,7 @@ class GraphBuilder(FakeExecution):
         site = self.where()
         if site is not None:
             self.call_sites[node.name] = site
-        self.steps.append(Step(node, how, op, target, args, kwargs))
+        self.steps.append(Step(node, how, op, target, args, kwargs, self.fake_cache.latest if how is TRIED else None))
         return node
 
     def note(

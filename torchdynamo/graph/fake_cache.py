@@ -73,6 +73,7 @@ class FakeCache:
         self.known_metadata = KnownMetadata()
         self._answers: dict[tuple[Any, ...], Answer] = {}
         self._tensor = torch_compat.fake_tensor_type()
+        self.latest: Answer | None = None  # to the newest question, if it could be told in full
 
     # -- asking ---------------------------------------------------------------------------------------------------
     def question(self, op: str, target: Target, args: Sequence[Any], kwargs: dict[str, Any]) -> Question | None:
@@ -122,17 +123,19 @@ class FakeCache:
 
     def recall(self, question: Question) -> Any:
         """Return fresh results for a key; MISSING if it is not in the cache."""
-        answer = self._answers.get(question.key)
-        if answer is None:
-            return MISSING
+        answer = self.latest = self._answers.get(question.key)
+        return MISSING if answer is None else self.again(answer, question.fakes)
+
+    def again(self, answer: Answer, fakes: Sequence[torch.Tensor]) -> Any:
+        """Return fresh results by an answer, for an operation that asks the same question of these fake tensors."""
         if answer.random:
             self.record.draw()
         container, items, _ = answer
         if container is None:
-            return self._make(items[0], question.fakes)
-        return container([self._make(item, question.fakes) for item in items])
+            return self._make(items[0], fakes)
+        return container([self._make(item, fakes) for item in items])
 
-    def _make(self, item: ResultPattern | None, fakes: list[torch.Tensor]) -> Any:
+    def _make(self, item: ResultPattern | None, fakes: Sequence[torch.Tensor]) -> Any:
         if item is None:
             return None
         argument, pattern, written = item
@@ -165,7 +168,7 @@ class FakeCache:
         described = self._describe(items, question.fakes)
         if described is not None:
             container = None if items is not result else getattr(type(result), "_make", type(result))
-            self._answers[question.key] = Answer(container, described, random)
+            self.latest = self._answers[question.key] = Answer(container, described, random)
 
     def _describe(self, items: Sequence[Any], fakes: list[torch.Tensor]) -> tuple[ResultPattern | None, ...] | None:
         """Describe results in terms of the arguments; None if that is impossible."""

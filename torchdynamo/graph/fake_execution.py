@@ -56,6 +56,7 @@ class FakeExecution:
         """Return what the operation would give, without adding it to the graph."""
         if op == "call_method" and target in torch_compat.MEMORY_METHODS:
             raise UnsupportedOperator(target, "it needs the tensor's memory")
+        self.fake_cache.latest = None
         question = self.fake_cache.question(op, target, args, kwargs)
         if question is not None:
             known = self.fake_cache.recall(question)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch.fx
 
 from torchdynamo.core.source import Source
+from torchdynamo.graph.fake_cache import Answer
 
 if TYPE_CHECKING:
     from torchdynamo.graph.build import GraphBuilder
@@ -31,6 +32,7 @@ class Step(NamedTuple):
     target: Any = None
     args: tuple[Any, ...] = ()
     kwargs: Any = None
+    answer: Answer | None = None  # by which its fake result is made, if that can be told
     source: Source | None = None
 
 
@@ -63,21 +65,28 @@ def nodes_in(value: Any) -> list[Node]:
 
 
 def repeat(builder: GraphBuilder, step: Step, nodes: dict[Node, Node], constant: bool) -> Node:
-    """Add the operation of a step once more, with other inputs: `nodes` maps those that are replaced.
+    """Add the operation of a step once more, with other inputs of the same metadata: `nodes` maps those that are
+    replaced.
 
     `constant`: the result holds no tensor, so that a later step erases the node; it is not computed again. Raises a
     GraphError if the operation cannot be tried.
     """
 
+    fakes: list[Any] = []
+
     def now(node: Node) -> Node:
-        return nodes.get(node, node)
+        found = nodes.get(node, node)
+        fakes.append(found.meta["example_value"])
+        return found
 
     args = tuple([now(arg) if type(arg) is Node else replaced(arg, now) for arg in step.args])
     kwargs = replaced(step.kwargs, now) if step.kwargs else step.kwargs
     if constant:
         example = step.node.meta["example_value"]
     elif step.how is ITEM:
-        example = args[0].meta["example_value"][args[1]]
+        example = fakes[0][args[1]]
+    elif step.answer is not None:
+        example = builder.fake_cache.again(step.answer, fakes)
     else:
         example = builder.example(step.op, step.target, args, kwargs)
     return builder.add(step.op, step.target, args, kwargs, example, step.node.meta["stack_trace"], step.how)

@@ -20,6 +20,7 @@ from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.relative_paths import NotRepeatable, Paths, absolute, has_paths, is_below
 from torchdynamo.capture.vm.state import guard_key
 from torchdynamo.capture.vm.wrap import HAS_NAMES, is_static
+from torchdynamo.core.call_sites import CallSite
 from torchdynamo.core.source import Guard, Position, Source, local
 from torchdynamo.core.value import Known, Object, TensorNode, Value
 from torchdynamo.graph import steps
@@ -253,6 +254,8 @@ class Recipe:
         values: dict[Node, TensorNode],
     ) -> None:
         builder, where = vm.builder, vm.builder.where
+        site: CallSite | None = None
+        builder.where = lambda: site
         for value in values.values():
             vm.fakes.setdefault(id(value.fake), value)
         try:
@@ -269,7 +272,6 @@ class Recipe:
                     continue
                 else:
                     site = builder.call_sites.get(step.node.name)
-                    builder.where = lambda site=site: site  # type: ignore[misc]
                     node = steps.repeat(builder, step, nodes, step.node in self.erased)
                     example = node.meta["example_value"]
                     if not isinstance(example, torch.Tensor):
