@@ -1,7 +1,7 @@
 """Write the graphs of programs as artifacts, or read them and compare what they do with what eager did.
 
-python process.py write FOLDER    prints, as JSON, the reasons for what is not stored
-python process.py read FOLDER     prints, as JSON, the differences by program, and the modules that were imported
+python process.py write FOLDER NAME...    prints, as JSON, the reasons for what is not stored
+python process.py read FOLDER             prints, as JSON, the differences by program, and the modules that were imported
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def gradients(
     given = [torch.linspace(-1, 1, each.numel()).view(each.shape).to(each.dtype) for each in results]
     if strided:
         given = [each.t().contiguous().t() if each.dim() == 2 else each for each in given]
-    found = []
+    found: list[Any] = []
     for at in range(times):
         try:
             made = torch.autograd.grad(results, inputs, given, allow_unused=True, retain_graph=at + 1 < times)
@@ -178,11 +178,12 @@ class Made:
         return run
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, *names: str) -> None:
     import programs
 
     told = {}
-    for name, program in programs.PROGRAMS.items():
+    for name in names:
+        program = programs.PROGRAMS[name]
         torchdynamo.reset()
         made = Made()
         backend = leaves_inputs_alone(lambda gm, inputs, made=made: made.backend(gm, inputs))
@@ -235,4 +236,4 @@ def read(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"write": write, "read": read}[sys.argv[1]](Path(sys.argv[2]))
+    {"write": write, "read": read}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,17 @@ from torchdynamo.backends.artifacts.artifact import CannotStore
 from torchdynamo.backends.artifacts.inductor import kernels, wrapper_code
 
 SCRIPT = Path(__file__).parent / "process.py"
+# Compiled in each run of the tests; the others in long runs.
+QUICK = frozenset(
+    "pointwise sizes_that_vary views_of_inputs inputs_that_are_written constants random_numbers indices a_gradient "
+    "results_of_other_inputs_each gradients_whose_sizes_vary a_buffer_that_is_written".split()
+)
 STORED = [name for name, program in PROGRAMS.items() if not program.reason]
 RAISES = {"indices": [None, "RuntimeError", "RuntimeError"], "integer_division": [None, "RuntimeError"]}
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +36,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("artifacts")
 
 
-def run(way: str, folder: Path) -> Any:
-    done = subprocess.run([sys.executable, str(SCRIPT), way, str(folder)], capture_output=True, text=True, check=False)
+def run(way: str, folder: Path, *names: str) -> Any:
+    command = [sys.executable, str(SCRIPT), way, str(folder), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
-def written(folder: Path) -> dict[str, list[str | None]]:
-    """By program, for each graph: why it was not stored, None if it was."""
-    found: dict[str, list[str | None]] = run("write", folder)
+def written(request: pytest.FixtureRequest, folder: Path) -> dict[str, list[str | None]]:
+    """By program that a test of this run is about, for each graph: why it was not stored, None if it was."""
+    asked = [item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")]
+    found: dict[str, list[str | None]] = run("write", folder, *sorted(QUICK | ({*asked} & PROGRAMS.keys())))
     return found
 
 
@@ -44,7 +56,7 @@ def told(folder: Path, written: object) -> Any:
     return run("read", folder)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", marked(PROGRAMS))
 def test_what_is_stored(written: dict[str, list[str | None]], name: str) -> None:
     reason = PROGRAMS[name].reason
     assert written[name]
@@ -52,28 +64,28 @@ def test_what_is_stored(written: dict[str, list[str | None]], name: str) -> None
         assert reason in (given or "") if reason else given is None, given
 
 
-@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("name", marked(STORED))
 def test_what_is_loaded_does_the_same(told: Any, name: str) -> None:
     for graph, found in told["programs"].items():
         if graph.partition(".")[0] == name:
             assert found["compiled"] == []
 
 
-@pytest.mark.parametrize("name", [name for name in STORED if PROGRAMS[name].equal and name not in RAISES])
+@pytest.mark.parametrize("name", marked(name for name in STORED if PROGRAMS[name].equal and name not in RAISES))
 def test_what_is_loaded_does_what_eager_does(told: Any, name: str) -> None:
     for graph, found in told["programs"].items():
         if graph.partition(".")[0] == name:
             assert found["eager"] == []
 
 
-@pytest.mark.parametrize("name", RAISES)
+@pytest.mark.parametrize("name", marked(RAISES))
 def test_checks_of_numbers_still_raise(told: Any, name: str) -> None:
     """What they raise is an error of the backend, upon which eager runs and raises its own."""
     assert told["programs"][f"{name}.0"]["raised"] == RAISES[name]
 
 
-def test_each_program_has_been_called(told: Any) -> None:
-    for name in STORED:
+def test_each_program_has_been_called(written: dict[str, list[str | None]], told: Any) -> None:
+    for name in written.keys() & STORED:
         calls = [found["calls"] for graph, found in told["programs"].items() if graph.partition(".")[0] == name]
         assert sum(calls) == len(PROGRAMS[name].calls), name
 
