@@ -27,7 +27,7 @@ from torchdynamo.graph.fake_execution import FakeExecution, examples, tensors_in
 from torchdynamo.graph.flex_attention import Part, attend
 from torchdynamo.graph.input_fakes import InputFakes
 from torchdynamo.graph.inputs import InputSource
-from torchdynamo.graph.modules import graph_module
+from torchdynamo.graph.modules import close, graph_module
 from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
 from torchdynamo.graph.node_places import describe
 from torchdynamo.graph.numbers import SYMBOLIC, Numbers
@@ -398,9 +398,3 @@ class GraphBuilder(FakeExecution):
     def mutated(self) -> list[Node]:
         """Return the inputs that operations so far may have written to."""
         return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
-
-
-def close(graph: torch.fx.Graph, outputs: Sequence[Node]) -> None:
-    """End the graph."""
-    result = graph.output(tuple(outputs))
-    result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.fx
 
@@ -14,3 +16,9 @@ def graph_module(root: torch.nn.Module, graph: torch.fx.Graph) -> torch.fx.Graph
     type(made)._wrapped_call = staticmethod(torch.nn.Module.__call__)  # type: ignore[attr-defined]  # each has a class
     free_text_with(made)
     return made
+
+
+def close(graph: torch.fx.Graph, outputs: Sequence[torch.fx.Node]) -> None:
+    """End the graph."""
+    result = graph.output(tuple(outputs))
+    result.meta = {"example_value": tuple(node.meta["example_value"] for node in outputs), "stack_trace": ""}
