@@ -1,7 +1,7 @@
 """Write the graphs of programs as artifacts, or read them and compare what they do with what eager did.
 
 python process.py write FOLDER NAME...    prints, as JSON, the reasons for what is not stored
-python process.py read FOLDER             prints, as JSON, the differences by program, and the modules that were imported
+python process.py read FOLDER             prints, as JSON, the differences by program, and what was imported
 """
 
 from __future__ import annotations
