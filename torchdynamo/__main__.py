@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 
 from torchdynamo.bench import __main__ as bench
-from torchdynamo.cli import diff, doctor, explain, reason, report, repro, run
+from torchdynamo.cli import cache, diff, doctor, explain, reason, report, repro, run
 from torchdynamo.tuning import command as tune
 
 VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "bench": (bench.main, "measure models under one or several backends"),
+    "cache": (cache.main, "list, check and remove what is stored of earlier processes' captures"),
     "diff": (diff.main, "compare two saved reports: breaks, recompiles, graphs, time"),
     "doctor": (doctor.main, "check torch, compilers, caches and the GPU, and say what to type if something is wrong"),
     "explain": (explain.main, "call a function or a model once, and show its graphs, breaks and guards"),

@@ -115,6 +115,8 @@ def compile_captured(
     only_here = ""
     if subclasses or layered:
         only_here = "its tensors are of a subclass, or inside of a torch.func transform"
+    elif leaving:
+        only_here = "an error that it raises leaves `with` blocks"
     elif rerun is not None:
         only_here = rerun.only_here
     return CalledGraph(graph, arguments, bound, gm, made, boxes, rerun, only_here)

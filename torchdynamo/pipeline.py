@@ -202,9 +202,10 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
                 announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
                 again = bool(entries_of(code, compiler.owner_id))
                 with events.timing(), progress.shown(code), ranges.compiling(code, again):
-                    made = warm_start.find(code, roots, compiler, started)
+                    key = warm_start.key_if_used(code, roots, compiler)
+                    made = warm_start.find(key, code, roots, compiler, started)
                     if made is None:
-                        made = build_entry(code, roots, compiler, started)
+                        made = build_entry(code, roots, compiler, started, key)
                 budget.took(code, compiler.owner_id, time.perf_counter() - started)
                 publish(code, made)
                 interop.stance()  # to see it change: capturing may have imported what has it
@@ -245,15 +246,17 @@ def give_up(code: CodeType, error: Exception) -> None:
     warn_user(text, FallbackWarning)
 
 
-def build_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float, *, first: bool = True) -> Any:
-    """Capture a frame and return an entry for it; None if it is left to Python."""
+def build_entry(
+    code: CodeType, roots: Roots, compiler: Compiler, started: float, key: str | None, *, first: bool = True
+) -> Any:
+    """Capture a frame and return an entry for it; None if it is left to Python. key: under which it is stored."""
     failed = what_failed(code, compiler.owner_id, roots)
     with torch_compat.without_saved_tensor_hooks(), ranges.phase(code, "capture"):
         found = follow(code, roots, compiler)
     if isinstance(found, Why):
         return leave(code, compiler, found, started)
     try:
-        return entry_of(found, failed, code, roots, compiler, started, first)
+        return entry_of(found, failed, code, roots, compiler, started, key, first)
     finally:
         found.capture.machine.let_go()
 
@@ -265,6 +268,7 @@ def entry_of(
     roots: Roots,
     compiler: Compiler,
     started: float,
+    key: str | None,
     first: bool,
 ) -> Any:
     """Compile a captured frame and return its entry; None if it is left to Python.
@@ -310,7 +314,7 @@ def entry_of(
         settling.entry = entry
         return entry
     pure = draft.does_nothing_else
-    warm_start.keep(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why)
+    warm_start.keep(key, code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why)
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if failed is not None:
@@ -347,7 +351,8 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
         return None
     try:
         with interrupts.deferred():
-            return build_entry(code, roots, compiler, time.perf_counter(), first=False)
+            key = warm_start.key_if_used(code, roots, compiler)
+            return build_entry(code, roots, compiler, time.perf_counter(), key, first=False)
     except Exception:
         if config.verbose:
             traceback.print_exc()

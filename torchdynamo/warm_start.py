@@ -5,7 +5,10 @@ See cache/store for the format and the rules, and docs/warm_start.md.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import json
 import os
 import sys
 import time
@@ -21,12 +24,13 @@ from torchdynamo import _native, config, events
 from torchdynamo.backends.run import Careful, on_error
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry
-from torchdynamo.cache.store import compiled, files, frames, graphs, keys, places
+from torchdynamo.cache.store import compiled, eviction, files, frames, graphs, keys, places
 from torchdynamo.cache.store.rows import Unresolved
-from torchdynamo.cache.store.values import NotStored
+from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import Why
+from torchdynamo.capture.torch import dynamic_marks
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import Written
 from torchdynamo.codegen.deopt import Bailout
@@ -53,21 +57,39 @@ def is_used(compiler: CompilerSettings) -> bool:
 
 
 def key_of(code: CodeType, roots: Roots, compiler: Any) -> str:
-    """Return the key of a frame. Raises NotStored if it has none."""
+    """Return the key of a frame. Raises NotStorable if it has none."""
     backend = compiler.backend_name
     if not compiler.backend_is_ours:
-        raise NotStored(f"backend {backend!r} is not one of ours: nothing says whether it is what it was")
+        raise NotStorable(f"backend {backend!r} is not one of ours: nothing says whether it is what it was")
     digest = keys.compiler_digest(backend, compiler.asked)
     return keys.frame_key(code, str(roots.globals.get("__name__")), digest)
 
 
-def find(code: CodeType, roots: Roots, compiler: Any, started: float) -> Any:
-    """Return an entry for a frame that another process has stored, and whose guards hold; None if there is none."""
-    if not is_used(compiler):
+def key_if_used(code: CodeType, roots: Roots, compiler: Any) -> str | None:
+    """Return the key of a frame that may be stored; None for others. It is asked before anything is imported."""
+    if not is_used(compiler) or any(map(is_marked, roots.locals.values())):
         return None
     try:
-        key = key_of(code, roots, compiler)
-    except NotStored:
+        return key_of(code, roots, compiler)
+    except NotStorable as error:
+        tell(code, f"not stored: {error}")
+        return None
+
+
+def is_marked(obj: Any) -> bool:
+    """Return whether an argument is a tensor of whose sizes the program has said something: a capture checks that."""
+    return isinstance(obj, torch.Tensor) and any(name in obj.__dict__ for name in MARKS)
+
+
+MARKS = (
+    *(dynamic_marks.DYNAMIC, dynamic_marks.RANGES, dynamic_marks.MAYBE),
+    *(dynamic_marks.UNBACKED, dynamic_marks.STATIC),
+)
+
+
+def find(key: str | None, code: CodeType, roots: Roots, compiler: Any, started: float) -> Any:
+    """Return an entry for a frame that another process has stored, and whose guards hold; None if there is none."""
+    if key is None:
         return None
     for root in (*places.baked(), places.folder()):
         for path in places.entries_at(root, key):
@@ -92,9 +114,12 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
         return None
     except OSError:
         return None  # another process has removed it
-    except (files.Damaged, RecordError, *compiled.FAULTS) as error:
-        places.complain(f"{path} is damaged ({type(error).__name__}: {error})")
+    except files.Damaged as error:
+        places.complain(f"{path} is damaged ({error})")
         discard(path)
+        return None
+    except (RecordError, *compiled.FAULTS) as error:
+        places.complain(f"{path} cannot be read ({type(error).__name__}: {error})")
         return None
     seconds = {"store": time.perf_counter() - started}
     events.record(
@@ -146,8 +171,8 @@ def graph_of(
     rerun: Bailout | None,
 ) -> Any:
     """Return the compiled graph of a frame as its code calls it."""
-    call = frame.call
-    made = compiled.load_compiled(backend, gm, lambda digest: str(places.blobs_in(root) / digest))
+    call, graph_id = frame.call, next_graph_id(frame.code)
+    made = compiled.load_compiled(backend, gm, functools.partial(places.blob_at, root))
     run = made
     if (call.mutated or call.random) and not compiled.is_as_captured(backend):
         run = Careful(made, call.mutated, UNKNOWN_CODE)
@@ -159,11 +184,11 @@ def graph_of(
         if not first:
             mutates = [node.name for at, node in enumerate(placeholders(gm)) if at in call.mutated]
             told = None if rerun is None else rerun.raised
-            made = on_error(gm.module, compiler.backend_name, mutates, name, told, written=call.pure, modes=modes)
+            shown = str(graph_id)
+            made = on_error(gm.module, compiler.backend_name, mutates, shown, told, written=call.pure, modes=modes)
             first.append(made)
         return first[0](error, args)
 
-    graph_id = next_graph_id(frame.code)
     return callable_graph(run, name, handler, call.boxes, len(frame.bound) > 0 and call.splat, written, graph_id)
 
 
@@ -176,6 +201,7 @@ UNKNOWN_CODE = (lambda: None).__code__  # of a graph that no error has come from
 
 
 def keep(
+    key: str | None,
     code: CodeType,
     roots: Roots,
     compiler: Any,
@@ -189,16 +215,15 @@ def keep(
     why: Why | None,
 ) -> None:
     """Write a new entry to the store, before its frame runs."""
-    if mode() != "on" or not is_used(compiler):
+    if mode() != "on" or key is None:
         return
     try:
-        key = key_of(code, roots, compiler)
         sections, blobs = written_sections(
             code, compiler, captured, called, written, guards, bound, pure, operators, why
         )
         check(sections, code, roots, guards)
         save(key, sections, blobs)
-    except NotStored as error:
+    except NotStorable as error:
         tell(code, f"not stored: {error}")
     except places.Untrusted as error:
         places.complain(str(error))
@@ -222,12 +247,12 @@ def written_sections(
     operators: int,
     why: Why | None,
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return an entry as the sections of a file, and blobs. Raises NotStored."""
+    """Return an entry as the sections of a file, and blobs. Raises NotStorable."""
     vm, gm = captured.machine, called.module
     if called.only_here:
-        raise NotStored(called.only_here)
+        raise NotStorable(called.only_here)
     for fact in vm.of_process:
-        raise NotStored(f"it rests on {fact}")
+        raise NotStorable(f"it rests on {fact}")
     mutated, random, as_captured = graphs.effects_as_data(gm) if gm is not None else ((), False, False)
     call = frames.GraphFacts(
         repr(called.graph) if called.graph is not None else "",
@@ -249,12 +274,29 @@ def written_sections(
     sections, known = frames.dump(frame)
     uncovered = next(not_covered(vm.followed.values(), code, known), None)
     if uncovered is not None:
-        raise NotStored(f"no guard names {uncovered.co_name} of {uncovered.co_filename}, which it calls")
+        raise NotStorable(f"no guard names {uncovered.co_name} of {uncovered.co_filename}, which it calls")
     blobs: dict[str, bytes] = {}
+    sections["why"] = about(code, compiler, operators, len(guards), why)
     if gm is not None:
         sections["graph"] = graphs.dump_graph(gm)
         sections["backend"], blobs = compiled.dump_compiled(called.made, gm, compiler.backend_name)
     return sections, blobs
+
+
+def about(code: CodeType, compiler: Any, operators: int, guards: int, why: Why | None) -> bytes:
+    """Return what people are told of an entry."""
+    place = beginning(code)
+    found = {
+        "function": place.function,
+        "file": place.filename,
+        "line": place.line,
+        "backend": compiler.backend_name,
+        "operators": operators,
+        "guards": guards,
+        "ends": None if why is None else why.reason,
+        "environment": keys.facts_of_environment(),
+    }
+    return json.dumps(found).encode()
 
 
 def not_covered(followed: Collection[CodeType], code: CodeType, known: Collection[CodeType]) -> Iterator[CodeType]:
@@ -283,15 +325,15 @@ ENVIRONMENT = (
 
 
 def check(sections: dict[str, bytes], code: CodeType, roots: Roots, guards: list[Guard]) -> None:
-    """Read an entry back for the frame that it was made for. Raises NotStored if that says something else."""
+    """Read an entry back for the frame that it was made for. Raises NotStorable if that says something else."""
     try:
         frame = frames.LoadedFrame(sections, code, roots)
         if not frames.agree(frame.guards, guards):
-            raise NotStored("its guards say something else when they are read back")
+            raise NotStorable("its guards say something else when they are read back")
         frame.verified()
         frame.written(frame.call.name, frame.rerun())
     except Unresolved as error:
-        raise NotStored(f"{error}, when it is read back") from None
+        raise NotStorable(f"{error}, when it is read back") from None
 
 
 def save(key: str, sections: dict[str, bytes], blobs: dict[str, bytes]) -> None:
@@ -301,8 +343,16 @@ def save(key: str, sections: dict[str, bytes], blobs: dict[str, bytes]) -> None:
         path = places.made_private(places.blobs_in(root)) / digest
         if not path.exists():
             files.write(path, content)
-    content = files.packed(sections)
-    files.write(places.made_private(places.frames_in(root, key)) / f"{files.digest(content)[:16].hex()}.td", content)
+    content, home = files.packed(sections), places.made_private(places.frames_in(root, key))
+    eviction.make_room(home)
+    files.write(home / f"{files.digest(content)[:16].hex()}.td", content)
+    prune_at_exit(root)
+
+
+@functools.cache
+def prune_at_exit(root: Path) -> None:
+    """See to it that a store to which this process has written is small when it ends."""
+    atexit.register(eviction.prune, root)
 
 
 def discard(path: Path) -> None:

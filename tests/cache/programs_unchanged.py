@@ -198,3 +198,23 @@ UNCHANGED: dict[str, Program] = {
         "def f(x): return x.view(4) + 1\ndef args(): return (torch.ones(3),)",
     ),
 }
+
+INDUCTOR: dict[str, Program] = {
+    "inductor": Program(
+        """
+        SETTINGS = {"backend": "inductor"}
+        weight = torch.full((3, 3), 0.5)
+        def f(x): return torch.relu(x @ weight) + 1
+        def args(): return (torch.ones(3, 3),)
+        """
+    ),
+    "inductor_writes_to_input": Program(
+        """
+        SETTINGS = {"backend": "inductor"}
+        def f(x):
+            x.add_(1)
+            return x * 2
+        def args(): return (torch.ones(3),)
+        """
+    ),
+}

@@ -16,7 +16,7 @@ import torchdynamo
 from torchdynamo.cache.store.frames import agree
 from torchdynamo.cache.store.hashes import hash_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved
-from torchdynamo.cache.store.values import NotStored, decode, encode
+from torchdynamo.cache.store.values import NotStorable, decode, encode
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
 from torchdynamo.core.source import Guard, Roots
 from torchdynamo.eval_frame import cache_entries
@@ -94,7 +94,7 @@ def test_what_comes_back_says_the_same(row: Any) -> None:
         try:
             stored = dumped(guards)
             back = read(stored, roots)
-        except (NotStored, Unresolved) as error:
+        except (NotStorable, Unresolved) as error:
             UNKNOWN.append(f"{row.__name__}: {error}")
             return
         COUNTS["stored"] += 1

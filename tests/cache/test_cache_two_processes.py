@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from programs_changed import CHANGED, HASHES
-from programs_unchanged import UNCHANGED
+from programs_unchanged import INDUCTOR, UNCHANGED
 from two_processes import Outcome, twice
 
 
@@ -55,3 +57,12 @@ def test_another_seed_of_hashes_gives_its_own_result(
 ) -> None:
     first, second = (outcomes[name] for outcomes in hashed)
     assert first.equal and second.equal
+
+
+def test_what_inductor_has_compiled_is_found(tmp_path: Path) -> None:
+    first, second = twice(tmp_path, INDUCTOR)
+    for name in INDUCTOR:
+        assert first[name].equal and second[name].equal, name
+        assert first[name].told == [], name
+        assert (second[name].hits, second[name].compiled) == (1, 0), (name, second[name].told)
+        assert second[name].imported == []

@@ -41,6 +41,15 @@ def build() -> str:
     return f"{torch.__version__} {found.git_version} {found.cuda} {found.hip} {found.debug}"
 
 
+def changed_settings(settings: Any) -> str:
+    """Return those settings of a module of torch's settings that differ from their defaults."""
+    set_once = {name: entry.default for name, entry in settings._config.items() if not settings._is_default(name)}
+    found = ((name, default, getattr(settings, name)) for name, default in set_once.items())
+    return repr(
+        sorted((name, repr(value)) for name, default, value in found if value is not default and value != default)
+    )
+
+
 def compile_id(number: int, version: int) -> contextlib.AbstractContextManager[object]:
     """Return a context in which torch names what is compiled `[number/version]` in its logs, traces and folders."""
     compile_id = torch._guards.CompileId(frame_id=number, frame_compile_id=version)

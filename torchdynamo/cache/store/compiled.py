@@ -8,28 +8,39 @@ from typing import Any
 
 import torch.fx
 
+from torchdynamo.backends import artifacts
 from torchdynamo.cache.store.graphs import StoredGraph
-from torchdynamo.cache.store.values import Malformed, NotStored, decode, encode
+from torchdynamo.cache.store.rows import Unresolved
+from torchdynamo.cache.store.values import Malformed, NotStorable, decode, encode
 
-AS_CAPTURED = "as captured"
+AS_CAPTURED, ARTIFACT = "as captured", "artifact"
 
 
 def dump_compiled(made: Any, gm: torch.fx.GraphModule, backend: str) -> tuple[bytes, dict[str, bytes]]:
-    """Return what a backend has made as bytes, and blobs by name. Raises NotStored."""
+    """Return what a backend has made as bytes, and blobs by name. Raises NotStorable."""
     if getattr(made, "__code__", None) is gm.forward.__code__:
         if backend != "eager":
-            raise NotStored(f"backend {backend!r} left its graph to eager, which it may not do next time")
+            raise NotStorable(f"backend {backend!r} left its graph to eager, which it may not do next time")
         return packed({"kind": AS_CAPTURED}), {}
-    raise NotStored(f"backend {backend!r} has no way to write what it compiles")
+    found = artifacts.dump(made)
+    if isinstance(found, artifacts.NotStored):
+        raise NotStorable(f"what backend {backend!r} has compiled cannot be written: {found.reason}")
+    return packed({"kind": ARTIFACT, "data": found.data}), found.blobs
 
 
 def load_compiled(data: bytes, graph: StoredGraph, read_blob: Callable[[str], str]) -> Callable[..., Any]:
-    """Return what a backend has made. read_blob: returns the path of a blob, which can be trusted."""
+    """Return what a backend has made. Raises Unresolved if this process differs in what that rests on.
+
+    read_blob: returns the path of a blob, which can be trusted.
+    """
     content = unpacked(data)
     if content["kind"] == AS_CAPTURED:
         forward: Callable[..., Any] = graph.module.forward
         return forward
-    raise Malformed(f"{content['kind']!r} is unknown")
+    try:
+        return artifacts.load(content["data"], read_blob, lambda: graph.module)
+    except artifacts.BadArtifact as error:
+        raise Unresolved(f"what its backend has compiled does not fit: {error}") from None
 
 
 def is_as_captured(data: bytes) -> bool:
@@ -69,7 +80,7 @@ def _made(content: Any) -> Any:
 
 
 def _none(obj: Any) -> tuple[bytes, int]:
-    raise NotStored(f"its backend has made a {type(obj).__name__}, which is no data")
+    raise NotStorable(f"its backend has made a {type(obj).__name__}, which is no data")
 
 
 def _none_again(tag: bytes, number: int) -> Any:

@@ -25,7 +25,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.cache.store.hashes import hash_of
-from torchdynamo.cache.store.values import NotStored
+from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.core.naming import OWN, class_name
 from torchdynamo.guards.constants import is_constant
 
@@ -49,7 +49,7 @@ _KINDS_OF_CLASSES = (1 << 5) | (1 << 6) | (1 << 8) | (1 << 10) | (255 << 24)
 
 
 def describe(obj: Any) -> Description:
-    """Return what describes an object. Raises NotStored for one that only its identity tells."""
+    """Return what describes an object. Raises NotStorable for one that only its identity tells."""
     found = _KINDS.get(type(obj))
     if found is not None:
         return found(obj)
@@ -62,7 +62,7 @@ def describe(obj: Any) -> Description:
         return Description("tuple", (), (cls, *tuple.__iter__(obj)))
     if _holds_nothing_else(cls):
         return Description("object", (), (cls,))
-    raise NotStored(f"an object of type {type_name(cls)} is known by its identity alone")
+    raise NotStorable(f"an object of type {type_name(cls)} is known by its identity alone")
 
 
 def place_in_modules(obj: Any) -> tuple[str, str] | None:
@@ -104,7 +104,9 @@ def object_at(module: str, name: str) -> Any:
     found: Any = sys.modules.get(module)
     for part in name.split(".") if name else ():
         if issubclass(type(found), type):
-            found = next((OWN.__get__(base)[part] for base in found.__mro__ if part in OWN.__get__(base)), None)
+            found = next(
+                (OWN.__get__(base)[part] for base in of_type(found, "__mro__") if part in OWN.__get__(base)), None
+            )
         else:
             found = getattr(found, "__dict__", {}).get(part) if type(found) is types.ModuleType else None
     return found
@@ -116,25 +118,38 @@ def is_of_environment(module: Any) -> bool:
 
 
 def version_of(module: Any) -> str:
-    """Return the version of the package that a module written in C belongs to. Raises NotStored if it has none."""
+    """Return the version of the package that a module written in C belongs to. Raises NotStorable if it has none."""
     if is_of_environment(module):
         return ""
     package = sys.modules.get(str(module).partition(".")[0])
     version = getattr(package, "__version__", None)
     if type(version) is not str:
-        raise NotStored(f"{module} is written in C and has no version")
+        raise NotStorable(f"{module} is written in C and has no version")
     return version
+
+
+def of_type(cls: type, name: str) -> Any:
+    """Return an attribute that C gives to all classes, without asking the metaclass of this one."""
+    return type.__dict__[name].__get__(cls)
 
 
 def _class(cls: type) -> Description:
     module, name = OWN.__get__(cls).get("__module__"), class_name(cls)
-    if not cls.__flags__ & _HEAP:
+    if not of_type(cls, "__flags__") & _HEAP:
         return Description("type", (type_name(cls), version_of(_module_of_c(cls))))
     if is_of_environment(module) and object_at(module, name) is cls:
         return Description("type", (module, name))
-    size = (cls.__basicsize__, cls.__itemsize__, cls.__dictoffset__, cls.__weakrefoffset__)
-    values: tuple[Any, ...] = (str(module), name, cls.__flags__ & _KINDS_OF_CLASSES, *size, _said_version(module))
-    parts: tuple[Any, ...] = (type(cls), *cls.__mro__[1:])
+    size = tuple(
+        of_type(cls, name) for name in ("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
+    )
+    values: tuple[Any, ...] = (
+        str(module),
+        name,
+        of_type(cls, "__flags__") & _KINDS_OF_CLASSES,
+        *size,
+        _said_version(module),
+    )
+    parts: tuple[Any, ...] = (type(cls), *of_type(cls, "__mro__")[1:])
     if issubclass(type(cls), enum.EnumMeta):
         members = OWN.__get__(cls).get("_member_map_", {})
         values = (*values, tuple(members))
@@ -150,7 +165,7 @@ def _said_version(module: Any) -> str:
 
 
 def _module_of_c(cls: type) -> str:
-    name = type_name(cls) if "." in type_name(cls) else str(cls.__module__)
+    name = type_name(cls) if "." in type_name(cls) else str(type.__dict__["__module__"].__get__(cls))
     return name.rpartition(".")[0] or name
 
 
@@ -206,7 +221,7 @@ def _cached(obj: Any) -> Description:
 def _operator(obj: Any) -> Description:
     name = str(obj)
     if name.partition(".")[0] not in ("aten", "prims", "prim"):
-        raise NotStored(f"{name} is a custom operator: nothing says which kernel it has")
+        raise NotStorable(f"{name} is a custom operator: nothing says which kernel it has")
     return Description("operator", (name,))
 
 
@@ -217,7 +232,7 @@ def _namespace(obj: Any) -> Description:
         (cls for cls in map(_owner_of, names.values()) if cls is not None and OWN.__get__(cls) == obj), None
     )
     if owner is None:
-        raise NotStored("a namespace does not tell whose it is")
+        raise NotStorable("a namespace does not tell whose it is")
     return Description("namespace", (), (owner,))
 
 
@@ -242,7 +257,7 @@ def made_again(kind: str, values: tuple[Any, ...], parts: tuple[Any, ...]) -> An
 
 def _value(obj: Any) -> Description:
     if not is_constant(obj):
-        raise NotStored(f"a {type(obj).__name__} holds objects")
+        raise NotStorable(f"a {type(obj).__name__} holds objects")
     return Description("value", (obj,))
 
 
@@ -256,16 +271,16 @@ _HELD: dict[Any, None] = dict.fromkeys((object, dict, list, set, OrderedDict, de
 
 def _layout_of(cls: type) -> Any:
     """Return the class written in C that gives the instances of a class their memory, slots apart."""
-    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP)
+    return next(base for base in of_type(cls, "__mro__") if not of_type(base, "__flags__") & _HEAP)
 
 
 def _holds_nothing_else(cls: type) -> bool:
     """Return whether instances of a class have no memory but slots, a dictionary, and what a known layout holds."""
     layout = _layout_of(cls)
-    slots = (OWN.__get__(base).get("__slots__", ()) for base in cls.__mro__)
+    slots = (OWN.__get__(base).get("__slots__", ()) for base in of_type(cls, "__mro__"))
     count = sum(1 if type(names) is str else len(tuple(names)) for names in slots)
-    most = 8 * (count + bool(cls.__dictoffset__) + bool(cls.__weakrefoffset__))
-    return layout in _HELD and cls.__basicsize__ - layout.__basicsize__ <= most
+    most = 8 * (count + bool(of_type(cls, "__dictoffset__")) + bool(of_type(cls, "__weakrefoffset__")))
+    return layout in _HELD and of_type(cls, "__basicsize__") - of_type(layout, "__basicsize__") <= most
 
 
 _TUPLEGETTER = type(Description.__dict__["kind"])

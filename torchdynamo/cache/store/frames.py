@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.instruction import Item
-from torchdynamo.cache.store.instructions import items_of, plain_items, renamed
+from torchdynamo.cache.store.instructions import GRAPH, items_of, plain_items, renamed
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
-from torchdynamo.cache.store.values import Malformed, NotStored
+from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
 from torchdynamo.codegen import resume
@@ -69,19 +69,20 @@ class StoredFrame(NamedTuple):
 
 
 def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
-    """Return the sections of a frame, and the code that they name. Raises NotStored with what cannot be stored."""
+    """Return the sections of a frame, and the code that they name. Raises NotStorable with what cannot be stored."""
     users = resume.origin(frame.code).code
     writer = RowWriter(lambda obj: FRAMES_CODE if obj is users else None)
     told = {(each.cls, each.abstract): each for each in frame.answers}
     guards = [guard for guard in frame.guards if guard.source is not REGISTRATIONS]
     if len(guards) < len(frame.guards) and not told:
-        raise NotStored("it rests on which classes are registered with abstract ones")
+        raise NotStorable("it rests on which classes are registered with abstract ones")
     rows = writer.guards(guards)
     bound = array("I", [writer.source(source) for source in frame.bound])
-    items = plain_items(frame.items, EntryWriter(users))
+    graph = frame.call.name
+    items = plain_items(frame.items, EntryWriter(users), graph)
     content = (
-        tuple(frame.call),
-        tuple(frame.variables),
+        tuple(frame.call._replace(name=GRAPH if graph else "")),
+        tuple(GRAPH if graph and name == graph else name for name in frame.variables),
         items,
         None if frame.why is None else plain_reason(frame.why),
         tuple((each.cls, each.abstract, each.answer) for each in told.values()),
@@ -112,7 +113,7 @@ class EntryWriter:
         rest = resume.rest_of(obj) if type(obj) is CodeType else None
         if rest is not None:
             if rest.way is not None:
-                raise NotStored("it leaves functions in the middle of a call that a model stands for")
+                raise NotStorable("it leaves functions in the middle of a call that a model stands for")
             return "rest", (rest.code(), rest.names, plain_items(rest.items, self))
         return None
 

@@ -14,20 +14,20 @@ from torchdynamo.backends.cache_key import OPERATORS, is_keyed_by_names
 from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
 from torchdynamo.backends.ensemble.identity import HasNoName, name_of
-from torchdynamo.cache.store.values import NotStored
+from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.errors import RecordError
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, effects_of, note_effects
 
 
 def dump_graph(gm: torch.fx.GraphModule) -> bytes:
-    """Return a graph as JSON. Raises NotStored for a node that cannot be written."""
+    """Return a graph as JSON. Raises NotStorable for a node that cannot be written."""
     if not is_keyed_by_names(gm):
-        raise NotStored("its graph calls code that is not torch's: nothing says whether that has changed")
+        raise NotStorable("its graph calls code that is not torch's: nothing says whether that has changed")
     try:
         nodes = nodes_of(gm.graph, name_of_function)
     except RecordError as error:
-        raise NotStored(f"its graph cannot be written: {error}") from None
+        raise NotStorable(f"its graph cannot be written: {error}") from None
     return json.dumps({"nodes": nodes, "effects": effects_as_data(gm)}).encode()
 
 

@@ -11,19 +11,30 @@ from typing import Any
 
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.versions import Positions
-from torchdynamo.cache.store.values import Malformed, NotStored
+from torchdynamo.cache.store.values import Malformed, NotStorable
 
 INSTRUCTION, LABEL, START, END = range(4)
+GRAPH = "__compiled_fn"
 OF_FRAME = ("LOAD_FAST", "STORE_FAST", "DELETE_FAST")
 
 
-def plain_items(items: Sequence[Item], of_entry: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Return instructions as tuples of values and objects.
+def plain_items(items: Sequence[Item], of_entry: Callable[[Any], Any], graph: str = "") -> tuple[Any, ...]:
+    """Return instructions as tuples of values and objects. Raises NotStorable.
 
-    of_entry: returns (name, content) for an object that belongs to the entry, None for others. Raises NotStored.
+    of_entry: returns (name, content) for an object that belongs to the entry, None for others. graph: the name of the
+    variable that holds the graph, which is another in each process: it is written as GRAPH.
     """
     numbers = {id(item): at for at, item in enumerate(items)}
-    return tuple(_PLAIN[type(item)](item, numbers, of_entry) for item in items)
+    made = [_PLAIN[type(item)](item, numbers, of_entry) for item in items]
+    return tuple(
+        (row[0], row[1], ("", GRAPH), *row[3:]) if graph and row[0] == INSTRUCTION and is_graph(row, graph) else row
+        for row in made
+    )
+
+
+def is_graph(row: tuple[Any, ...], graph: str) -> bool:
+    """Return whether an instruction is about the variable that holds the graph."""
+    return row[1] in OF_FRAME and row[2] == ("", graph)
 
 
 def _instruction(item: Instruction, numbers: dict[int, int], of_entry: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -34,9 +45,9 @@ def _instruction(item: Instruction, numbers: dict[int, int], of_entry: Callable[
 
 
 def storable(const: Any) -> Any:
-    """Return a constant of code. Raises NotStored for a set, whose order is that of a process."""
+    """Return a constant of code. Raises NotStorable for a set, whose order is that of a process."""
     if type(const) is frozenset and len(const) > 1:
-        raise NotStored("its code holds a set, whose order is that of this process")
+        raise NotStorable("its code holds a set, whose order is that of this process")
     return tuple(map(storable, const)) if type(const) is tuple else const
 
 

@@ -18,7 +18,7 @@ import torch.library
 from torchdynamo import _native, config
 from torchdynamo.backends.cache_key import digest_of_sources
 from torchdynamo.cache.store.hashes import hash_of
-from torchdynamo.cache.store.values import NotStored, encode
+from torchdynamo.cache.store.values import NotStorable, encode
 from torchdynamo.codegen import resume
 from torchdynamo.core import marks
 from torchdynamo.graph import torch_compat
@@ -45,7 +45,7 @@ def _digest(*texts: str) -> str:
 def compiler_digest(backend: str, settings: tuple[Any, ...]) -> str:
     """Return a digest of a backend's name, the settings it was given, and this package's own settings.
 
-    Raises NotStored for a setting that is no value: a function, an object.
+    Raises NotStorable for a setting that is no value: a function, an object.
     """
     knobs = tuple(sorted((name, value) for name, value in config.knobs().items() if name not in NO_MATTER))
     content = encode((backend, _items(settings), knobs), _no_value)
@@ -60,14 +60,25 @@ def _items(setting: Any) -> Any:
 
 
 def _no_value(obj: Any) -> tuple[bytes, int]:
-    raise NotStored(f"a setting is a {type(obj).__name__}, which no other process can compare")
+    raise NotStorable(f"a setting is a {type(obj).__name__}, which no other process can compare")
 
 
 def state_of_process() -> str:
     """Return what the process has set that decides about captures: marked functions, kernels put in for operators."""
     marked = sorted(f"{kind}:{_name(obj)}" for kind, found in _MARKS.items() for obj in found)
     replaced = sorted(name for name in torch.library._impls if _is_kernel(name))
-    return repr((marked, replaced, _devices()))
+    return repr((marked, replaced, _devices(), inductor_settings()))
+
+
+def inductor_settings() -> str:
+    """Return Inductor's variables, and its settings that are not the defaults; none are, if it is not imported."""
+    variables = [
+        (name, value)
+        for name, value in sorted(os.environ.items())
+        if name.startswith(("TORCHINDUCTOR_", "TORCH_COMPILE_")) and name != "TORCHINDUCTOR_CACHE_DIR"
+    ]
+    found: Any = sys.modules.get("torch._inductor.config")
+    return f"{variables} {torch_compat.changed_settings(found) if found is not None else '[]'}"
 
 
 _MARKS = {

@@ -84,6 +84,15 @@ def contents(path: Path) -> bytes:
         return file.read()
 
 
+def blob_at(root: Path, digest: str) -> str:
+    """Return the path of a blob that can be trusted. Raises Untrusted or OSError."""
+    path = blobs_in(root) / digest
+    if not digest.isalnum() or not trusted(root, FORMAT, "blobs"):
+        raise Untrusted(f"{path} is not in a folder of this user's")
+    check(path, os.lstat(path))
+    return str(path)
+
+
 def trusted(root: Path, *parts: str) -> bool:
     """Return whether a folder of the store is there, and that and the folders inside on the way can be trusted.
 

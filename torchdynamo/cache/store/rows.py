@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.cache.store.facts import MADE, describe, made_again, object_at, place_in_modules
-from torchdynamo.cache.store.values import Malformed, NotStored, PoolReader, ValuePool
+from torchdynamo.cache.store.facts import MADE, describe, made_again, object_at, of_type, place_in_modules
+from torchdynamo.cache.store.values import Malformed, NotStorable, PoolReader, ValuePool
 from torchdynamo.capture.vm.wrap import holds_nan
+from torchdynamo.core.naming import OWN
 from torchdynamo.core.source import ACCESSORS, LED_TO, Guard, Pinned, Position, Roots, Source
 from torchdynamo.core.value import ABSENT
 from torchdynamo.guards.constants import is_constant, same_constant
@@ -77,12 +78,12 @@ ARGUMENTS: dict[str, Callable[[Source, Any], Any]] = {
 
 
 def unwrapped(obj: Any) -> Any:
-    """Return the object that a guard refers to weakly. Raises NotStored if it has been freed."""
+    """Return the object that a guard refers to weakly. Raises NotStorable if it has been freed."""
     if type(obj) is not Weak:
         return obj
     found = obj.ref()
     if found is None:
-        raise NotStored(f"{obj} has been freed")
+        raise NotStorable(f"{obj} has been freed")
     return found
 
 
@@ -137,7 +138,7 @@ class RowWriter:
         return known
 
     def fact(self, obj: Any, place: Place = None) -> int:
-        """Return the number of what describes an object. Raises NotStored.
+        """Return the number of what describes an object. Raises NotStorable.
 
         place: where the frame has it; a value may be one object in one process and two in another, so it is written
         once for each place.
@@ -155,7 +156,7 @@ class RowWriter:
         kind = self.pool.number((found.kind, home))
         values, owner = self.pool.number(found.values), self.within
         if home is None and place is None and owner == NONE and found.kind not in MADE:
-            raise NotStored(f"an object of type {type_name(type(obj))} is nowhere where it can be looked for")
+            raise NotStorable(f"an object of type {type_name(type(obj))} is nowhere where it can be looked for")
         self.within = number
         parts = self.parts.number(tuple(map(unwrapped, found.parts)))
         self.within = owner
@@ -173,7 +174,7 @@ class RowWriter:
         return known
 
     def guards(self, guards: Sequence[Guard]) -> bytes:
-        """Return guards as rows. Raises NotStored."""
+        """Return guards as rows. Raises NotStorable."""
         arguments = [ARGUMENTS.get(each.kind, _as_it_is)(each.source, each.arg) for each in guards]
         for argument in arguments:  # all places are known before any object is described
             for part in argument if type(argument) is tuple else (argument,):
@@ -272,7 +273,7 @@ class RowReader:
         self.objects[number] = obj
         try:
             found = describe(obj)
-        except NotStored as error:
+        except NotStorable as error:
             raise Unresolved(f"{self.named(number)}: {error}") from None
         if found.kind != self.pool[kind][0] or not same_constant(found.values, self.pool[values]):
             raise Unresolved(f"{self.named(number)} changed")
@@ -354,10 +355,10 @@ _IN_C = (
 
 def _answers_in_c(base: Any, source: Source) -> bool:
     """Return whether reading an attribute runs no code of a program: C has it, or a dictionary does."""
-    cls = type(base)
+    cls: type = type(base)
     name = source.arg if source.how in ("attr", "method") else source.how
-    for each in cls.__mro__:
-        own = each.__dict__
+    for each in of_type(cls, "__mro__"):
+        own = OWN.__get__(each)
         if "__getattribute__" in own and type(own["__getattribute__"]) is types.FunctionType:
             return False
         if name in own:

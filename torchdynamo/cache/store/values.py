@@ -19,7 +19,7 @@ Restore = Callable[[bytes, int], Any]
 """Returns the object of such a tag and number."""
 
 
-class NotStored(Exception):
+class NotStorable(Exception):
     """Raised where something cannot be stored; the text says what and why."""
 
 
@@ -45,7 +45,7 @@ REFERENCES = frozenset(bytes([number]) for number in range(0x80, 0x90))
 
 
 def encode(value: Any, refer: Refer) -> bytes:
-    """Return a value as bytes. Raises NotStored where `refer` does."""
+    """Return a value as bytes. Raises NotStorable where `refer` does."""
     made = _ENCODERS.get(type(value))
     if made is not None:
         return made(value, refer)
@@ -156,7 +156,7 @@ class ValuePool:
         self.numbers: dict[bytes, int] = {}
 
     def number(self, value: Any) -> int:
-        """Return the number of a value. Raises NotStored."""
+        """Return the number of a value. Raises NotStorable."""
         return self.numbers.setdefault(encode(value, self.refer), len(self.numbers))
 
     def dump(self) -> bytes:

@@ -1,0 +1,245 @@
+"""Files of the store that are damaged, foreign or half written: a miss, at most a warning, and eager's result."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+from torchdynamo import events, warm_start
+from torchdynamo.cache.store import files, places
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+def program(x: torch.Tensor) -> torch.Tensor:
+    return helper(x).relu() + 1
+
+
+X = torch.ones(3)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A store of this test's own, in use."""
+    folder = tmp_path / "store"
+    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
+    monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(folder))
+    places.complain.cache_clear()
+    yield folder
+    places.complain.cache_clear()
+
+
+def call() -> tuple[int, list[str]]:
+    """Call the program as if for the first time; return how many entries were loaded, and the warnings."""
+    torchdynamo.reset()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        got = torchdynamo.compile(program, backend="eager")(X)
+    assert torch.equal(got, program(X))
+    hits = sum(event.stored == "hit" for event in events.recent())
+    return hits, [str(each.message) for each in caught]
+
+
+def entry_in(store: Path) -> Path:
+    (path,) = store.rglob("*.td")
+    return path
+
+
+def test_an_entry_is_written_once_and_found(store: Path) -> None:
+    assert call() == (0, [])
+    path = entry_in(store)
+    before = path.read_bytes()
+    assert call() == (1, [])
+    assert entry_in(store).read_bytes() == before
+    assert path.stat().st_mode & 0o777 == 0o600
+    for folder in (store, store / "v1", path.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_written_or_read_when_it_is_off(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call()
+    monkeypatch.setenv("TORCHDYNAMO_CACHE", "0")
+    assert call() == (0, [])
+    monkeypatch.setenv("TORCHDYNAMO_CACHE", "read")
+    assert call() == (1, [])
+    entry_in(store).unlink()
+    assert call() == (0, [])
+    assert list(store.rglob("*.td")) == []
+    with torchdynamo.config.patch(cache="on"):
+        call()
+        assert call() == (1, [])
+
+
+def test_a_file_in_which_a_byte_has_changed_is_not_used(store: Path) -> None:
+    """Each byte of the head, and every so many of the rest: the digest tells, before anything is looked at."""
+    call()
+    data = entry_in(store).read_bytes()
+    for at in (*range(100), *range(100, len(data), 97), len(data) - 1):
+        changed = data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+        with pytest.raises(files.Damaged):
+            files.unpacked(changed)
+    for end in (0, 1, 7, 8, 39, 40, 41, len(data) // 2, len(data) - 1):
+        with pytest.raises(files.Damaged):
+            files.unpacked(data[:end])
+
+
+@pytest.mark.parametrize("cut", ["empty", "half", "changed"])
+def test_a_damaged_file_is_a_miss_with_one_warning_and_is_replaced(store: Path, cut: str) -> None:
+    call()
+    path = entry_in(store)
+    data = path.read_bytes()
+    path.write_bytes({"empty": b"", "half": data[: len(data) // 2], "changed": data[:-1] + b"?"}[cut])
+    hits, told = call()
+    assert hits == 0
+    assert len(told) == 1 and "damaged" in told[0]
+    assert path.read_bytes() == data
+    assert call() == (1, [])
+
+
+def with_sections(path: Path, **changes: bytes) -> None:
+    """Write a file again with other sections, and a digest that is right."""
+    path.write_bytes(files.packed({**files.unpacked(path.read_bytes()), **changes}))
+
+
+@pytest.mark.parametrize(
+    "name", ["values", "parts", "facts", "sources", "places", "guards", "frame", "graph", "backend"]
+)
+def test_a_section_that_is_cut_off_under_a_right_digest_does_no_harm(store: Path, name: str) -> None:
+    """Nobody but the user can write such a file; it may be a miss, and without guards a hit."""
+    call()
+    path = entry_in(store)
+    data = path.read_bytes()
+    content = files.unpacked(data)[name]
+    for end in {0, len(content) // 2 // 4 * 4, max(0, len(content) - 4)}:
+        places.complain.cache_clear()
+        path.write_bytes(data)
+        with_sections(path, **{name: content[:end]})
+        hits, _ = call()
+        assert hits == 0 or name == "guards" or content[:end] == content
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "root"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_what_others_may_write_is_not_used(store: Path, what: str, mode: int) -> None:
+    call()
+    path = entry_in(store)
+    place = {"file": path, "folder": path.parent, "root": store}[what]
+    place.chmod(place.stat().st_mode | mode)
+    hits, told = call()
+    assert hits == 0
+    assert len(told) == 1 and "others may write" in told[0]
+    place.chmod(0o700)
+    assert call()[0] == 1
+
+
+def test_links_are_not_followed(store: Path, tmp_path: Path) -> None:
+    call()
+    path = entry_in(store)
+    real = tmp_path / "elsewhere.td"
+    path.rename(real)
+    path.symlink_to(real)
+    assert call()[0] == 0
+    path.unlink()
+    real.rename(path)
+    folder, moved = path.parent, tmp_path / "moved"
+    folder.rename(moved)
+    folder.symlink_to(moved)
+    hits, told = call()
+    assert hits == 0
+    assert "is a link" in told[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
+def test_files_of_another_user_are_not_used(store: Path) -> None:
+    call()
+    path = entry_in(store)
+    os.chown(path, 12345, 12345)
+    hits, told = call()
+    assert hits == 0
+    assert "another user" in told[0]
+
+
+def test_a_store_that_cannot_be_written_costs_one_warning(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "write", full)
+    hits, told = call()
+    assert hits == 0
+    assert len(told) == 1 and "No space left" in told[0]
+    assert call() == (0, [])
+
+
+def test_a_folder_of_an_image_is_read_and_not_written(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call()
+    image = tmp_path / "image"
+    store.rename(image)
+    monkeypatch.setenv("TORCHDYNAMO_CACHE_TRUST", str(image))
+    assert call() == (1, [])
+    assert not store.exists()
+
+
+def test_nothing_in_a_file_is_executed(store: Path) -> None:
+    """A pickle or a code object in the place of a section is refused as what it is: no value."""
+    import marshal
+    import pickle
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return os._exit, (1,)
+
+    call()
+    path = entry_in(store)
+    data = path.read_bytes()
+    for bomb in (pickle.dumps(Bomb()), marshal.dumps(compile("import os; os._exit(1)", "x", "exec"))):
+        for name in files.unpacked(data):
+            places.complain.cache_clear()
+            path.write_bytes(data)
+            with_sections(path, **{name: bomb})
+            call()
+            path.unlink(missing_ok=True)
+
+
+def write_often(folder: str, number: int) -> None:
+    os.environ["TORCHDYNAMO_CACHE_DIR"] = folder
+    for at in range(50):
+        content = files.packed({"values": bytes([at]) * 1000})
+        files.write(places.made_private(places.frames_in(places.folder(), "key")) / f"{at}.td", content)
+
+
+def test_many_may_write_at_once(store: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=write_often, args=(str(store), number)) for number in range(16)]
+    for each in writers:
+        each.start()
+    for each in writers[:4]:
+        each.kill()
+    for each in writers:
+        each.join()
+    found = list(places.entries_at(places.folder(), "key"))
+    assert len(found) == 50
+    for path in found:
+        assert files.unpacked(places.contents(path))["values"] == bytes([int(path.stem)]) * 1000
+
+
+def test_an_error_of_ours_while_writing_leaves_the_result(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> Any:
+        raise KeyError("fault")
+
+    monkeypatch.setattr(warm_start, "written_sections", fails)
+    hits, told = call()
+    assert hits == 0
+    assert len(told) == 1 and "not stored" in told[0]
