@@ -21,12 +21,13 @@ from weakref import ref
 import torch
 
 from torchdynamo import _native, config, events
+from torchdynamo.backends import artifacts
 from torchdynamo.backends.run import Careful, on_error
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry
 from torchdynamo.cache.store import compiled, eviction, files, frames, graphs, keys, places
 from torchdynamo.cache.store.rows import Unresolved
-from torchdynamo.cache.store.values import NotStorable
+from torchdynamo.cache.store.values import NotStorable, NotYetStorable
 from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import Why
@@ -217,12 +218,37 @@ def keep(
     """Write a new entry to the store, before its frame runs."""
     if mode() != "on" or key is None:
         return
-    try:
-        sections, blobs = written_sections(
-            code, compiler, captured, called, written, guards, bound, pure, operators, why
-        )
+    with telling(code):
+        sections = written_sections(code, compiler, captured, called, written, guards, bound, pure, operators, why)
         check(sections, code, roots, guards)
-        save(key, sections, blobs)
+        if called.module is None:
+            save(key, sections, {})
+            return
+        sections["graph"] = graphs.dump_graph(called.module)
+        try:
+            backend, blobs = compiled.dump_compiled(called.made, called.module, compiler.backend_name)
+        except NotYetStorable:
+            later = functools.partial(keep_later, key, ref(code), sections, ref(called.made), compiler.backend_name)
+            if not artifacts.after_backward(called.made, later):
+                raise
+            return
+        save(key, {**sections, "backend": backend}, blobs)
+
+
+def keep_later(key: str, code: ref[CodeType], sections: dict[str, bytes], made: ref[Any], backend: str) -> None:
+    """Write an entry with gradients to the store, once its backward has been compiled."""
+    there, run = code(), made()
+    if there is not None and run is not None:
+        with telling(there):
+            content, blobs = compiled.dump_artifact(run, backend)
+            save(key, {**sections, "backend": content}, blobs)
+
+
+@contextlib.contextmanager
+def telling(code: CodeType) -> Iterator[None]:
+    """Record why an entry cannot be stored; nothing of that is an error in the program's call."""
+    try:
+        yield
     except NotStorable as error:
         tell(code, f"not stored: {error}")
     except places.Untrusted as error:
@@ -246,8 +272,8 @@ def written_sections(
     pure: bool,
     operators: int,
     why: Why | None,
-) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return an entry as the sections of a file, and blobs. Raises NotStorable."""
+) -> dict[str, bytes]:
+    """Return an entry as the sections of a file, without its graph. Raises NotStorable."""
     vm, gm = captured.machine, called.module
     if called.only_here:
         raise NotStorable(called.only_here)
@@ -275,12 +301,8 @@ def written_sections(
     uncovered = next(not_covered(vm.followed.values(), code, known), None)
     if uncovered is not None:
         raise NotStorable(f"no guard names {uncovered.co_name} of {uncovered.co_filename}, which it calls")
-    blobs: dict[str, bytes] = {}
     sections["why"] = about(code, compiler, operators, len(guards), why)
-    if gm is not None:
-        sections["graph"] = graphs.dump_graph(gm)
-        sections["backend"], blobs = compiled.dump_compiled(called.made, gm, compiler.backend_name)
-    return sections, blobs
+    return sections
 
 
 def about(code: CodeType, compiler: Any, operators: int, guards: int, why: Why | None) -> bytes:

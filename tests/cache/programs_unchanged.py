@@ -217,4 +217,16 @@ INDUCTOR: dict[str, Program] = {
         def args(): return (torch.ones(3),)
         """
     ),
+    "inductor_gradients": Program(
+        """
+        SETTINGS = {"backend": "inductor"}
+        weight = torch.ones(3, requires_grad=True)
+        def f(x): return (x * weight * weight).sum()
+        def args(): return (torch.ones(3),)
+        def after(result):
+            weight.grad = None
+            result.backward()
+            return weight.grad
+        """
+    ),
 }

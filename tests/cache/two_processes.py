@@ -54,7 +54,8 @@ def result(fn, module):
     torch.manual_seed(0)
     given = module.args()
     try:
-        return fn(*given), given
+        given_back = fn(*given)
+        return given_back, given, module.after(given_back) if hasattr(module, "after") else None
     except Exception as error:
         return f"{type(error).__name__}: {error}", given
 

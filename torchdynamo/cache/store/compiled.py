@@ -11,7 +11,7 @@ import torch.fx
 from torchdynamo.backends import artifacts
 from torchdynamo.cache.store.graphs import StoredGraph
 from torchdynamo.cache.store.rows import Unresolved
-from torchdynamo.cache.store.values import Malformed, NotStorable, decode, encode
+from torchdynamo.cache.store.values import Malformed, NotStorable, NotYetStorable, decode, encode
 
 AS_CAPTURED, ARTIFACT = "as captured", "artifact"
 
@@ -22,9 +22,15 @@ def dump_compiled(made: Any, gm: torch.fx.GraphModule, backend: str) -> tuple[by
         if backend != "eager":
             raise NotStorable(f"backend {backend!r} left its graph to eager, which it may not do next time")
         return packed({"kind": AS_CAPTURED}), {}
+    return dump_artifact(made, backend)
+
+
+def dump_artifact(made: Any, backend: str) -> tuple[bytes, dict[str, bytes]]:
+    """Return what a compiler has made as bytes, and blobs by name. Raises NotStorable."""
     found = artifacts.dump(made)
     if isinstance(found, artifacts.NotStored):
-        raise NotStorable(f"what backend {backend!r} has compiled cannot be written: {found.reason}")
+        refused = NotYetStorable if found.later else NotStorable
+        raise refused(f"what backend {backend!r} has compiled cannot be written: {found.reason}")
     return packed({"kind": ARTIFACT, "data": found.data}), found.blobs
 
 

@@ -23,6 +23,10 @@ class NotStorable(Exception):
     """Raised where something cannot be stored; the text says what and why."""
 
 
+class NotYetStorable(NotStorable):
+    """Raised where something can be stored later."""
+
+
 class Malformed(Exception):
     """Raised for bytes that are no values."""
 
