@@ -10,9 +10,8 @@ import contextlib
 import functools
 import json
 import os
-import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -25,7 +24,7 @@ from torchdynamo.backends import artifacts
 from torchdynamo.backends.run import Careful, on_error
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry
-from torchdynamo.cache.store import compiled, eviction, files, frames, graphs, keys, places
+from torchdynamo.cache.store import compiled, coverage, eviction, files, frames, graphs, keys, places
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import NotStorable, NotYetStorable
 from torchdynamo.cache.weak_invalidation import Ties
@@ -35,6 +34,7 @@ from torchdynamo.capture.torch import dynamic_marks
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import Written
 from torchdynamo.codegen.deopt import Bailout
+from torchdynamo.core.call_sites import CallSite
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import RecordError
 from torchdynamo.graph.modes import Modes
@@ -179,14 +179,16 @@ def graph_of(
         run = Careful(made, call.mutated, UNKNOWN_CODE)
     written = frame.code if call.pure else None
     first: list[Any] = []
+    start, known = CallSite(ref(frame.code), 0, str(frame.roots.globals.get("__name__", "")), None), frame.known
     modes = Modes.now()
 
     def handler(error: BaseException, args: Any) -> Any:
         if not first:
             mutates = [node.name for at, node in enumerate(placeholders(gm)) if at in call.mutated]
             told = None if rerun is None else rerun.raised
-            shown = str(graph_id)
-            made = on_error(gm.module, compiler.backend_name, mutates, shown, told, written=call.pure, modes=modes)
+            program = gm.program(known, start)  # the frame itself is not held: it has the call's tensors
+            name, shown = compiler.backend_name, str(graph_id)
+            made = on_error(gm.module, name, mutates, shown, told, (), program, call.pure, modes=modes)
             first.append(made)
         return first[0](error, args)
 
@@ -219,12 +221,15 @@ def keep(
     if mode() != "on" or key is None:
         return
     with telling(code):
-        sections = written_sections(code, compiler, captured, called, written, guards, bound, pure, operators, why)
+        sections, known = written_sections(
+            code, compiler, captured, called, written, guards, bound, pure, operators, why
+        )
         check(sections, code, roots, guards)
         if called.module is None:
             save(key, sections, {})
             return
-        sections["graph"] = graphs.dump_graph(called.module)
+        sites = captured.machine.builder.call_sites
+        sections["graph"] = graphs.dump_graph(called.module, sites, [code, *known])
         try:
             backend, blobs = compiled.dump_compiled(called.made, called.module, compiler.backend_name)
         except NotYetStorable:
@@ -272,8 +277,8 @@ def written_sections(
     pure: bool,
     operators: int,
     why: Why | None,
-) -> dict[str, bytes]:
-    """Return an entry as the sections of a file, without its graph. Raises NotStorable."""
+) -> tuple[dict[str, bytes], list[CodeType]]:
+    """Return an entry as the sections of a file, without its graph, and the code they name. Raises NotStorable."""
     vm, gm = captured.machine, called.module
     if called.only_here:
         raise NotStorable(called.only_here)
@@ -298,11 +303,11 @@ def written_sections(
         code, guards, [*called.bound, *bound], written.items, written.variables, call, why, answers
     )
     sections, known = frames.dump(frame)
-    uncovered = next(not_covered(vm.followed.values(), code, known), None)
+    uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)
     if uncovered is not None:
         raise NotStorable(f"no guard names {uncovered.co_name} of {uncovered.co_filename}, which it calls")
     sections["why"] = about(code, compiler, operators, len(guards), why)
-    return sections
+    return sections, known
 
 
 def about(code: CodeType, compiler: Any, operators: int, guards: int, why: Why | None) -> bytes:
@@ -319,31 +324,6 @@ def about(code: CodeType, compiler: Any, operators: int, guards: int, why: Why |
         "environment": keys.facts_of_environment(),
     }
     return json.dumps(found).encode()
-
-
-def not_covered(followed: Collection[CodeType], code: CodeType, known: Collection[CodeType]) -> Iterator[CodeType]:
-    """Yield the code that a capture has followed and that neither a guard nor the key of the environment identifies.
-
-    known: code that guards name.
-    """
-    covered = {id(each) for each in (resume.origin(code).code, code, *known)}
-    waiting = [resume.origin(code).code, *known]
-    while waiting:
-        for const in waiting.pop().co_consts:
-            if type(const) is CodeType and id(const) not in covered:
-                covered.add(id(const))
-                waiting.append(const)
-    for each in followed:
-        if id(each) not in covered and not each.co_filename.startswith(ENVIRONMENT):
-            yield each
-
-
-ENVIRONMENT = (
-    *(os.path.dirname(str(each)) + os.sep for each in (torch.__file__, config.__file__)),
-    *(f"{os.path.dirname(os.__file__)}{os.sep}{name}" for name in sorted(sys.stdlib_module_names)),
-    "<frozen",
-)
-"""Where code lies that the key of the environment identifies."""
 
 
 def check(sections: dict[str, bytes], code: CodeType, roots: Roots, guards: list[Guard]) -> None:

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
+from weakref import ref
 
 from torchdynamo import _native
 from torchdynamo.bytecode.instruction import Item
@@ -80,16 +81,17 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     bound = array("I", [writer.source(source) for source in frame.bound])
     graph = frame.call.name
     items = plain_items(frame.items, EntryWriter(users), graph)
+    code = [users, *(obj for obj, _ in writer.held if type(obj) is CodeType)]
     content = (
         tuple(frame.call._replace(name=GRAPH if graph else "")),
         tuple(GRAPH if graph and name == graph else name for name in frame.variables),
         items,
         None if frame.why is None else plain_reason(frame.why),
         tuple((each.cls, each.abstract, each.answer) for each in told.values()),
+        tuple(code),
     )
     number = writer.pool.number(content)
     tables = dict(zip(ROWS, writer.tables(), strict=True))
-    code = [obj for obj, _ in writer.held if type(obj) is CodeType]
     return {**tables, "guards": rows, "bound": bound.tobytes(), "frame": struct.pack("<I", number)}, code
 
 
@@ -188,7 +190,8 @@ class LoadedFrame:
 
     def verified(self) -> _native.GuardProgram:
         """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not."""
-        call, self.variables, self.items, why, answers = self.reader.pool[self.number]
+        call, self.variables, self.items, why, answers, known = self.reader.pool[self.number]
+        self.known = [ref(each) for each in (self.code, *known)]
         self.call = GraphFacts(*call)
         self.why = None if why is None else reason_of(why)
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)

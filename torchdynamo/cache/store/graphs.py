@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from types import CodeType
 from typing import Any
+from weakref import ref
 
 import torch
 import torch.fx
@@ -15,20 +18,56 @@ from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
 from torchdynamo.backends.ensemble.identity import HasNoName, name_of
 from torchdynamo.cache.store.values import NotStorable
+from torchdynamo.core.call_sites import CallSite
 from torchdynamo.errors import RecordError
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, effects_of, note_effects
+from torchdynamo.graph.tracebacks import Program
 
 
-def dump_graph(gm: torch.fx.GraphModule) -> bytes:
-    """Return a graph as JSON. Raises NotStorable for a node that cannot be written."""
+def dump_graph(gm: torch.fx.GraphModule, sites: Mapping[str, CallSite], known: Sequence[CodeType]) -> bytes:
+    """Return a graph as JSON. Raises NotStorable for a node that cannot be written.
+
+    sites: the program's calls at each node. known: code by whose number the calls are written; others are left out.
+    """
     if not is_keyed_by_names(gm):
         raise NotStorable("its graph calls code that is not torch's: nothing says whether that has changed")
     try:
         nodes = nodes_of(gm.graph, name_of_function)
     except RecordError as error:
         raise NotStorable(f"its graph cannot be written: {error}") from None
-    return json.dumps({"nodes": nodes, "effects": effects_as_data(gm)}).encode()
+    writer = SiteWriter(known)
+    at = [writer.row(sites.get(node.name)) for node in calls_of(gm.graph)]
+    found = {"nodes": nodes, "effects": effects_as_data(gm), "sites": writer.rows, "at": at}
+    return json.dumps(found).encode()
+
+
+def calls_of(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Return the nodes that compute something, in order."""
+    return [node for node in graph.nodes if node.op.startswith("call_")]
+
+
+class SiteWriter:
+    """Writes call sites, each once: number of its code, offset, module, and the row of its caller."""
+
+    def __init__(self, known: Sequence[CodeType]) -> None:
+        self.code = {id(code): number for number, code in enumerate(known)}
+        self.rows: list[tuple[int, int, str, int]] = []
+        self.known: dict[int, int] = {}
+
+    def row(self, site: CallSite | None) -> int:
+        """Return the number of a site's row; that of its caller if its code is not known, -1 for none."""
+        if site is None:
+            return -1
+        number = self.known.get(id(site))
+        if number is None:
+            caller, code = self.row(site.caller), self.code.get(id(site.code()))
+            number = caller
+            if code is not None:
+                number = len(self.rows)
+                self.rows.append((code, site.offset, site.module, caller))
+            self.known[id(site)] = number
+        return number
 
 
 def name_of_function(function: Any) -> str:
@@ -86,6 +125,14 @@ class StoredGraph:
     def module(self) -> torch.fx.GraphModule:
         """The graph's module."""
         return load_graph(self._data)
+
+    def program(self, known: Sequence[ref[CodeType]], start: CallSite) -> Program:
+        """Return the program's calls at each node. known: the code that `dump_graph` was given."""
+        data, made = json.loads(self._data), list[CallSite]()
+        for code, offset, module, caller in data["sites"]:
+            made.append(CallSite(known[code], offset, module, made[caller] if caller >= 0 else None))
+        places = zip(calls_of(self.module.graph), data["at"], strict=True)
+        return Program(start, {node.name: made[at] for node, at in places if at >= 0})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.module, name)

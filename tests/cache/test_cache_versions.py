@@ -1,0 +1,150 @@
+"""Several entries of a function, sizes that vary, marked tensors, and errors: as with entries of the process."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import torchdynamo
+from torchdynamo import events
+from torchdynamo.cache.store import places
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
+    monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(tmp_path / "store"))
+    places.complain.cache_clear()
+    yield tmp_path / "store"
+    places.complain.cache_clear()
+
+
+def calls(fn: Callable[..., Any], *arguments: tuple[Any, ...]) -> tuple[int, int]:
+    """Call a function with each of these arguments as if in a new process; return how many hits and compiles."""
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for given in arguments:
+        assert torch.equal(compiled(*given), fn(*given))
+    seen = [event.stored for event in events.recent() if event.kind == "compile"]
+    return seen.count("hit"), seen.count("")
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(-1) * x.shape[0]
+
+
+def size(*sizes: int) -> tuple[torch.Tensor]:
+    return (torch.ones(*sizes),)
+
+
+def test_a_version_for_all_sizes_serves_sizes_that_nobody_has_seen() -> None:
+    assert calls(scaled, size(3), size(4), size(5)) == (0, 2)
+    assert calls(scaled, size(7), size(8)) == (1, 0)
+
+
+def test_versions_are_found_in_another_order() -> None:
+    assert calls(scaled, size(3), (torch.ones(3, dtype=torch.int64),)) == (0, 2)
+    assert calls(scaled, (torch.ones(3, dtype=torch.int64),), size(3)) == (2, 0)
+
+
+def test_what_changes_after_loading_is_compiled_and_kept_beside_it(store: Path) -> None:
+    assert calls(scaled, size(3)) == (0, 1)
+    assert calls(scaled, size(3), size(3, 2)) == (1, 1)
+    assert len(list(store.rglob("*.td"))) == 2
+    assert calls(scaled, size(3), size(3, 2)) == (2, 0)
+
+
+def test_grad_mode_and_training_have_entries_of_their_own() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.0))
+
+    def both() -> int:
+        torchdynamo.reset()
+        compiled = torchdynamo.compile(model, backend="eager")
+        x = torch.ones(3)
+        for training in (True, False):
+            model.train(training)
+            assert torch.equal(compiled(x), model(x))
+            with torch.no_grad():
+                got = compiled(x)
+            assert not got.requires_grad
+        return sum(event.stored == "hit" for event in events.recent())
+
+    assert both() == 0
+    assert both() == 4
+
+
+def test_a_promise_about_sizes_is_checked_by_a_capture() -> None:
+    assert calls(scaled, size(3)) == (0, 1)
+    x = torch.ones(3)
+    torchdynamo.mark_dynamic(x, 0)
+    assert calls(scaled, (x,)) == (0, 1)
+
+
+def failing(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    return y[7] * 2
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    print(end="")
+    return y.relu()
+
+
+def indexed(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    y = x[at] + 1
+    print(end="")
+    return y.relu()
+
+
+def test_an_error_of_the_program_is_eagers() -> None:
+    good, bad = torch.tensor([0, 1]), torch.tensor([0, 9])
+    x = torch.ones(3)
+    assert calls(indexed, (x, good))[1] >= 2
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(indexed, backend="eager")
+    assert torch.equal(compiled(x, good), indexed(x, good))
+    assert any(event.stored == "hit" for event in events.recent())
+    with pytest.raises(IndexError) as wanted:
+        indexed(x, bad)
+    with pytest.raises(IndexError) as found:
+        compiled(x, bad)
+    assert str(found.value) == str(wanted.value)
+    names = [frame.name for frame in traceback.extract_tb(found.value.__traceback__)]
+    assert "indexed" in names
+    assert not any("torchdynamo" in frame.filename for frame in traceback.extract_tb(found.value.__traceback__)[:-1])
+
+
+def test_a_continuation_is_found_without_its_root_and_the_reverse(store: Path) -> None:
+    assert calls(broken, size(3)) == (0, 2)
+    first, second = sorted(store.rglob("*.td"))
+    for path in (first, second):
+        content = path.read_bytes()
+        path.unlink()
+        assert calls(broken, size(3)) == (1, 1)
+        path.write_bytes(content)
+
+
+def test_the_report_of_a_call_is_of_a_capture() -> None:
+    assert calls(scaled, size(3)) == (0, 1)
+    assert torchdynamo.explain(scaled)(torch.ones(3)).graph_count == 1
+
+
+def test_an_entry_that_was_loaded_holds_nothing_of_the_call() -> None:
+    assert calls(indexed, (torch.ones(3), torch.tensor([0])))[1] >= 2
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(indexed, backend="eager")
+    x = torch.ones(3)
+    compiled(x, torch.tensor([0]))
+    assert any(event.stored == "hit" for event in events.recent())
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
