@@ -62,6 +62,7 @@ def key_of(code: CodeType, roots: Roots, compiler: Any) -> str:
     backend = compiler.backend_name
     if not compiler.backend_is_ours:
         raise NotStorable(f"backend {backend!r} is not one of ours: nothing says whether it is what it was")
+    keys.check_kernels()
     digest = keys.compiler_digest(backend, compiler.asked)
     return keys.frame_key(code, str(roots.globals.get("__name__")), digest)
 

@@ -16,6 +16,8 @@ BRACKETS: dict[type, str] = {tuple: "()", list: "[]", set: "{}", frozenset: "{}"
 TRUSTED = ("torch", "torchdynamo", "numpy")  # packages whose `repr` has no side effects
 QUALNAME = type.__dict__["__qualname__"]
 OWN: Any = type.__dict__["__dict__"]
+FLAGS: Any = type.__dict__["__flags__"]
+WEAKREFS: Any = type.__dict__["__weakrefoffset__"]
 
 
 def class_name(cls: type) -> str:
@@ -39,9 +41,9 @@ def is_found(cls: type) -> bool:
 def is_mortal(obj: Any) -> bool:
     """Return whether an object is a class that can be freed, such as one made in a function, or an instance of one."""
     cls = obj if issubclass(type(obj), type) else type(obj)
-    if id(cls) in _lasting or not type(obj).__weakrefoffset__:
+    if id(cls) in _lasting or not WEAKREFS.__get__(type(obj)):
         return False
-    if cls.__flags__ & (1 << 9) and not is_found(cls):  # Py_TPFLAGS_HEAPTYPE
+    if FLAGS.__get__(cls) & (1 << 9) and not is_found(cls):  # Py_TPFLAGS_HEAPTYPE
         return True
     _lasting[id(cls)] = cls
     return False

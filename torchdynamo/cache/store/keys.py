@@ -96,7 +96,17 @@ def _name(obj: Any) -> str:
 
 def _is_kernel(name: str) -> bool:
     """Return whether a registration puts a kernel in the place of one of torch's own."""
-    return name.startswith("aten/") and not name.endswith(("/Meta", "/CompositeImplicitAutograd", "/Functionalize"))
+    return name.startswith("aten/") and not name.endswith("/Meta")
+
+
+_AT_IMPORT = frozenset(torch.library._impls)
+
+
+def check_kernels() -> None:
+    """Raise NotStorable if the program has put kernels in the place of torch's: nothing says what they do."""
+    replaced = next((name for name in torch.library._impls if _is_kernel(name) and name not in _AT_IMPORT), None)
+    if replaced is not None:
+        raise NotStorable(f"a kernel of the program's is in the place of torch's ({replaced})")
 
 
 @functools.cache
