@@ -18,8 +18,10 @@ from torchdynamo.errors import CacheLimitWarning
 DERIVED = {
     "torchdynamo.bytecode.decode._decoded",
     "torchdynamo.bytecode.qualnames._names",
+    "torchdynamo.cache.store.hashes._known",
     "torchdynamo.capture.speculate.assertions.fails_early",
     "torchdynamo.codegen.resume._origins",
+    "torchdynamo.codegen.resume._rests",
 }
 
 

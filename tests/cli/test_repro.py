@@ -64,7 +64,7 @@ def test_a_failure_ends_with_the_command(backend, settings, expected, tmp_path, 
                 compiled(*broken_backends.arguments())
             text = str(shown[0].message)
             (problem,) = torchdynamo.report()["problems"]
-            assert problem["text"] == text and f"graph {problem['graph']} " in text
+            assert problem["text"] == text and f"{problem['graph']} " in text
         else:
             with pytest.raises(expected) as error:
                 compiled(*broken_backends.arguments())

@@ -28,6 +28,9 @@ LEAST_SPACE = 500 * 2**20
 """Bytes that the disk of a cache folder should have free."""
 SOURCE = '#include <cmath>\n#include <vector>\nextern "C" double f(double x) { return std::exp(x); }\n'
 READ = (
+    "TORCHDYNAMO_CACHE",
+    "TORCHDYNAMO_CACHE_DIR",
+    "TORCHDYNAMO_CACHE_TRUST",
     "TORCHDYNAMO_ENSEMBLE_DB",
     "TORCHDYNAMO_LOGS",
     "TORCHDYNAMO_LOGS_OUT",

@@ -79,6 +79,7 @@ PRIVATE: dict[str, str] = {
     "torch.nn.Module._call_impl": "whether a module has torch's own call",
     "torch.nn.modules.module._global_forward_hooks_always_called": "whether hooks run if a forward raises",
     "torch.optim.optimizer._get_value": "reads step counters",
+    "torch.library._impls": "kernels that are registered in Python: has the program replaced some of torch's?",
     # -- fake tensors and symbols -------------------------------------------------------------------------------------
     "torch._subclasses.fake_tensor": "fake tensors, and the errors that they raise",
     "torch._guards": "tracing contexts, which AOTAutograd and Inductor ask for",

@@ -14,6 +14,7 @@ from backends.ensemble.competing import FREEZING, compiled, states, the_choice
 import torchdynamo
 from torchdynamo import _native
 from torchdynamo.backends.ensemble import choice
+from torchdynamo.backends.ensemble.measure import MOST, WARM_UPS
 from torchdynamo.backends.ensemble.member import MEMBERS, Run
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 
@@ -73,7 +74,7 @@ def test_constants_are_made_again_when_they_rest(always_freezing: None) -> None:
         found = the_choice()
         fn(X)
         assert found.winner is None
-        for _ in range(200):
+        for _ in range(2 * (WARM_UPS + 2 * MOST) + 4 * choice.QUIET):
             found.spent = 1e9
             assert torch.equal(fn(X), model(X))
         assert found.winner == "freezing" and found.rebuilds == 1

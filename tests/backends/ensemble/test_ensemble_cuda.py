@@ -11,7 +11,7 @@ from torch import nn
 
 import torchdynamo
 from torchdynamo.backends.ensemble import chosen
-from torchdynamo.backends.ensemble.measure import Stopwatch
+from torchdynamo.backends.ensemble.measure import MOST, WARM_UPS, Stopwatch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -57,7 +57,7 @@ def test_real_calls_are_timed_without_waiting(compete: Callable[..., None]) -> N
     compete(member("one", lambda run: run))
     x = torch.randn(256, 256, device="cuda")
     fn = compiled(work)
-    for _ in range(400):
+    for _ in range(2 * (WARM_UPS + 2 * MOST)):
         torch.testing.assert_close(fn(x), work(x))
         torch.cuda.synchronize()
     assert the_choice().winner is not None and the_choice().eager_timing is not None
