@@ -104,7 +104,7 @@ def is_leaf(tensor: torch.Tensor) -> bool | str:
 def bits(tensor: torch.Tensor) -> bytes | list[str]:
     """Return the elements of a tensor: numbers that show what they are, as bytes where they are many or may be NaN."""
     plain = tensor.detach().resolve_conj().resolve_neg()
-    if plain.has_names():  # which few operators take
+    if any(getattr(plain, "names", ())):  # in torch before 2.13; few operators take them
         plain = plain.rename(None)
     values: list[Any] = plain.flatten().tolist()
     if len(values) <= SHOWN and all(value == value for value in values):

@@ -66,6 +66,12 @@ def test_an_entry_is_written_once_and_found(store: Path) -> None:
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_kernels_that_torch_registers_when_it_is_first_needed_are_no_reason(store: Path) -> None:
+    torch.func.vmap(torch.sin)(torch.ones(3))
+    call()
+    assert entry_in(store).exists()
+
+
 def test_nothing_is_written_or_read_when_it_is_off(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call()
     monkeypatch.setenv("TORCHDYNAMO_CACHE", "0")

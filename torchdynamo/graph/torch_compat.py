@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch._functorch.predispatch
 import torch._guards
 import torch.fx
 import torch.utils.checkpoint
@@ -33,6 +34,12 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 # Before 2.13, the backwards of a body that is called several times are not told apart.
 HAS_REGIONS = bool(torch.__version__ >= "2.13")
+
+
+def kernels_of_vmap() -> frozenset[str]:
+    """Return the names in `torch.library` of the kernels that torch registers at the first use of vmap."""
+    library = torch._functorch.predispatch.VMAP_DECOMPOSITIONS_LIB
+    return frozenset() if library is None else frozenset(library._op_impls)
 
 
 def build() -> str:

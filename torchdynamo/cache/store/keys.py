@@ -104,7 +104,8 @@ _AT_IMPORT = frozenset(torch.library._impls)
 
 def check_kernels() -> None:
     """Raise NotStorable if the program has put kernels in the place of torch's: nothing says what they do."""
-    replaced = next((name for name in torch.library._impls if _is_kernel(name) and name not in _AT_IMPORT), None)
+    known = _AT_IMPORT | torch_compat.kernels_of_vmap()
+    replaced = next((name for name in torch.library._impls if _is_kernel(name) and name not in known), None)
     if replaced is not None:
         raise NotStorable(f"a kernel of the program's is in the place of torch's ({replaced})")
 
