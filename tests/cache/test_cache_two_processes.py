@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from programs_changed import CHANGED, HASHES
 from programs_unchanged import INDUCTOR, UNCHANGED
 from two_processes import Outcome, twice
@@ -59,6 +60,7 @@ def test_another_seed_of_hashes_gives_its_own_result(
     assert first.equal and second.equal
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
 def test_what_inductor_has_compiled_is_found(tmp_path: Path) -> None:
     first, second = twice(tmp_path, INDUCTOR)
     for name in INDUCTOR:
