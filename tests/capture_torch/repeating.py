@@ -30,25 +30,28 @@ def stack(site: CallSite | None) -> list[Any]:
     return [] if site is None else [(each.code(), each.offset, each.module) for each in site.outermost_first()]
 
 
-def fake_facts(value: Any) -> Any:
-    """Return what a fake result is as plain data."""
+def fake_facts(value: Any, numbers: dict[int, int]) -> Any:
+    """Return what a fake result is as plain data, in which tensors and memories are told by the numbers they get."""
     if isinstance(value, (tuple, list)):
-        return [fake_facts(each) for each in value]
+        return [fake_facts(each, numbers) for each in value]
     if not isinstance(value, torch.Tensor):
         return repr(value)
     facts = (type(value), tuple(value.shape), value.stride(), value.storage_offset(), value.dtype, value.device)
-    return (*map(str, facts), value.requires_grad, value.is_leaf, value._is_view(), str(type(value.grad_fn)))
+    memory = value.untyped_storage()._cdata if value.layout is torch.strided else 0
+    same = [numbers.setdefault(each, len(numbers)) for each in (id(value), memory)]
+    return (*map(str, facts), *same, value.requires_grad, value.is_leaf, value._is_view(), str(type(value.grad_fn)))
 
 
 def picture(captured: Any, record: Any) -> list[Any]:
     """Return all there is to say of a compiled frame as plain data."""
     vm, gm = captured.machine, record.graph
     nodes: list[Any] = []
+    numbers: dict[int, int] = {}
     for node in gm.graph.nodes if gm is not None else ():
         source, meta = node.meta.get("source"), node.meta
         path = None if source is None else (str(source.path), source.static, meta["static_input"])
         what = node.name, node.op, str(node.target), str(node.args), str(node.kwargs), path
-        nodes.append((*what, meta.get("stack_trace"), fake_facts(meta.get("example_value"))))
+        nodes.append((*what, meta.get("stack_trace"), fake_facts(meta.get("example_value"), numbers)))
     program = PROGRAMS.get(gm) if gm is not None else None
     sites = {} if program is None else {name: stack(site) for name, site in program.nodes.items()}
     guards = [(shown(each.source), each.kind, shown(each.arg), each.position) for each in record.guards]

@@ -632,6 +632,50 @@ def test_objects_that_are_no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     both_ways(monkeypatch, lambda make: make(through)(layers, data()), backend="eager")
 
 
+class Heads(nn.Module):
+    """A layer with a loop of its own, the results of which are viewed, joined and viewed again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
+        self.act, self.drop = nn.Identity(), nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.stack([self.drop(part(x)).unflatten(-1, (2, 2)).transpose(0, 1) for part in self.parts])
+        return x + self.act(h.sum(0).flatten(1).t().reshape(-1)[: x.numel()].view_as(x))
+
+
+@torch.no_grad()
+def test_loops_within_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = both_ways(monkeypatch, lambda make: make(model(Heads))(data()), backend="eager")
+    assert {"self.blocks[2]", "self.blocks[5]"} <= set(used)
+
+
+@torch.no_grad()
+def test_fake_results_share_memory_where_results_do() -> None:
+    """Whatever is read off fake results, such as what a write reaches, is so of the results."""
+    fake, real = list[int](), list[int]()
+
+    class Noting(torch.fx.Interpreter):
+        def run_node(self, node: torch.fx.Node) -> Any:
+            result = super().run_node(node)
+            if isinstance(result, torch.Tensor):
+                kept.append(result)
+                real.append(result.untyped_storage()._cdata)
+                fake.append(node.meta["example_value"].untyped_storage()._cdata)
+                assert node.meta["example_value"].stride() == result.stride()
+            return result
+
+    def noted(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return Noting(gm).run
+
+    kept: list[torch.Tensor] = []
+    whole = model(Heads)
+    assert torch.equal(torchdynamo.compile(whole, backend=noted, fullgraph=True)(data()), whole(data()))
+    assert len(set(real)) > 6 * 5
+    assert [fake.index(each) for each in fake] == [real.index(each) for each in real]
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_sizes_that_vary(dynamic: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     def calls(make: Callable[..., Any]) -> Any:

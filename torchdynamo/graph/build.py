@@ -23,6 +23,7 @@ from torchdynamo.graph.cond import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.custom_backward import gradient_like, layout_of, twin, with_backward
 from torchdynamo.graph.errors import UnsupportedTensor
+from torchdynamo.graph.fake_cache import Answer
 from torchdynamo.graph.fake_execution import FakeExecution, examples, tensors_in
 from torchdynamo.graph.flex_attention import Part, attend
 from torchdynamo.graph.input_fakes import InputFakes
@@ -149,7 +150,7 @@ class GraphBuilder(FakeExecution):
         GraphError.
         """
         example = self.example(op, target, args, kwargs)
-        return self.add(op, target, args, kwargs, example, describe(position), TRIED), example
+        return self.add(op, target, args, kwargs, example, describe(position), TRIED, self.fake_cache.latest), example
 
     def add(
         self,
@@ -160,24 +161,23 @@ class GraphBuilder(FakeExecution):
         example: Any,
         place: str,
         how: str = GIVEN,
+        answer: Answer | None = None,
     ) -> Node:
-        """Return a node. It gets its arguments when it is there: made with them, they would be searched for what is
-        none. `how`: where the example is from (steps.py).
-        """
+        """Return a node, of which `how` and `answer` tell where its example is from (see Step)."""
         if target is operator.pow and torch_compat.is_printed_wrongly(args[0]):
             target = pow
         hint = self._hints.get(target)
         if hint is None:
             hint = self._hints[target] = torch_compat.name_hint(self.graph, target)
         node = self.graph.create_node(op, target, (), kwargs, hint)
-        if args:
+        if args:  # made with them, they would be searched for what is none
             _set_args(node, args)
         node.meta["example_value"] = example
         node.meta["stack_trace"] = place
         site = self.where()
         if site is not None:
             self.call_sites[node.name] = site
-        self.steps.append(Step(node, how, op, target, args, kwargs, self.fake_cache.latest if how is TRIED else None))
+        self.steps.append(Step(node, how, op, target, args, kwargs, answer))
         return node
 
     def note(

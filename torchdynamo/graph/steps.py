@@ -81,12 +81,14 @@ def repeat(builder: GraphBuilder, step: Step, nodes: dict[Node, Node], constant:
 
     args = tuple([now(arg) if type(arg) is Node else replaced(arg, now) for arg in step.args])
     kwargs = replaced(step.kwargs, now) if step.kwargs else step.kwargs
+    answer = step.answer  # also what the new step is repeated by: recipes contain what recipes have added
     if constant:
         example = step.node.meta["example_value"]
     elif step.how is ITEM:
         example = fakes[0][args[1]]
-    elif step.answer is not None:
-        example = builder.fake_cache.again(step.answer, fakes)
+    elif answer is not None:
+        example = builder.fake_cache.again(answer, fakes)
     else:
         example = builder.example(step.op, step.target, args, kwargs)
-    return builder.add(step.op, step.target, args, kwargs, example, step.node.meta["stack_trace"], step.how)
+        answer = builder.fake_cache.latest
+    return builder.add(step.op, step.target, args, kwargs, example, step.node.meta["stack_trace"], step.how, answer)
