@@ -12,12 +12,15 @@ from torch import nn
 import torchdynamo
 from torchdynamo.backends.regions import outcome_of
 from torchdynamo.errors import UnknownSetting
+from torchdynamo.graph import torch_compat
 
 F = nn.functional
 
 
 @pytest.fixture(autouse=True)
-def regions_wanted() -> Iterator[None]:
+def regions_wanted(request: pytest.FixtureRequest) -> Iterator[None]:
+    if not torch_compat.HAS_REGIONS and request.function is not test_torch_without_regions_gets_whole_graphs:
+        pytest.skip("regions need torch 2.13")
     with torchdynamo.config.patch(regions=True, suppress_errors=False):
         yield
 
@@ -206,6 +209,12 @@ def test_a_setting_that_does_not_exist_is_refused() -> None:
         torchdynamo.config.regions = "sometimes"
     with pytest.raises(TypeError):
         torchdynamo.config.regions = 3  # type: ignore[assignment]
+
+
+@torch.no_grad()
+def test_torch_without_regions_gets_whole_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_compat, "HAS_REGIONS", False)
+    assert outcome(small(), torch.randn(4, 16)).startswith("none: this version of torch")
 
 
 @torch.no_grad()
