@@ -18,12 +18,13 @@ from typing import Any
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, events, stances, warm_start
+from torchdynamo import _native, config, events, stances, storing, warm_start
 from torchdynamo.backends import registry, settings
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.static_shapes import at_fixed_sizes
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry, entries_of, made_meanwhile, publish
+from torchdynamo.cache.store.keys import FrameKey
 from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
@@ -247,7 +248,7 @@ def give_up(code: CodeType, error: Exception) -> None:
 
 
 def build_entry(
-    code: CodeType, roots: Roots, compiler: Compiler, started: float, key: str | None, *, first: bool = True
+    code: CodeType, roots: Roots, compiler: Compiler, started: float, key: FrameKey | None, *, first: bool = True
 ) -> Any:
     """Capture a frame and return an entry for it; None if it is left to Python. key: under which it is stored."""
     failed = what_failed(code, compiler.owner_id, roots)
@@ -268,7 +269,7 @@ def entry_of(
     roots: Roots,
     compiler: Compiler,
     started: float,
-    key: str | None,
+    key: FrameKey | None,
     first: bool,
 ) -> Any:
     """Compile a captured frame and return its entry; None if it is left to Python.
@@ -314,13 +315,16 @@ def entry_of(
         settling.entry = entry
         return entry
     pure = draft.does_nothing_else
-    warm_start.keep(key, code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why)
+    new = storing.NewEntry(
+        *(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why)
+    )
+    stored = storing.keep(key, new)
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if failed is not None:
         tell_again(code, failed, again, roots, compiler.dynamic)
     at_call = isinstance(captured.exit, BreakExit) and captured.exit.callee is None and bool(why and why.callers)
-    tell_compiled(code, graph_id, compiler.backend_name, entry, started, varying, again, at_call)
+    tell_compiled(code, graph_id, compiler.backend_name, entry, started, varying, again, at_call, stored)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)
         if again:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 
 import torchdynamo
 from torchdynamo import events
-from torchdynamo.cache.store import eviction, files, places
+from torchdynamo.cache.store import eviction, files, keys, places
 from torchdynamo.cli.cache import main, seconds_of, size_of
 
 
@@ -26,6 +27,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "store"
     monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
     monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(folder))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # commands add the folder they are called in
     places.complain.cache_clear()
     torchdynamo.compile(program, backend="eager")(torch.ones(3))
     yield folder
@@ -47,6 +49,51 @@ def test_entries_are_listed_and_shown(store: Path, capsys: pytest.CaptureFixture
     assert main(["show", "nothing"]) == 1
     assert main(["path"]) == 0
     assert capsys.readouterr().out.strip() == str(store)
+
+
+def test_why_says_what_has_changed(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a process in which the function, a setting or the environment is another."""
+    assert main(["why", f"{__name__}:program"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    (path,) = store.rglob("*.td")
+    assert head.startswith(path.stem[:12]) and "eager" in head and str(path) in head
+    assert line == "    nothing differs that is known before a call: its guards decide"
+    with torchdynamo.config.patch(capture_scalar_outputs=True):
+        assert main(["why", f"{__name__}:program"]) == 0
+    assert "    config.capture_scalar_outputs: was False, is True" in capsys.readouterr().out
+    others = {"torch": "another", "processor": "other instructions"}
+    facts = {**keys.facts_of_environment(), **others}
+    monkeypatch.setattr(keys, "facts_of_environment", lambda: facts)
+    monkeypatch.setattr(program, "__code__", program.__code__.replace(co_consts=(None, 2)))
+    assert main(["why", f"{__name__}:program"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert lines[:2] == ["    the function's code: changed", "    the processor's instructions: changed"]
+    assert len(lines) == 3 and lines[2].endswith("is another")
+
+
+def test_why_needs_a_function_with_entries(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", f"{__name__}:main"]) == 1
+    assert "no entry" in capsys.readouterr().out
+    assert main(["why", f"{__name__}:nothing"]) == 2
+    assert "AttributeError" in capsys.readouterr().err
+
+
+def test_explain_says_what_the_store_has(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = torchdynamo.explain(program)(torch.ones(3))
+    assert found.stored == ["graph 0: in the store"]
+    assert "graph 0: in the store" in str(found)
+    assert torchdynamo.explain(program)(torch.ones(3, dtype=torch.float64)).stored == [
+        "graph 0: not in the store; to be stored when it is compiled"
+    ]
+    marked = torch.ones(3)
+    torchdynamo.mark_dynamic(marked, 0)
+    (line,) = torchdynamo.explain(program)(marked).stored
+    assert line.startswith("graph 0: not stored: a tensor is marked")
+    assert len(list(store.rglob("*.td"))) == 1
+    monkeypatch.setenv("TORCHDYNAMO_CACHE", "0")
+    assert torchdynamo.explain(program)(torch.ones(3)).stored == []
 
 
 def test_damage_is_found(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo import events, warm_start
-from torchdynamo.cache.store import files, places
+from torchdynamo import events, storing
+from torchdynamo.cache.store import compiled, files, places
 
 
 def helper(x: torch.Tensor) -> torch.Tensor:
@@ -26,6 +26,7 @@ def program(x: torch.Tensor) -> torch.Tensor:
 
 
 X = torch.ones(3)
+in_this_torch = pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
 
 
 @pytest.fixture
@@ -245,7 +246,65 @@ def test_an_error_of_ours_while_writing_leaves_the_result(store: Path, monkeypat
     def fails(*args: Any) -> Any:
         raise KeyError("fault")
 
-    monkeypatch.setattr(warm_start, "written_sections", fails)
+    monkeypatch.setattr(storing, "written_sections", fails)
     hits, told = call()
     assert hits == 0
     assert len(told) == 1 and "not stored" in told[0]
+
+
+def compiled_call() -> tuple[int, list[str], list[str]]:
+    """Call the program under Inductor as if for the first time; return hits, warnings and what events tell."""
+    torchdynamo.reset()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        got = torchdynamo.compile(program, backend="inductor")(X)
+    assert torch.equal(got, program(X))
+    seen = events.recent()
+    told = [event.text for event in seen if event.kind == "cache"]
+    return (
+        sum(event.stored == "hit" for event in seen),
+        [text for text in map(str, (each.message for each in caught)) if "the store" in text],
+        told,
+    )
+
+
+@in_this_torch
+def test_a_damaged_blob_costs_one_warning_and_is_written_again(store: Path) -> None:
+    assert compiled_call() == (0, [], [])
+    assert compiled_call() == (1, [], [])
+    before = {path: path.read_bytes() for path in (store / "v1" / "blobs").iterdir()}
+    for path, content in before.items():
+        files.write(path, content[:-1] + b"?")  # another file: libraries of this one are in use
+    hits, warned, _ = compiled_call()
+    assert hits == 0
+    assert len(warned) == 1 and "damaged" in warned[0]
+    assert {path: path.read_bytes() for path in before} == before
+    assert compiled_call() == (1, [], [])
+
+
+@in_this_torch
+@pytest.mark.parametrize("change", [{"structure": 1}, {"runtime": {}}, {"forward": {}}, {"format": 7}])
+def test_data_that_a_backend_cannot_read_is_a_miss_without_a_warning(store: Path, change: dict[str, Any]) -> None:
+    compiled_call()
+    path = entry_in(store)
+    content = compiled.unpacked(files.unpacked(path.read_bytes())["backend"])
+    with_sections(path, backend=compiled.packed({**content, "data": {**content["data"], **change}}))
+    hits, warned, told = compiled_call()
+    assert (hits, warned) == (0, [])
+    assert "what its backend has compiled" in told[0]
+
+
+@in_this_torch
+def test_kernels_are_for_a_number_of_threads(store: Path) -> None:
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert compiled_call() == (0, [], [])
+        torch.set_num_threads(2)
+        assert compiled_call() == (0, [], [])
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            assert compiled_call() == (1, [], [])
+            assert call()[0] == number - 1  # the graph as it was captured is for any number
+    finally:
+        torch.set_num_threads(threads)

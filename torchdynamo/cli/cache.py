@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from torchdynamo.backends import artifacts
 from torchdynamo.cache.store import eviction, files, places
+from torchdynamo.cli import cache_why
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -140,9 +142,23 @@ def baked(arguments: argparse.Namespace, root: Path) -> int:
     return 0
 
 
+def explained(arguments: argparse.Namespace, root: Path) -> int:
+    """Print why the entries of a function do not serve it here. Returns 1 if there are none, 2 if it is no function."""
+    sys.path.insert(0, os.getcwd())
+    stored = ((each.path, each.used, each.about) for folder in (*places.baked(), root) for each in entries(folder))
+    try:
+        lines = list(cache_why.why(arguments.name, stored))
+    except Exception as error:  # of the user's own module: shown with its name, whatever it is
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(lines) or f"there is no entry of {arguments.name} in {root}")
+    return 0 if lines else 1
+
+
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Path], int], str, Sequence[tuple[str, str]]]] = {
     "ls": (listed, "list the entries", [("--json", "as JSON")]),
     "show": (shown, "show an entry", [("id", "the beginning of its name")]),
+    "why": (explained, "say what keeps a function's entries from being used", [("name", "MODULE:FUNCTION")]),
     "verify": (verified, "compare digests and owners", []),
     "prune": (
         pruned,

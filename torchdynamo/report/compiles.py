@@ -100,10 +100,12 @@ def tell_compiled(
     numbers: Sequence[NumberInput],
     again: str,
     at_call: bool,
+    stored: str,
 ) -> None:
     """Record a frame that has an entry, and the break at which that ends, if it does.
 
     at_call: the frame ends before a call that leads to the break, so the callee, if it is compiled, has it as well.
+    stored: what the store of captures has of it.
     """
     record: CompiledEntry = entry.info
     gm, why = record.graph, record.why
@@ -128,7 +130,7 @@ def tell_compiled(
     if bytecode_log.isEnabledFor(logging.DEBUG):
         bytecode_log.debug("%s\n%s", debug.bytecode("ORIGINAL", code), debug.bytecode("MODIFIED", record.code))
     if explain.watched():
-        explain.emit(explained(code, backend, why, started, entry, operators, numbers, again))
+        explain.emit(explained(code, backend, why, started, entry, operators, numbers, again, stored))
 
 
 def tell_again(code: CodeType, failed: FailedGuard, text: str, roots: Roots, dynamic: bool | None) -> None:
@@ -170,6 +172,7 @@ def explained(
     operators: int = 0,
     numbers: Sequence[NumberInput] = (),
     again: str = "",
+    stored: str = "",
 ) -> explain.CompileEvent:
     """Return the frame as `torchdynamo.explain` collects it."""
     place = why.position if why else None
@@ -189,4 +192,5 @@ def explained(
         numbers=numbers,
         again=again,
         entry=entry,
+        stored=stored,
     )

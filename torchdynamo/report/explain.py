@@ -43,6 +43,7 @@ class CompileEvent:
     numbers: Sequence[NumberInput] = ()  # symbols that are inputs of the graph
     again: str = ""  # why the function is compiled again, if it was compiled before
     entry: _native.Entry | None = None  # it counts the calls that it serves
+    stored: str = ""  # what the store of captures has of it, or why nothing; "" if the store is off
 
 
 _watching: ContextVar[tuple[list[CompileEvent], ...]] = ContextVar("watching", default=())
@@ -140,6 +141,11 @@ class Explanation:
         return [f"graph {index}: {outcome}" for index, outcome in outcomes if outcome is not None]
 
     @property
+    def stored(self) -> list[str]:
+        """What the store of captures has of each graph, or why it has nothing; none if the store is off."""
+        return [f"graph {index}: {event.stored}" for index, event in enumerate(self.compiled) if event.stored]
+
+    @property
     def recompiles(self) -> list[str]:
         """Messages that say why functions were compiled again."""
         return [event.again for event in self.compiled if event.again]
@@ -170,6 +176,8 @@ class Explanation:
             parts += [Text("\nMembers of the ensemble"), Padding(self._member_table(), (0, 2))]
         if self.regions:
             parts += [Text("\nRegions"), *(Padding(Text(each), (0, 2)) for each in self.regions)]
+        if self.stored:
+            parts += [Text("\nStore"), *(Padding(Text(each), (0, 2)) for each in self.stored)]
         if self.decisions:
             parts += [Text("\nSpecializations"), *(Padding(Text(str(each)), (0, 2)) for each in self.decisions)]
         return Group(*parts)

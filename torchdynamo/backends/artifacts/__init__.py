@@ -10,7 +10,7 @@ is about to run; `inductor/wrapper_code.py` takes from the Python that Inductor 
 
 from __future__ import annotations
 
-from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, NotStored, digest_of
+from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, DamagedBlob, NotStored, digest_of
 from torchdynamo.backends.artifacts.rows import after_backward, dump, load
 
-__all__ = ["Artifact", "BadArtifact", "NotStored", "after_backward", "digest_of", "dump", "load"]
+__all__ = ["Artifact", "BadArtifact", "DamagedBlob", "NotStored", "after_backward", "digest_of", "dump", "load"]

@@ -45,6 +45,10 @@ class BadArtifact(Exception):
     """Raised for data or a blob that is not what was written, or that was written for another process than this."""
 
 
+class DamagedBlob(BadArtifact):
+    """Raised for a blob of another digest: it is not what was written."""
+
+
 def digest_of(content: bytes) -> str:
     """Return the name of a blob."""
     return hashlib.blake2b(content, digest_size=32).hexdigest()
@@ -58,12 +62,12 @@ def add_blob(blobs: dict[str, bytes], content: bytes) -> str:
 
 
 def read_verified(name: str, read_blob: ReadBlob) -> tuple[str, bytes]:
-    """Return the path and the contents of a blob. Raises BadArtifact for contents of another digest."""
+    """Return the path and the contents of a blob. Raises DamagedBlob for contents of another digest."""
     path = read_blob(name)
     with open(path, "rb") as file:
         content = file.read()
     if digest_of(content) != name:
-        raise BadArtifact(f"a blob is not what was written ({len(content)} bytes are left of it)")
+        raise DamagedBlob(f"a blob is not what was written ({len(content)} bytes are left of it)")
     return path, content
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends import artifacts
+from torchdynamo.cache.store.files import Damaged
 from torchdynamo.cache.store.graphs import StoredGraph
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import Malformed, NotStorable, NotYetStorable, decode, encode
@@ -35,7 +36,8 @@ def dump_artifact(made: Any, backend: str) -> tuple[bytes, dict[str, bytes]]:
 
 
 def load_compiled(data: bytes, graph: StoredGraph, read_blob: Callable[[str], str]) -> Callable[..., Any]:
-    """Return what a backend has made. Raises Unresolved if this process differs in what that rests on.
+    """Return what a backend has made. Raises Unresolved if this process differs in what that rests on, or if it is
+    no data of a backend's, and Damaged for a blob that is not what was written.
 
     read_blob: returns the path of a blob, which can be trusted.
     """
@@ -45,8 +47,12 @@ def load_compiled(data: bytes, graph: StoredGraph, read_blob: Callable[[str], st
         return forward
     try:
         return artifacts.load(content["data"], read_blob, lambda: graph.module)
+    except artifacts.DamagedBlob as error:
+        raise Damaged(str(error)) from None
     except artifacts.BadArtifact as error:
         raise Unresolved(f"what its backend has compiled does not fit: {error}") from None
+    except FAULTS as error:
+        raise Unresolved(f"what its backend has compiled cannot be read: {type(error).__name__}: {error}") from None
 
 
 def is_as_captured(data: bytes) -> bool:

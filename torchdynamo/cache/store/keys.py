@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.library
@@ -27,14 +27,31 @@ NO_MATTER = ("cache", "debug", "progress", "verbose")
 """Settings that do not change what is compiled."""
 
 
-def frame_key(code: CodeType, module: str, compiler: str) -> str:
-    """Return the name under which the entries of a frame are kept.
+class FrameKey(NamedTuple):
+    """Under which name the entries of a frame are kept."""
 
-    module: the name of the module whose globals it runs with. compiler: what `compiler_digest` gave.
+    name: str
+    parts: dict[str, str]
+    """What the name is a digest of, besides the environment."""
+
+
+def frame_key(code: CodeType, module: str, backend: str, settings: tuple[Any, ...]) -> FrameKey:
+    """Return the key of a frame. Raises NotStorable for a setting that is no value.
+
+    module: the name of the module whose globals it runs with. settings: what the backend was given.
     """
-    origin = resume.origin(code)
-    shape = repr(resume.shape_of(code))
-    return _digest(hash_of(origin.code), module, shape, environment(), compiler, state_of_process())
+    parts = {**parts_of_code(code, module), **parts_of_compiler(backend, settings), **parts_of_process(backend)}
+    return FrameKey(_digest(environment(), *(f"{name}={value}" for name, value in parts.items())), parts)
+
+
+def parts_of_code(code: CodeType, module: str) -> dict[str, str]:
+    """Return what a key says of the code itself. module: the name of the module whose globals it runs with."""
+    shape = resume.shape_of(code)
+    return {
+        "code": hash_of(resume.origin(code).code),
+        "module": module,
+        "continuation": "" if shape is None else repr(tuple(shape)),
+    }
 
 
 def _digest(*texts: str) -> str:
@@ -42,14 +59,25 @@ def _digest(*texts: str) -> str:
     return hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def compiler_digest(backend: str, settings: tuple[Any, ...]) -> str:
-    """Return a digest of a backend's name, the settings it was given, and this package's own settings.
+def parts_of_compiler(backend: str, settings: tuple[Any, ...]) -> dict[str, str]:
+    """Return a backend's name and the settings it was given, as parts of a key.
 
     Raises NotStorable for a setting that is no value: a function, an object.
     """
-    knobs = tuple(sorted((name, value) for name, value in config.knobs().items() if name not in NO_MATTER))
-    content = encode((backend, _items(settings), knobs), _no_value)
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    return {"backend": backend, "settings": _text(settings)}
+
+
+def _text(setting: Any) -> str:
+    """Return a setting as text that is equal in every process. Raises NotStorable for one that is no value."""
+    plain = _items(setting)
+    encode(plain, _no_value)
+    return repr(_sorted(plain))
+
+
+def _sorted(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(map(_sorted, value))
+    return ("frozenset", *sorted(map(repr, map(_sorted, value)))) if type(value) is frozenset else value
 
 
 def _items(setting: Any) -> Any:
@@ -63,11 +91,21 @@ def _no_value(obj: Any) -> tuple[bytes, int]:
     raise NotStorable(f"a setting is a {type(obj).__name__}, which no other process can compare")
 
 
-def state_of_process() -> str:
-    """Return what the process has set that decides about captures: marked functions, kernels put in for operators."""
+def parts_of_process(backend: str) -> dict[str, str]:
+    """Return what the process has set that decides about captures, and about what a backend compiles.
+
+    Raises NotStorable for a setting of this package that is no value.
+    """
     marked = sorted(f"{kind}:{_name(obj)}" for kind, found in _MARKS.items() for obj in found)
     replaced = sorted(name for name in torch.library._impls if _is_kernel(name))
-    return repr((marked, replaced, _devices(), inductor_settings()))
+    return {
+        **{f"config.{name}": _text(value) for name, value in config.knobs().items() if name not in NO_MATTER},
+        "marked functions": ", ".join(marked),
+        "kernels": ", ".join(replaced),
+        "devices": _devices(),
+        "settings of Inductor": inductor_settings(),
+        "threads": "" if backend == "eager" else str(torch.get_num_threads()),  # compiled loops are divided among them
+    }
 
 
 def inductor_settings() -> str:

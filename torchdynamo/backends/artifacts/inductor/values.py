@@ -107,6 +107,17 @@ def encode_structure(spec: pytree.TreeSpec) -> Value:
     raise CannotStore(f"results are in a {spec.type.__name__}")
 
 
+def check_structure(structure: Value) -> None:
+    """Raise BadArtifact for what `encode_structure` did not make."""
+    if structure == LEAF:
+        return
+    kind, children, *keys = structure if isinstance(structure, list) and len(structure) > 1 else ("", ())
+    if kind not in ("tuple", "list", "dict") or not isinstance(children, list) or len(keys) != (kind == "dict"):
+        raise BadArtifact("the structure of the results is none")
+    for child in children:
+        check_structure(child)
+
+
 def structured(structure: Value, results: Iterator[Any]) -> Any:
     """Return results in the structure that they were captured in."""
     if structure == LEAF:

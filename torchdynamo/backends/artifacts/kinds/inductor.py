@@ -10,7 +10,7 @@ from torchdynamo.backends.artifacts.inductor.code import decode_code, encode_cod
 from torchdynamo.backends.artifacts.inductor.noting import Notes, notes_of
 from torchdynamo.backends.artifacts.inductor.runtime import decode_runtime, encode_runtime
 from torchdynamo.backends.artifacts.inductor.training import after_backward, decode_training, encode_training
-from torchdynamo.backends.artifacts.inductor.values import encode_structure, structured
+from torchdynamo.backends.artifacts.inductor.values import check_structure, encode_structure, structured
 from torchdynamo.backends.artifacts.rows import ArtifactKind, Captured
 
 
@@ -40,6 +40,8 @@ def dump(notes: Notes) -> Artifact:
 def load(data: dict[str, Value], read_blob: ReadBlob, captured: Captured | None) -> Callable[..., Any]:
     """Return a callable for a graph that `dump` has written. Raises BadArtifact."""
     structure = data["structure"]
+    if structure is not None:
+        check_structure(structure)
     if field(data, "trains", bool):
         graph: Callable[..., Any] = decode_training(
             field(data, "training", dict), field(data, "inputs", int), read_blob, captured

@@ -1,0 +1,223 @@
+"""Keep what has just been compiled in the store, for the processes that come after: see docs/warm_start.md."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+from weakref import ref
+
+from torchdynamo import config
+from torchdynamo.backends import artifacts
+from torchdynamo.bytecode.qualnames import qualname_of
+from torchdynamo.cache.store import compiled, coverage, eviction, files, frames, graphs, keys, places
+from torchdynamo.cache.store.rows import Unresolved
+from torchdynamo.cache.store.values import NotStorable, NotYetStorable
+from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.exits import Why
+from torchdynamo.codegen import resume
+from torchdynamo.codegen.codegen import Written
+from torchdynamo.core.source import Guard, Roots, Source
+from torchdynamo.errors import RecordError
+from torchdynamo.graph_compilation import CalledGraph
+from torchdynamo.report import explain
+from torchdynamo.report.compiles import beginning
+from torchdynamo.warm_start import key_of, mode, stored, tell
+
+
+class NewEntry(NamedTuple):
+    """A frame that has been compiled and has not run yet."""
+
+    code: CodeType
+    roots: Roots
+    compiler: Any
+    captured: Capture
+    called: CalledGraph
+    written: Written
+    guards: list[Guard]
+    bound: Sequence[Source]
+    pure: bool
+    operators: int
+    why: Why | None
+
+
+def keep(key: keys.FrameKey | None, entry: NewEntry) -> str:
+    """Write a new entry to the store, before its frame runs.
+
+    key: None for one that is not stored. Returns what the store has of it, if `explain` watches, and else "".
+    """
+    if explain.watched() and mode() != "off":
+        return outlook(entry)
+    if mode() == "on" and key is not None:
+        with telling(entry.code):
+            write(key, entry)
+    return ""
+
+
+def write(key: keys.FrameKey, entry: NewEntry) -> None:
+    """Write a new entry to the store, or see to it that this happens. Raises NotStorable, OSError or Untrusted."""
+    sections = checked_sections(key, entry)
+    made, gm, backend = entry.called.made, entry.called.module, entry.compiler.backend_name
+    if gm is None:
+        save(key.name, sections, {})
+        return
+    try:
+        content, blobs = compiled.dump_compiled(made, gm, backend)
+    except NotYetStorable:
+        later = functools.partial(keep_later, key.name, ref(entry.code), sections, ref(made), backend)
+        if not artifacts.after_backward(made, later):
+            raise
+        return
+    save(key.name, {**sections, "backend": content}, blobs)
+
+
+def keep_later(key: str, code: ref[CodeType], sections: dict[str, bytes], made: ref[Any], backend: str) -> None:
+    """Write an entry with gradients to the store, once its backward has been compiled."""
+    there, run = code(), made()
+    if there is not None and run is not None:
+        with telling(there):
+            content, blobs = compiled.dump_artifact(run, backend)
+            save(key, {**sections, "backend": content}, blobs)
+
+
+def outlook(entry: NewEntry) -> str:
+    """Return whether the store has an entry, or could have it, or why not. Nothing is written."""
+    try:
+        key = key_of(entry.code, entry.roots, entry.compiler)
+        sections = checked_sections(key, entry)
+        if is_there(key, entry):
+            return "in the store"
+        if "graph" in sections:
+            compiled.dump_compiled(entry.called.made, entry.called.module, entry.compiler.backend_name)
+    except NotYetStorable:
+        return "not in the store; to be stored once its backward has run"
+    except NotStorable as error:
+        return f"not stored: {error}"
+    return "not in the store; to be stored when it is compiled"
+
+
+def is_there(key: keys.FrameKey, entry: NewEntry) -> bool:
+    """Return whether the store has an entry for a frame whose guards hold."""
+    for _, path in stored(key):
+        try:
+            frames.LoadedFrame(files.unpacked(places.contents(path)), entry.code, entry.roots).verified()
+        except (Unresolved, places.Untrusted, OSError, files.Damaged, RecordError, *compiled.FAULTS):
+            continue
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def telling(code: CodeType) -> Iterator[None]:
+    """Record why an entry cannot be stored; nothing of that is an error in the program's call."""
+    try:
+        yield
+    except NotStorable as error:
+        tell(code, f"not stored: {error}")
+    except places.Untrusted as error:
+        places.complain(str(error))
+    except OSError as error:
+        places.complain(f"it cannot be written ({error.strerror})")
+    except Exception as error:  # what has been compiled serves all the same
+        if not config.suppress_errors:
+            raise
+        places.complain(f"{code.co_name} is not stored, by a fault of torchdynamo ({type(error).__name__}: {error})")
+
+
+def checked_sections(key: keys.FrameKey, entry: NewEntry) -> dict[str, bytes]:
+    """Return an entry as the sections of a file, without what its backend has made. Raises NotStorable."""
+    sections, known = written_sections(entry)
+    sections["why"] = about(key, entry)
+    check(sections, entry.code, entry.roots, entry.guards)
+    if entry.called.module is not None:
+        sites = entry.captured.machine.builder.call_sites
+        sections["graph"] = graphs.dump_graph(entry.called.module, sites, [entry.code, *known])
+    return sections
+
+
+def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]:
+    """Return how an entry calls its graph as sections of a file, and the code they name. Raises NotStorable."""
+    code, called, why = entry.code, entry.called, entry.why
+    vm, gm = entry.captured.machine, called.module
+    if called.only_here:
+        raise NotStorable(called.only_here)
+    for fact in vm.of_process:
+        raise NotStorable(f"it rests on {fact}")
+    mutated, random, as_captured = graphs.effects_as_data(gm) if gm is not None else ((), False, False)
+    call = frames.GraphFacts(
+        repr(called.graph) if called.graph is not None else "",
+        tuple(called.arguments),
+        len(called.bound),
+        bool(called.bound),
+        called.boxes,
+        tuple(mutated),
+        random,
+        as_captured,
+        entry.pure,
+        entry.operators,
+        None if called.rerun is None else (called.rerun.warned, called.rerun.assumes_sizes),
+    )
+    answers = [frames.RegistryAnswer(cls, abstract, answer) for (cls, abstract), answer in vm.answers.items()]
+    frame = frames.StoredFrame(
+        *(code, entry.guards, [*called.bound, *entry.bound], entry.written.items, entry.written.variables),
+        *(call, why, answers),
+    )
+    sections, known = frames.dump(frame)
+    uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)
+    if uncovered is not None:
+        raise NotStorable(f"no guard names {uncovered.co_name} of {uncovered.co_filename}, which it calls")
+    return sections, known
+
+
+def about(key: keys.FrameKey, entry: NewEntry) -> bytes:
+    """Return what people are told of an entry."""
+    place = beginning(entry.code)
+    found = {
+        "function": place.function,
+        "qualified name": qualname_of(resume.origin(entry.code).code),
+        "file": place.filename,
+        "line": place.line,
+        "backend": entry.compiler.backend_name,
+        "operators": entry.operators,
+        "guards": len(entry.guards),
+        "ends": None if entry.why is None else entry.why.reason,
+        "key": key.parts,
+        "environment": keys.facts_of_environment(),
+    }
+    return json.dumps(found).encode()
+
+
+def check(sections: dict[str, bytes], code: CodeType, roots: Roots, guards: list[Guard]) -> None:
+    """Read an entry back for the frame that it was made for. Raises NotStorable if that says something else."""
+    try:
+        frame = frames.LoadedFrame(sections, code, roots)
+        if not frames.agree(frame.guards, guards):
+            raise NotStorable("its guards say something else when they are read back")
+        frame.verified()
+        frame.written(frame.call.name, frame.rerun())
+    except Unresolved as error:
+        raise NotStorable(f"{error}, when it is read back") from None
+
+
+def save(key: str, sections: dict[str, bytes], blobs: dict[str, bytes]) -> None:
+    """Write the file of an entry, and its blobs first. Raises OSError or Untrusted."""
+    root = places.made_private(places.folder())
+    for digest, content in blobs.items():
+        path = places.made_private(places.blobs_in(root)) / digest
+        if not path.exists() or artifacts.digest_of(path.read_bytes()) != digest:
+            files.write(path, content)
+    content, home = files.packed(sections), places.made_private(places.frames_in(root, key))
+    eviction.make_room(home)
+    files.write(home / f"{files.digest(content)[:16].hex()}.td", content)
+    prune_at_exit(root)
+
+
+@functools.cache
+def prune_at_exit(root: Path) -> None:
+    """See to it that a store to which this process has written is small when it ends."""
+    atexit.register(eviction.prune, root)
