@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import random
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,7 +35,7 @@ def make_shape_env(scalars: bool = False, shapes: bool = False) -> ShapeEnv:
     return made
 
 
-@cache
+@functools.cache
 def shape_env_type() -> Any:
     """Return our class of shape environments.
 
@@ -49,7 +49,7 @@ def shape_env_type() -> Any:
     """
     from sympy import And, Eq, Integer, Ne, Or, false, true  # type: ignore[import-untyped]
     from sympy.core.relational import Relational  # type: ignore[import-untyped]
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, ShapeEnv
 
     patches.replace_for_good("torch.fx.experimental.sym_node._optimized_add", checking_sums)
 
@@ -66,6 +66,7 @@ def shape_env_type() -> Any:
     border = {Integer(1), Integer(2)}  # `n > 1`, `n < 2`
     numbers = {Integer(0), *border}
     chosen = random.Random(0)
+    greatest, least = (lambda *each, of=of: functools.reduce(of, each) for of in (torch.sym_max, torch.sym_min))
 
     class Environment(StoredFacts, ShapeEnv):
         presuming: bool | str = False
@@ -115,6 +116,16 @@ def shape_env_type() -> Any:
             finally:
                 if self.where is not None:
                     self.places.update((guard.expr, self.where()) for guard in self.guards[before:])
+
+        def evaluate_symexpr(self, code: str) -> Any:
+            """Return a stride that Inductor chose for a result of a forward, for all sizes.
+
+            torch's own answer is that for the current sizes. AOTAutograd gives the backward's inputs these strides
+            unless it knows that they have them already, which it does not where sizes 0 and 1 are like others.
+            """
+            sizes = {symbol: value for symbol, value in self.backed_var_to_val.items() if symbol.is_integer}
+            symbols = {str(symbol): self.create_symintnode(symbol, hint=int(value)) for symbol, value in sizes.items()}
+            return eval(code, {**SYMPY_INTERP, "max": greatest, "min": least}, symbols)
 
     return Environment
 
