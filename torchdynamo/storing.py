@@ -98,6 +98,10 @@ def outlook(entry: NewEntry) -> str:
         return "not in the store; to be stored once its backward has run"
     except NotStorable as error:
         return f"not stored: {error}"
+    except Exception as error:  # the graph serves all the same, as in `telling`
+        if not config.suppress_errors:
+            raise
+        return f"not stored, by a fault of torchdynamo ({type(error).__name__}: {error})"
     return "not in the store; to be stored when it is compiled"
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo import events
+from torchdynamo import events, storing
 from torchdynamo.cache.store import eviction, files, keys, places
 from torchdynamo.cli.cache import main, seconds_of, size_of
 
@@ -94,6 +94,16 @@ def test_explain_says_what_the_store_has(store: Path, monkeypatch: pytest.Monkey
     assert len(list(store.rglob("*.td"))) == 1
     monkeypatch.setenv("TORCHDYNAMO_CACHE", "0")
     assert torchdynamo.explain(program)(torch.ones(3)).stored == []
+
+
+def test_an_error_of_ours_leaves_explain_its_result(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object) -> object:
+        raise KeyError("fault")
+
+    monkeypatch.setattr(storing, "written_sections", fails)
+    found = torchdynamo.explain(program)(torch.ones(3))
+    assert found.graph_count == 1
+    assert found.stored == ["graph 0: not stored, by a fault of torchdynamo (KeyError: 'fault')"]
 
 
 def test_damage_is_found(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
