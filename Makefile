@@ -4,6 +4,7 @@
 #   make demo-sentences  sentence embeddings with a real model, in more detail
 #   make test      the tests, but for those that take long    make lint    ruff and mypy
 #   make long      the tests that take half a minute or more: leaks, processes of their own, interrupts
+#   make stored    tests of captures and training twice over one store of captures (STORE: a folder, emptied first)
 #   make browser   install playwright, and test the page of a report in the chromium of the distribution
 #   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
@@ -57,6 +58,8 @@ FRONT ?= torchdynamo
 BACKEND ?= eager
 OUT ?= build
 TRAIN_BACKEND ?= inductor
+STORE ?= $(abspath $(OUT))/stored
+STORED ?= tests/capture_torch tests/capture_types tests/training tests/guards tests/mutations
 
 BIN := $(abspath $(VENV))/bin
 CORPUS_BIN := $(abspath $(CORPUS_VENV))/bin
@@ -64,7 +67,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo demo-sentences test long browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels clean
+.PHONY: setup demo demo-sentences test long stored browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels clean
 
 setup: $(VENV)/.built
 
@@ -98,6 +101,11 @@ test: $(VENV)/.built
 
 long: $(VENV)/.built
 	$(BIN)/python -m pytest -m long --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS)
+
+stored: $(VENV)/.built
+	rm -rf $(STORE)
+	for pass in first second; do echo "the $$pass pass"; TORCHDYNAMO_TEST_STORE=$(STORE) $(BIN)/python -m pytest -m "not long" \
+	  --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS) $(STORED) || exit 1; done
 
 $(VENV)/.bench: requirements-bench.txt $(VENV)/.built
 	$(BIN)/pip install --quiet torch==$(TORCH) -r requirements-bench.txt

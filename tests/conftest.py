@@ -23,7 +23,11 @@ import without_torch  # noqa: F401
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TORCHDYNAMO_ENSEMBLE_DB"] = ""  # no test is served what another run has measured
-os.environ["TORCHDYNAMO_CACHE"] = "0"  # nor by what another has compiled, unless it asks for that
+STORE = os.environ.get("TORCHDYNAMO_TEST_STORE", "")
+"""A folder, for `make stored`: tests are served what others, and an earlier run, have captured."""
+os.environ["TORCHDYNAMO_CACHE"] = "1" if STORE else "0"  # otherwise by none, unless a test asks for that
+if STORE:
+    os.environ["TORCHDYNAMO_CACHE_DIR"] = os.path.abspath(STORE)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -305,7 +305,7 @@ def entry_of(
         guards = complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)
         program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
-        _native.skip_code(continuation, why.reason if why else "loop with a break")
+        _native.skip_code(continuation, why.reason if why else resume.LOOP)
     ties = Ties(code, guards, draft.bound)
     record = CompiledEntry(new_code, Guards(guards, program), gm, why, name, compiler, ties)
     begun = {"local": (name, graph)} if graph else {}

@@ -76,7 +76,10 @@ def key_if_used(code: CodeType, roots: Roots, compiler: Any) -> keys.FrameKey | 
 
 def is_marked(obj: Any) -> bool:
     """Return whether an argument is a tensor of whose sizes the program has said something: a capture checks that."""
-    return isinstance(obj, torch.Tensor) and any(name in obj.__dict__ for name in MARKS)
+    if not issubclass(type(obj), torch.Tensor):  # `isinstance` asks the object, which may tell who asks
+        return False
+    named = object.__getattribute__(obj, "__dict__")
+    return any(name in named for name in MARKS)
 
 
 MARKS = (

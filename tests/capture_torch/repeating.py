@@ -88,6 +88,7 @@ def pictures(patch: pytest.MonkeyPatch, blocks: Any) -> Iterator[tuple[list[Any]
         return repeat(self, vm, match, *rest)
 
     with patch.context() as change:
+        change.setenv("TORCHDYNAMO_CACHE", "0")  # a hit is not captured
         change.setattr(pipeline, "entry_of", noting)
         change.setattr(Recipe, "repeat", using)
         change.setattr(capture_retries, "BLOCKS", blocks)

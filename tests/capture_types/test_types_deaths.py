@@ -239,6 +239,24 @@ def test_classes_that_get_a_finalizer(fn: Any, monkeypatch: Any) -> None:
             assert given_some(fn) == wanted
 
 
+class Ending:
+    def __del__(self):
+        LOG.append("gone")
+
+
+@pytest.mark.parametrize("fn", [in_a_list, in_a_cleared_list, in_a_dict, in_a_cleared_dict])
+def test_objects_of_another_class_in_the_place_of_those_without_a_finalizer(fn: Any) -> None:
+    def given(cls: type) -> list[Any]:
+        LOG.clear()
+        fn(Place(), [cls()], {"q": cls()})
+        return LOG[:2]
+
+    for cls in (Later, Ending, Later):
+        wanted = given(cls)
+        with torchdynamo.optimize("eager"):
+            assert given(cls) == wanted
+
+
 def outcome(fn: Any) -> tuple[str, list[Any]]:
     """What it gives, and what was logged until all of that is gone."""
     LOG.clear()

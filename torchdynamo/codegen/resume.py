@@ -22,6 +22,8 @@ from torchdynamo.codegen.unbound_cells import checked
 from torchdynamo.core.signals import Restart
 
 _numbers = itertools.count(1)
+LOOP = "loop with a break"
+"""Why a continuation is not captured that goes on in a loop, where nothing else has ended the graph."""
 
 
 class Origin(NamedTuple):

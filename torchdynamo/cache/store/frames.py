@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
+from types import CodeType, MethodType
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -80,7 +80,8 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     rows = writer.guards(guards)
     bound = array("I", [writer.source(source) for source in frame.bound])
     graph = frame.call.name
-    items = plain_items(frame.items, EntryWriter(users), graph)
+    left = frame.why.reason if frame.why is not None else resume.LOOP
+    items = plain_items(frame.items, EntryWriter(users, left), graph)
     code = [users, *(obj for obj, _ in writer.held if type(obj) is CodeType)]
     content = (
         tuple(frame.call._replace(name=GRAPH if graph else "")),
@@ -98,8 +99,11 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
 class EntryWriter:
     """Names what belongs to an entry among the constants of its code."""
 
-    def __init__(self, users: CodeType) -> None:
-        """Make the writer. users: the code of the frame as the user wrote it."""
+    def __init__(self, users: CodeType, left: str) -> None:
+        """Make the writer. users: the code of the frame as the user wrote it. left: why continuations are not captured
+        that go on in a loop.
+        """
+        self.left = left
         self.own = {id(const): at for at, const in enumerate(users.co_consts) if type(const) in (str, bytes, tuple)}
 
     def __call__(self, obj: Any) -> tuple[str, Any] | None:
@@ -107,11 +111,12 @@ class EntryWriter:
             return "own", self.own[id(obj)]
         if type(obj) is _native.AsWritten:
             return "as written", ()
-        if isinstance(getattr(obj, "__self__", None), Bailout):
+        if type(obj) is MethodType and type(obj.__self__) is Bailout:
             return "after rerun", ()
         shape = resume.shape_of(obj) if type(obj) is CodeType else None
         if shape is not None:
-            return "continuation", (resume.origin(obj).code, tuple(shape))
+            left = self.left if _native.skip_reason(obj) == self.left else None
+            return "continuation", (resume.origin(obj).code, tuple(shape), left)
         rest = resume.rest_of(obj) if type(obj) is CodeType else None
         if rest is not None:
             if rest.way is not None:
@@ -136,8 +141,11 @@ class EntryReader:
         return self.users.co_consts[index]
 
     def continuation(self, content: Any) -> CodeType:
-        code, (index, names, stack, until) = content
-        return resume.continuation(code, index, names, stack, until)[0]
+        code, (index, names, stack, until), left = content
+        made = resume.continuation(code, index, names, stack, until)[0]
+        if left is not None:
+            _native.skip_code(made, left)
+        return made
 
     def after_rerun(self) -> Callable[[], None]:
         if self.rerun is None:

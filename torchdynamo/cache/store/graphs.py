@@ -17,6 +17,7 @@ from torchdynamo.backends.cache_key import OPERATORS, is_keyed_by_names
 from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
 from torchdynamo.backends.ensemble.identity import HasNoName, name_of
+from torchdynamo.cache.store.sites import SiteWriter, read_sites
 from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.core.call_sites import CallSite
 from torchdynamo.errors import RecordError
@@ -28,7 +29,7 @@ from torchdynamo.graph.tracebacks import Program
 def dump_graph(gm: torch.fx.GraphModule, sites: Mapping[str, CallSite], known: Sequence[CodeType]) -> bytes:
     """Return a graph as JSON. Raises NotStorable for a node that cannot be written.
 
-    sites: the program's calls at each node. known: code by whose number the calls are written; others are left out.
+    sites: the program's calls at each node. known: code by whose number the calls are written.
     """
     if not is_keyed_by_names(gm):
         raise NotStorable("its graph calls code that is not torch's: nothing says whether that has changed")
@@ -45,29 +46,6 @@ def dump_graph(gm: torch.fx.GraphModule, sites: Mapping[str, CallSite], known: S
 def calls_of(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     """Return the nodes that compute something, in order."""
     return [node for node in graph.nodes if node.op.startswith("call_")]
-
-
-class SiteWriter:
-    """Writes call sites, each once: number of its code, offset, module, and the row of its caller."""
-
-    def __init__(self, known: Sequence[CodeType]) -> None:
-        self.code = {id(code): number for number, code in enumerate(known)}
-        self.rows: list[tuple[int, int, str, int]] = []
-        self.known: dict[int, int] = {}
-
-    def row(self, site: CallSite | None) -> int:
-        """Return the number of a site's row; that of its caller if its code is not known, -1 for none."""
-        if site is None:
-            return -1
-        number = self.known.get(id(site))
-        if number is None:
-            caller, code = self.row(site.caller), self.code.get(id(site.code()))
-            number = caller
-            if code is not None:
-                number = len(self.rows)
-                self.rows.append((code, site.offset, site.module, caller))
-            self.known[id(site)] = number
-        return number
 
 
 def name_of_function(function: Any) -> str:
@@ -128,9 +106,8 @@ class StoredGraph:
 
     def program(self, known: Sequence[ref[CodeType]], start: CallSite) -> Program:
         """Return the program's calls at each node. known: the code that `dump_graph` was given."""
-        data, made = json.loads(self._data), list[CallSite]()
-        for code, offset, module, caller in data["sites"]:
-            made.append(CallSite(known[code], offset, module, made[caller] if caller >= 0 else None))
+        data = json.loads(self._data)
+        made = read_sites(data["sites"], known)
         places = zip(calls_of(self.module.graph), data["at"], strict=True)
         return Program(start, {node.name: made[at] for node, at in places if at >= 0})
 

@@ -12,6 +12,7 @@ from typing import Any
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.versions import Positions
 from torchdynamo.cache.store.values import Malformed, NotStorable
+from torchdynamo.capture.vm.wrap import holds_nan
 
 INSTRUCTION, LABEL, START, END = range(4)
 GRAPH = "__compiled_fn"
@@ -45,9 +46,11 @@ def _instruction(item: Instruction, numbers: dict[int, int], of_entry: Callable[
 
 
 def storable(const: Any) -> Any:
-    """Return a constant of code. Raises NotStorable for a set, whose order is that of a process."""
+    """Return a constant of code. Raises NotStorable for what no other process has: the order of a set, a NaN."""
     if type(const) is frozenset and len(const) > 1:
         raise NotStorable("its code holds a set, whose order is that of this process")
+    if type(const) is not tuple and holds_nan(const):
+        raise NotStorable("its code holds a NaN that the capture made: which one, only its address tells")
     return tuple(map(storable, const)) if type(const) is tuple else const
 
 

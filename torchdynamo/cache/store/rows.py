@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import types
+import weakref
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -87,6 +88,16 @@ def unwrapped(obj: Any) -> Any:
     return found
 
 
+def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a bound method that does not keep its object alive.
+
+    Writers and readers hold the frame's tensors. With pools that referred to them strongly, only the cycle collector
+    would free these.
+    """
+    found = weakref.WeakMethod(method)
+    return lambda *args: found()(*args)  # type: ignore[misc]
+
+
 class Tables(NamedTuple):
     """What a writer has written, as bytes."""
 
@@ -103,8 +114,8 @@ class RowWriter:
     def __init__(self, other: Callable[[Any], int | None] = lambda obj: None) -> None:
         """Make the writer. other: gives the number of an object that the reader gets elsewhere; None for others."""
         self.other = other
-        self.pool = ValuePool(self.refer)
-        self.parts = ValuePool(self.refer)  # of objects: apart, because they are read as numbers of facts
+        self.pool = ValuePool(weakly(self.refer))
+        self.parts = ValuePool(weakly(self.refer))  # of objects: apart, because they are read as numbers of facts
         self.source_rows = array("I")
         self.sources: dict[Source, int] = {}
         self.fact_rows: list[tuple[int, ...]] = []
@@ -143,6 +154,8 @@ class RowWriter:
         place: where the frame has it; a value may be one object in one process and two in another, so it is written
         once for each place.
         """
+        if holds_nan(obj):
+            raise NotStorable("it rests on which NaN a constant is: one equals none, and is found by identity")
         found = describe(obj)
         key = (id(obj), place) if found.kind == "value" else id(obj)
         known = self.facts.get(key)
@@ -203,7 +216,7 @@ class RowReader:
     def __init__(self, tables: Tables, roots: Roots, other: Callable[[int], Any] = operator.index) -> None:
         self.roots = roots
         self.other = other
-        self.pool = PoolReader(tables.values, self.restore)
+        self.pool = PoolReader(tables.values, weakly(self.restore))
         self.parts = PoolReader(tables.parts, _number)
         self.fact_rows = array("I", tables.facts)
         self.source_rows = array("I", tables.sources)

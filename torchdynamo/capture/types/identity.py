@@ -130,6 +130,7 @@ def hash_key(vm: Machine, self: Object) -> Any:
         entity = vm.entity(owner)
         if entity.real is not MISSING and entity.source is not None:
             vm.guard(entity.source, "ID_MATCH", entity.real)
+            vm.of_process[ADDRESS] = None
             return id(entity.real)
     vm.ids_are_keys = True
     if vm.addresses_are_keys:
@@ -164,6 +165,7 @@ def note_address_key(vm: Machine) -> None:
 
 
 LARGEST_SIZE = 1 << 16  # no object lies below
+ADDRESS = "the address of an object, which is a key of a dict"
 
 
 @rebuilds(int)

@@ -47,6 +47,8 @@ def note(vm: Machine, made: Value) -> None:
 def let_go(vm: Machine, *values: Value) -> None:
     """Raise Break if a value that existed at entry has a finalizer: Python runs it with the last reference gone."""
     for value in values:
+        if value.__class__ is Lazy:
+            vm.guard(value.source, "TYPE_MATCH", value.pytype)  # nothing else has looked at it
         if value.__class__ is Lazy or (value.__class__ is Object and not vm.entity(value).fresh):
             refuse_finalizer(vm, value.pytype)
 

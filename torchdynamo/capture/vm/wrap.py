@@ -154,6 +154,9 @@ def same_function(vm: Machine, a: Known, b: Known) -> bool:
     return same
 
 
+WHICH_CONSTANT = "which of equal constants one is"
+
+
 def is_only_one(obj: Any) -> bool:
     """Return whether Python has a single object for each value that equals this constant."""
     cls = type(obj)
@@ -178,6 +181,7 @@ def same_constant(vm: Machine, a: Known, b: Known) -> bool:
         vm.guard(first, *(("SAME_OBJECT", others[0]) if same else ("DISTINCT", (first, others[0]))))
     elif same:
         vm.guard(first, "ID_MATCH", one)
+        vm.of_process[WHICH_CONSTANT] = None
     else:
         raise Break("unsupported type", type=type(one).__name__)  # next time they may be one
     return same
