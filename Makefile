@@ -58,7 +58,7 @@ FRONT ?= torchdynamo
 BACKEND ?= eager
 OUT ?= build
 TRAIN_BACKEND ?= inductor
-STORE ?= $(abspath $(OUT))/stored
+STORE := $(abspath $(OUT))/stored
 STORED ?= tests/capture_torch tests/capture_types tests/training tests/guards tests/mutations
 
 BIN := $(abspath $(VENV))/bin
