@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import sys
+import types
+from collections import deque
 from typing import Any
 
 import pytest
@@ -255,6 +259,154 @@ def test_objects_of_another_class_in_the_place_of_those_without_a_finalizer(fn: 
         wanted = given(cls)
         with torchdynamo.optimize("eager"):
             assert given(cls) == wanted
+
+
+class Slotted:
+    __slots__ = ("q",)
+
+
+HELD = None
+MODULE = types.ModuleType("module_with_a_mortal")
+
+
+def held_by(cls: type) -> Any:
+    def made(q: Any) -> Any:
+        place = cls()
+        place.q = q
+        return place
+
+    return made
+
+
+def held_by_a_cell(q: Any) -> Any:
+    def change() -> None:
+        nonlocal q
+        LOG.append("before")
+        q = None
+        LOG.append("after")
+
+    return change
+
+
+def held_by_the_module(q: Any) -> None:
+    MODULE.q = q
+
+
+def held_globally(q: Any) -> None:
+    global HELD
+    HELD = q
+
+
+def setting(place: Any) -> None:
+    place.q = None
+
+
+def deleting(place: Any) -> None:
+    del place.q
+
+
+def through_its_dict(place: Any) -> None:
+    place.__dict__["q"] = None
+
+
+def on_a_module(place: Any) -> None:
+    MODULE.q = None
+
+
+def as_a_global(place: Any) -> None:
+    global HELD
+    HELD = None
+
+
+PLACES = [
+    (setting, held_by(Place)),
+    (deleting, held_by(Place)),
+    (through_its_dict, held_by(Place)),
+    (setting, held_by(Slotted)),
+    (deleting, held_by(Slotted)),
+    (setting, held_by(torch.nn.Module)),
+    (setting, held_by(lambda: torch.ones(1))),
+    (on_a_module, held_by_the_module),
+    (as_a_global, held_globally),
+    (lambda change: change(), held_by_a_cell),
+    (lambda items: items.pop(0), lambda q: [q]),
+    (lambda items: items.remove(items[0]), lambda q: [q]),
+    (lambda items: items.popleft(), lambda q: deque([q])),
+    (lambda items: items.clear(), lambda q: deque([q])),
+    (lambda items: items.remove(items[0]), lambda q: deque([q])),
+    (lambda table: table.pop("q"), lambda q: {"q": q}),
+]
+
+
+def drop(x: torch.Tensor, how: Any, place: Any) -> torch.Tensor:
+    LOG.append("before")
+    how(place)
+    LOG.append("after")
+    return x + 1
+
+
+@pytest.mark.parametrize(("how", "made"), PLACES)
+@pytest.mark.parametrize("classes", [(Later, Ending, Later), (Ending, Later, Ending)])
+def test_a_place_that_holds_now_this_now_that(how: Any, made: Any, classes: Any, monkeypatch: Any) -> None:
+    """Code that never looks at what it drops: the class of that decides whether it may be dropped later."""
+    monkeypatch.setitem(sys.modules, MODULE.__name__, MODULE)
+    torchdynamo.reset()
+    for cls in classes:
+        seen = []
+        for on in (False, True):
+            LOG.clear()
+            with torchdynamo.optimize("eager") if on else contextlib.nullcontext():
+                drop(X, how, made(cls()))
+            seen.append(list(LOG))
+        assert seen[0] == seen[1]
+
+
+def test_a_place_that_is_filled_with_tensors_in_turn_is_captured_once() -> None:
+    def keep(x: torch.Tensor, place: Place) -> torch.Tensor:
+        place.last = x * 2
+        return x + 1
+
+    compiled, place = torchdynamo.compile(keep, backend="eager"), Place()
+    place.last = None
+    for _ in range(3):
+        compiled(X, place)
+        assert torch.equal(place.last, X * 2)
+    assert sum(event.kind == "compile" for event in torchdynamo.events.recent()) == 1
+
+
+def deleted_unread(x: torch.Tensor, q: Any) -> torch.Tensor:
+    LOG.append("before")
+    del q
+    LOG.append("after")
+    return x + 1
+
+
+def deleted_after_a_break(x: torch.Tensor, q: Any) -> torch.Tensor:
+    x = x + 1
+    torchdynamo.graph_break()
+    del q
+    return x + 1
+
+
+def deleted_twice(x: torch.Tensor, q: Any) -> torch.Tensor:
+    try:
+        del q
+        del q  # noqa: F821
+    except UnboundLocalError as error:
+        LOG.append(str(error))
+    return x + 1
+
+
+@pytest.mark.parametrize("fn", [deleted_unread, deleted_after_a_break, deleted_twice])
+def test_a_parameter_with_a_finalizer_that_is_deleted_unread(fn: Any) -> None:
+    for cls in (Ending, Later, Ending):
+        compiled = torchdynamo.compile(fn, backend="eager")
+        seen = []
+        for run in (fn, compiled):
+            q = cls()
+            LOG.clear()
+            seen.append((run(X, q).tolist(), list(LOG)))
+        assert seen[0] == seen[1]
 
 
 def outcome(fn: Any) -> tuple[str, list[Any]]:

@@ -23,6 +23,27 @@ def of_two(x: torch.Tensor, a: Any, b: Any) -> Any:
     return a is b, a in (b,), a in [b], {a: 1}.get(b), x + 1
 
 
+def of_items(x: torch.Tensor, a: Any, b: Any) -> Any:
+    return a in [b], x + 1
+
+
+def of_items_of_a_tuple(x: torch.Tensor, a: Any, b: Any) -> Any:
+    return a in (b,), x + 1
+
+
+def of_equal_tuples(x: torch.Tensor, a: Any, b: Any) -> Any:
+    return (a,) == (b,), (1, (a,)) in [(1, (b,))], x + 1
+
+
+def of_equal_arguments(x: torch.Tensor, a: Any, b: Any) -> Any:
+    return a == b, x + 1
+
+
+NAN, OTHER = float("nan"), float("nan")
+PAIRS = [[NAN, OTHER], [NAN, NAN], [OTHER, NAN], [1.0, NAN], [1.0, 1.0]]
+TUPLES = [[(NAN,), (OTHER,)], [(NAN,), (NAN,)], [(OTHER,), (NAN,)]]
+
+
 def of_a_literal(x: torch.Tensor, a: Any) -> Any:
     return a is MODE, a == MODE, x + 1
 
@@ -62,6 +83,9 @@ def of_tuples(x: torch.Tensor) -> Any:
         ),
         (of_two, [[float("300.5"), float("300.5")], [300.5] * 2, [float("nan"), float("nan")], [float("nan")] * 2]),
         (of_two, [[int("300"), int("300")], [300] * 2, [7, 7], [b"ab", bytes([97, 98])]]),
+        *((fn, calls) for fn in (of_items, of_items_of_a_tuple, of_equal_tuples) for calls in (PAIRS, PAIRS[::-1])),
+        (of_equal_arguments, TUPLES),
+        (of_equal_arguments, TUPLES[::-1]),
         (of_a_literal, [[MODE], [made(MODE)], ["other"], [made(MODE)]]),
         (of_a_literal, [[made(MODE)], [MODE]]),
         (of_what_is_made, [["training"], [made("training")]]),

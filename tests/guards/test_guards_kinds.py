@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import io
 import math
 import operator
 from collections import OrderedDict, defaultdict, deque
+from types import CellType
 from typing import Any, NamedTuple
 
 import numpy
@@ -37,6 +39,19 @@ class Plain:
 
 class Child(Plain):
     pass
+
+
+class Mortal:
+    def __del__(self) -> None:
+        pass
+
+
+class Slotted:
+    __slots__ = ("slot",)
+
+    def __init__(self, *held: Any) -> None:
+        for each in held:
+            self.slot = each
 
 
 class Str(str):
@@ -137,6 +152,9 @@ OBJECTS: list[Any] = [
     torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2)), torch.ones(2, device="meta"), torch.ones(()),
     torch.ones(2, 2).to_sparse(), torch.ones(2, dtype=torch.complex64).conj(), torch.ones(4)[::2],
     torch.finfo(torch.half),
+    {"a": Mortal()}, {Str("a"): Mortal()}, {LyingKey(): Mortal()}, LyingDict(a=Mortal()), {None: Mortal()},
+    Slotted(), Slotted(1), Slotted(Mortal()), CellType(), CellType(1), CellType(Mortal()),
+    {"b": io.FileIO(0, closefd=False)},
     torch.nn.Linear(2, 2), torch.ones(2)._is_view, operator.attrgetter("a"),
 ]  # fmt: skip
 CLASSES: list[Any] = [
@@ -173,6 +191,7 @@ ARGUMENTS: dict[str, list[Any]] = {
     "HAS_KEY": KEYS,
     "NO_KEY": KEYS,
     "SET_CONTENTS": ITEMS,
+    "NO_FINALIZER": ["a", "b", "slot", None],
     "CLASS_ATTR": [("shared", 3), ("shared", ABSENT), ("nothing", ABSENT), ("method", Plain.method), ("__len__", len),
                    ("__len__", ABSENT), ("__init__", object.__init__), ("RED", RED)],
     "SAME_OBJECT": [X, local("y"), Source("type", X)],

@@ -11,6 +11,7 @@ import torch
 from torchdynamo._native import with_globals
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.assemble import argument_names
+from torchdynamo.bytecode.bound import UNSETS
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import way_out
 from torchdynamo.bytecode.instruction import Instruction, Label, RegionEnd, RegionStart
@@ -169,6 +170,8 @@ class Exit:
         if pushes is None or pushes == MANY:
             raise Restart(-1)
         emit.items += [Instruction(op, arg, instruction.position), *end]
+        if op in UNSETS:
+            self.exit.locals.pop(arg, None)
         popped = operands(instruction) - (PEEKS[op](arg) if op in PEEKS else 0)
         self.after(index + 1, depth, needed - popped + pushes)
 

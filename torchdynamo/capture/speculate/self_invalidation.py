@@ -30,6 +30,7 @@ HOLDS: dict[str, Callable[[Any, list[Any]], bool]] = {
     "TYPE_MATCH": lambda arg, keys: True,
     "NO_KEY": lambda arg, keys: arg not in keys,
     "HAS_KEY": lambda arg, keys: True,  # what is taken away is not there to be taken next time
+    "NO_FINALIZER": lambda arg, keys: True,
     "LENGTH": lambda arg, keys: True,  # what grows will grow again
     "PLAIN_ITEMS": lambda arg, keys: True,
     "SET_CONTENTS": lambda arg, keys: arg == frozenset(keys),

@@ -10,6 +10,7 @@ from torchdynamo.capture.types.checked_iterators import Strict
 from torchdynamo.capture.types.pending_appends import Tail, tail
 from torchdynamo.capture.types.pending_appends import replay as replay_tail
 from torchdynamo.capture.types.sequence import DEQUE, items_of, limit, read, write
+from torchdynamo.capture.vm import finalizers
 from torchdynamo.capture.vm.emitted_calls import push, push_call, refill
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import make_iterator
@@ -113,6 +114,7 @@ def taker(end: int) -> None:
             raise vm.error(IndexError, "pop from an empty deque")
         resize(vm, self)
         item = read(vm, items, end)
+        finalizers.let_go(vm, item)
         del items[end]
         return item
 
@@ -125,7 +127,9 @@ taker(-1)
 
 @models(DEQUE, "clear")
 def clear(vm: Machine, self: Object) -> Value:
-    if items_of(vm, self):
+    items = items_of(vm, self)
+    if items:
+        finalizers.let_go(vm, *items)
         resize(vm, self).clear()
     return NONE
 
@@ -186,6 +190,7 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
     at = find(vm, self, item, range(len(items_of(vm, self))), IndexError)
     if at is None:
         raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+    finalizers.let_go(vm, items_of(vm, self)[at])
     del resize(vm, self)[at]
     return NONE
 

@@ -74,6 +74,7 @@ def pop(vm: Machine, self: Object, at: Value = LAST) -> Value:
     except IndexError:
         raise vm.error(IndexError, "pop index out of range" if items else "pop from empty list") from None
     item = read(vm, items, position)
+    finalizers.let_go(vm, item)
     del items[position]
     return item
 
@@ -83,7 +84,9 @@ def remove(vm: Machine, self: Object, item: Value) -> Value:
     at = position(vm, self, item)
     if at is None:
         raise vm.error(ValueError, "list.remove(x): x not in list")
-    del write(vm, self)[at : at + 1]
+    items = write(vm, self)
+    finalizers.let_go(vm, *items[at : at + 1])
+    del items[at : at + 1]
     return NONE
 
 

@@ -142,6 +142,7 @@ def setdefault(vm: Machine, self: Object, key: Value, default: Value = NONE) -> 
 def pop(vm: Machine, self: Object, key: Value, default: Value | None = None) -> Value:
     found = remove(vm, self, key)
     if found is not None:
+        finalizers.let_go(vm, found)
         return found
     if default is None:
         raise key_error(vm, key)
@@ -160,6 +161,7 @@ def popitem(vm: Machine, self: Object, last: Value = TRUE) -> Value:
     hkey, found = entries[-1 if vm.truth(last) else 0]
     key = known_key(found)
     item = looked_at(vm, entity, found, key, hkey)
+    finalizers.let_go(vm, key, item)
     del items_to_write(vm, self)[hkey]
     entity.version += 1
     return vm.make_tuple([key, item])

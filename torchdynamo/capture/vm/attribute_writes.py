@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.vm import model, namespaces
+from torchdynamo.capture.vm import finalizers, model, namespaces
 from torchdynamo.capture.vm.descriptors import data_descriptor
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import PLAIN_METHODS, guarded_lookup
@@ -79,6 +79,8 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
     if kind is types.MemberDescriptorType:
         if value is ABSENT and data_descriptor(vm, obj, cls, name, found) is None:
             raise vm.error(AttributeError, name)
+        if entity.source is not None and entity.real is not MISSING and name not in entity.attrs:
+            finalizers.let_go_at(vm, entity.source, entity.real, name)
         if value is ABSENT and not existed(vm, entity, name, found):
             vm.effects.drop(entity, name)
         else:

@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.frame import Frame, FunctionParts, Globals, MadeFunction
-from torchdynamo.capture.vm import dict_aliases
+from torchdynamo.capture.vm import dict_aliases, finalizers
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
@@ -83,7 +83,10 @@ def cell_get(vm: Machine, cell: Object) -> Value | None:
 
 def cell_set(vm: Machine, cell: Object, value: Value) -> None:
     """Put a value into a cell."""
-    vm.effects.write(vm.entity(cell), "cell_contents", value)
+    entity = vm.entity(cell)
+    if entity.source is not None and entity.real is not MISSING and "cell_contents" not in entity.attrs:
+        finalizers.let_go_at(vm, entity.source, entity.real, None)
+    vm.effects.write(entity, "cell_contents", value)
 
 
 def globals_of(vm: Machine, fn: types.FunctionType, source: Source | None) -> Globals:

@@ -23,8 +23,8 @@ def bound_method(vm: Machine, owner: Value, fn: Value, name: str) -> Value:
 
 
 def make_tuple(vm: Machine, items: list[Value]) -> Value:
-    """Make a tuple. One of constants is a constant; but functions keep their places, at which they are guarded."""
-    known = [item.obj for item in items if item.__class__ is Known and not wrapping.is_function_with_source(item)]
+    """Make a tuple. One of constants is a constant; but what identity tells keeps its place, to be guarded there."""
+    known = [item.obj for item in items if item.__class__ is Known and not wrapping.is_told_by_identity(item)]
     if len(known) == len(items):
         made = tuple(known)
         vm.made_tuples[id(made)] = made

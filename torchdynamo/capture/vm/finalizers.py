@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.lookup import guarded_lookup
-from torchdynamo.capture.vm.wrap import told_apart
+from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
+from torchdynamo.capture.vm.wrap import CONSTANTS, told_apart
 from torchdynamo.core.naming import class_name
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.source import Position
+from torchdynamo.core.source import Position, Source
 from torchdynamo.core.value import Lazy, Object, Value
 
 if TYPE_CHECKING:
@@ -51,6 +51,35 @@ def let_go(vm: Machine, *values: Value) -> None:
             vm.guard(value.source, "TYPE_MATCH", value.pytype)  # nothing else has looked at it
         if value.__class__ is Lazy or (value.__class__ is Object and not vm.entity(value).fresh):
             refuse_finalizer(vm, value.pytype)
+
+
+def let_go_at(vm: Machine, home: Source, place: Any, name: str | None) -> None:
+    """Raise Break if what a dictionary, slot or cell held at entry has a finalizer; rest on that it has none.
+
+    home: the source of the place. name: None for a cell.
+    """
+    cls = type(held_at(place, name))
+    if not told_apart(cls) or type(class_lookup(cls, "__del__")) not in BY_NOBODY:
+        raise Break("unsupported type", type=f"{class_name(cls)} (with __del__)")
+    known = vm.by_source.get(Source("contents", home) if name is None else Source("key", home, name))
+    if known is None or known.__class__ is Lazy or known.pytype not in CONSTANTS:  # of which guards tell the class
+        vm.guard(home, "NO_FINALIZER", name)
+
+
+def held_at(place: Any, name: str | None) -> Any:
+    """Return what a place holds under a name, or a cell without one; MISSING if that is nothing."""
+    if type(place) is types.CellType:
+        try:
+            return place.cell_contents
+        except ValueError:
+            return MISSING
+    if isinstance(place, dict):
+        return MISSING if name is None else dict.get(place, name, MISSING)
+    slot = class_lookup(type(place), str(name))
+    try:
+        return slot.__get__(place) if type(slot) is types.MemberDescriptorType else MISSING
+    except AttributeError:
+        return MISSING
 
 
 def refuse_finalizer(vm: Machine, cls: type) -> None:

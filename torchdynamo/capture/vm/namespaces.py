@@ -120,10 +120,10 @@ def write_instance(vm: Machine, entity: Entity, name: str, value: Value) -> None
         dict_aliases.note_write(vm.aliased_dicts[id(own)])
         if value is ABSENT:
             guard_presence(vm, own, dict_source(entity), name)
+        if name not in entity.attrs:
+            finalizers.let_go_at(vm, dict_source(entity), own, name)
     there = own is not None and name in own
     deleted = entity.attrs.get(name) is ABSENT
-    if there and (deleted or name not in entity.attrs):
-        finalizers.refuse_finalizer(vm, type(own[name]))  # type: ignore[index]
     if value is ABSENT and not there:
         vm.effects.drop(entity, name)
     elif deleted:
@@ -159,6 +159,8 @@ def write(vm: Machine, space: Namespace, name: str, value: Value) -> None:
         dict_aliases.note_write(alias_record(vm, space, space.real))
         if value is ABSENT and space.source is not None:
             guard_presence(vm, space.real, space.source, name)
+        if space.source is not None and vm.effects.written(space.place, name) is None:
+            finalizers.let_go_at(vm, space.source, space.real, name)
     vm.effects.write_name(space, name, value)
 
 

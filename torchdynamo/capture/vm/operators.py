@@ -242,6 +242,9 @@ def overrides_method(vm: Machine, cls: type, base: type, name: str) -> bool:
 
 def constant_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Known) -> Value:
     """Run an operator on two constants."""
+    if type(a.obj) is tuple or type(b.obj) is tuple:  # which compares what is in it by identity first
+        identity_of(vm, a)
+        identity_of(vm, b)
     plain = type(a.obj) in PLAIN and type(b.obj) in PLAIN
     try:
         return lift(vm, fn(a.obj, b.obj) if plain else process_settings.run(vm, fn, (a.obj, b.obj), {}))

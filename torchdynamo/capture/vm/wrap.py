@@ -116,9 +116,9 @@ def enter_identity(vm: Machine, obj: Any, source: Source) -> Value:
     return Known(obj, source)
 
 
-def is_function_with_source(value: Known) -> bool:
-    """Return whether a value is a function with a source, from which its defaults, closure and attributes are read."""
-    return type(value.obj) is types.FunctionType and value.source is not None
+def is_told_by_identity(value: Known) -> bool:
+    """Return whether a constant that was there at entry is a function or a NaN: equal ones may be two."""
+    return value.source is not None and (type(value.obj) is types.FunctionType or holds_nan(value.obj))
 
 
 def identity_of(vm: Machine, value: Known) -> Any:

@@ -45,6 +45,7 @@ typedef enum {
     CHECK_TENSOR,
     CHECK_LENGTH,
     CHECK_PLAIN,
+    CHECK_NO_FINALIZER,
     CHECK_SET,
     CHECK_UNBOUND_LOCAL,
     CHECK_UNBOUND_CELL,
@@ -193,6 +194,7 @@ PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp, TdLeave *leave)
 PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave); /* written in C */
 PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds it, if that is a place that stays */
 int td_attr_unbound(PyObject *obj, PyObject *name);
+int td_drops_quietly(PyObject *place, PyObject *name);
 int td_attrs_init(PyObject *module);
 
 /* guards_keys.c: likewise */

@@ -248,6 +248,40 @@ int td_attr_unbound(PyObject *obj, PyObject *name)
     return place != NULL && *place == NULL && !optional;
 }
 
+/* What a cell, a dictionary under a name, or a slot of that name holds: borrowed. */
+static TdLookup held_at(PyObject *place, PyObject *name)
+{
+    TdLookup found = {NULL, 1, 1};
+    if (PyCell_Check(place)) {
+        found.value = PyCell_GET(place);
+    } else if (PyUnicode_CheckExact(name) && PyDict_Check(place)) {
+        TdItem item = {name, PyObject_Hash(name), ITEM_EQUAL, -1}; /* of a str, which cannot fail */
+        return td_dict_look_up(place, &item);
+    } else if (PyUnicode_CheckExact(name)) {
+        PyObject *descriptor = _PyType_Lookup(Py_TYPE(place), name);
+        int optional, of_slot = descriptor != NULL && Py_IS_TYPE(descriptor, &PyMemberDescr_Type);
+        PyObject **slot = of_slot ? member_place(place, descriptor, &optional) : NULL;
+        found.value = slot == NULL ? NULL : *slot;
+    }
+    return found;
+}
+
+/* Only a `__del__` in Python puts something into the struct of a class of the heap. */
+int td_drops_quietly(PyObject *place, PyObject *name)
+{
+    static PyObject *del;
+    TdLookup found = held_at(place, name);
+    PyObject *held = found.value;
+    if (!found.told)
+        return 0;
+    if (held == NULL || !(Py_TYPE(held)->tp_flags & Py_TPFLAGS_HEAPTYPE) || Py_TYPE(held)->tp_finalize == NULL)
+        return 1;
+    if (del == NULL && (del = PyUnicode_InternFromString("__del__")) == NULL)
+        return PyErr_Clear(), 0;
+    PyObject *finalizer = _PyType_Lookup(Py_TYPE(held), del);
+    return finalizer == NULL || Py_IS_TYPE(finalizer, &PyMethodDescr_Type) || Py_IS_TYPE(finalizer, &PyWrapperDescr_Type);
+}
+
 /* ---- Functions and methods ----------------------------------------------------------------------------------------- */
 
 /* A function of a module in C that is asked for nothing but what it knows: a flag, a count, a token. */

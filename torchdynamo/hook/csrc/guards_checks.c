@@ -15,6 +15,7 @@ static const struct {
     {"tensor", CHECK_TENSOR},
     {"length", CHECK_LENGTH},
     {"plain", CHECK_PLAIN},
+    {"no_finalizer", CHECK_NO_FINALIZER},
     {"set", CHECK_SET},
     {"unbound_local", CHECK_UNBOUND_LOCAL},
     {"unbound_cell", CHECK_UNBOUND_CELL},
@@ -196,7 +197,7 @@ static int add_check(TdBuilder *b, TdSteps *steps, TdOp op, int node, int check,
     if (step == NULL)
         return -1;
     step->check = check;
-    if (op == CHECK_UNBOUND_ATTR) {
+    if (op == CHECK_UNBOUND_ATTR || (op == CHECK_NO_FINALIZER && PyUnicode_CheckExact(payload))) {
         Py_INCREF(payload);
         PyUnicode_InternInPlace(&payload);
         step->obj = payload;

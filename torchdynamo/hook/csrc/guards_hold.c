@@ -55,6 +55,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return td_length(value) == step->number;
     case CHECK_PLAIN:
         return td_holds_plain(value);
+    case CHECK_NO_FINALIZER:
+        return td_drops_quietly(value, step->obj);
     case CHECK_SET:
         return td_set_is(value, step->u.items);
     case CHECK_UNBOUND_LOCAL:
