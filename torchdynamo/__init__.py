@@ -35,6 +35,7 @@ from torchdynamo.backends.ensemble.record import record
 from torchdynamo.capture.torch.dynamic_marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from torchdynamo.core.marks import graph_break, is_compiling
 from torchdynamo.drop_in import install
+from torchdynamo.exporting.api import ExportResult, export
 from torchdynamo.optimized_module import OptimizedModule
 from torchdynamo.report import logs, saving
 from torchdynamo.report.logs import set_logs
@@ -44,6 +45,7 @@ set_logs(logs.from_environment(os.environ))
 saving.follow_environment(os.environ)
 __version__ = "0.1.0"
 __all__ = [
+    "ExportResult",
     "OptimizedModule",
     "Report",
     "allow_in_graph",
@@ -56,6 +58,7 @@ __all__ = [
     "eval_frame",
     "exc",
     "explain",
+    "export",
     "graph_break",
     "install",
     "is_compiling",

@@ -44,8 +44,13 @@ SHARED_MEMORY = "tensors share memory with what the function reads or writes its
 NOT_MADE = "side effect not replayable"
 
 
-def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed | Why:
-    """Capture a frame, again and shorter if needed; return the reason if nothing can be captured."""
+def follow(
+    code: CodeType, roots: Roots, compiler: CompilerSettings, asked: frozenset[Source] = frozenset()
+) -> Followed | Why:
+    """Capture a frame, again and shorter if needed; return the reason if nothing can be captured.
+
+    asked: sources of numbers that are symbols, besides those that have been seen to change.
+    """
     stops: StopPath = ()
     why: Why | None = None
     place: StopPath = ()  # stop of the first break
@@ -62,7 +67,7 @@ def follow(code: CodeType, roots: Roots, compiler: CompilerSettings) -> Followed
             dynamism_across_breaks.varying_at_entry(code, roots),
         )
         varying |= dynamism_across_breaks.returned_floats(code, roots)
-    specialization = Specialization(compiler, roots, varying, drawn, settling, bool(known) and whole)
+    specialization = Specialization(compiler, roots, varying | asked, drawn, settling, bool(known) and whole)
     for _ in range(MOST_TRIES):
         builder = specialization.builder()
         try:

@@ -49,6 +49,10 @@ class ConstraintViolationError(TorchDynamoError):
     """A size marked as dynamic was specialized by the function."""
 
 
+class ExportError(TorchDynamoError):
+    """A program that is one graph, but that cannot be exported: the message says what it does or holds."""
+
+
 class RecompileError(TorchDynamoError):
     """A function would be compiled again, under `config.error_on_recompile`."""
 

@@ -84,6 +84,7 @@ _compilers: Any = weakref.WeakValueDictionary()
 class Compiler:
     """A backend with its settings: the callback that a thread's hook calls for a frame that no entry serves."""
 
+    exporting = False
     shield = staticmethod(torch.compiler.disable)  # torch.compile around us would compile our frames
 
     def __init__(

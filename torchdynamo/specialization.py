@@ -37,6 +37,7 @@ class CompilerSettings(Protocol):
     backend_name: str
     owner_id: int
     recompile_limit: int | None
+    exporting: bool  # the graph is for `torchdynamo.export`
 
 
 class Specialization:
@@ -74,7 +75,7 @@ class Specialization:
             shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
             varying=self.varying,
         )
-        made.may_end = not compiler.fullgraph
+        made.may_end, made.exporting = not compiler.fullgraph, compiler.exporting
         numbers = made.numbers
         numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
         numbers.never = compiler.dynamic is False or self.fixed

@@ -63,7 +63,7 @@ class GraphBuilder(FakeExecution):
     def __init__(self, scalars: bool = False, shapes: bool = False, varying: Collection[Any] = ()) -> None:
         super().__init__(Numbers(scalars, shapes, varying), WorldRecord())
         self.call_sites: dict[str, CallSite] = {}  # by node: where the program stood
-        self.may_end = True  # before the frame does: it is not asked for a whole graph
+        self.may_end, self.exporting = True, False  # may it end before the frame; is it for `torchdynamo.export`
         self.followed()
         self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None

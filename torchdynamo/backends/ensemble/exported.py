@@ -1,4 +1,4 @@
-"""Translate a captured graph to the ATen operators that other runtimes convert: the one file that names torch.export.
+"""Translate a captured graph to the ATen operators that other runtimes convert, by torch.export.
 
 Nothing is captured here: the graph has been captured already, and export only renames its operators. Layers keep their
 captured form (a linear layer, an LSTM, an attention), because runtimes have such operators, too.

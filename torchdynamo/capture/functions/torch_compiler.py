@@ -30,7 +30,8 @@ def is_compiling(vm: Machine) -> Value:
 
 @function(torch.compiler.is_exporting)
 def is_exporting(vm: Machine) -> Value:
-    return FALSE
+    """Return True inside of `torchdynamo.export`."""
+    return boolean(vm.builder.exporting)
 
 
 ORIGINAL = "_torchdynamo_inline"  # where torch.jit leaves the Python function it compiled

@@ -1,0 +1,83 @@
+"""What a call carries over to the next one: state that it reads and changes, other than the contents of tensors.
+
+An exported program keeps parameters and buffers only. It repeats what the captured call did, so it would go on with the
+state of the first call for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch.fx
+
+from torchdynamo.capture.speculate.self_invalidation import lasting
+from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.core.source import Guard, Source
+from torchdynamo.core.value import ABSENT, Known, Object, Symbol, Value
+from torchdynamo.exporting.capturing import Captured
+from torchdynamo.exporting.results import Rebinding
+
+
+def carried_over(made: Captured, gm: torch.fx.GraphModule, rebindings: list[Rebinding]) -> list[str]:
+    """Return the places that a call reads and leaves with something else in them. gm: the closed graph."""
+    vm = made.found.capture.machine
+    inputs = set(gm.graph.find_nodes(op="placeholder"))
+    kept = {each.source for each in rebindings}
+    read, missed = looked_at(vm)
+    found: dict[str, None] = {}
+    for place in lasting(vm, ()):
+        if made.call.is_argument(place.source) or place.source in kept:
+            continue
+        old = vm.by_source.get(place.source)
+        if isinstance(old, Symbol) and is_unused(vm, old, inputs):
+            continue
+        made_here = place.source in missed and place.value is not ABSENT
+        changed = place.source in read and old is not None and not is_same(old, place.value, place.source)
+        if made_here or changed:
+            found[str(place.source)] = None
+    found.update((str(source), None) for source in grown(made))
+    return list(found)
+
+
+def looked_at(vm: Machine) -> tuple[set[Source], set[Source]]:
+    """Return the places that the capture has looked at, and those where it found nothing."""
+    read: set[Source] = {value.source for value in vm.inputs if value.source is not None}
+    missed: set[Source] = set()
+    for guard in vm.guards.values():
+        place: Source | None = guard.source
+        while place is not None and place not in read:
+            read.add(place)
+            place = place.base
+        if guard.kind == "NO_KEY":
+            missed.add(Source("key", guard.source, guard.arg))
+    return read, missed
+
+
+def is_same(old: Value, new: Value, place: Source) -> bool:
+    """Return whether a place holds at the end what it held at entry."""
+    if old is new or getattr(new, "source", None) is place:
+        return True
+    if isinstance(old, Known) and isinstance(new, Known):
+        return old.obj is new.obj or (type(old.obj) is type(new.obj) and bool(old.obj == new.obj))
+    return isinstance(old, Object) and isinstance(new, Object) and old.ref == new.ref
+
+
+def is_unused(vm: Machine, number: Symbol, inputs: set[torch.fx.Node]) -> bool:
+    """Return whether neither the graph nor a condition depends on a number: it is only counted."""
+    symbols = {guard.expr for guard in vm.builder.numbers.env.guards}
+    own = number.fake.node.expr
+    return number.node not in inputs and not any(own in expr.free_symbols for expr in symbols)
+
+
+def grown(made: Captured) -> Iterator[Source]:
+    """Yield the lists and other containers that the call has asked about and changed."""
+    vm = made.found.capture.machine
+    asked: dict[Source, list[Guard]] = {}
+    for guard in vm.guards.values():
+        asked.setdefault(guard.source, []).append(guard)
+    for entity in made.found.capture.changed:
+        source = entity.source
+        if source is None or made.call.is_argument(source) or not entity.touched or isinstance(entity.items, dict):
+            continue
+        if any(guard.kind not in ("TYPE_MATCH", "SET_CONTENTS") for guard in asked.get(source, ())):
+            yield source

@@ -1,0 +1,126 @@
+"""From a captured call to torch's ExportedProgram."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.export
+from torch.utils import _pytree as pytree
+
+from torchdynamo.core.source import Source
+from torchdynamo.errors import ConstraintViolationError, ExportError, TorchDynamoError
+from torchdynamo.exporting.calls import ExampleCall
+from torchdynamo.exporting.capturing import Captured, captured, guards_of
+from torchdynamo.exporting.carried import carried_over
+from torchdynamo.exporting.conditions import KEY, Condition, SizeConditions, conditions, dtype_checks
+from torchdynamo.exporting.flat_graph import FlatGraph
+from torchdynamo.exporting.results import outcome
+from torchdynamo.exporting.shapes import Varying
+from torchdynamo.exporting.state import Owned
+from torchdynamo.graph import shape_env
+from torchdynamo.guards.kind import read
+from torchdynamo.report.recompiles import decisions
+
+
+class Export:
+    """A captured call, with all that the forms of its export are made of."""
+
+    def __init__(self, call: ExampleCall, dynamic_shapes: Any, strict: bool) -> None:
+        """Capture a call. Raises what `torchdynamo.export` raises."""
+        self.call, self.owned = call, Owned(call.fn)
+        self.owned.module.forward = signed(call, lambda *args, **kwargs: None)
+        self.varying = Varying(call, dynamic_shapes, self.owned.module)
+        made = captured(call, self.varying)
+        try:
+            self.outcome = outcome(made)
+            self.flat = FlatGraph(made, self.outcome, self.owned)
+            carried = carried_over(made, self.flat.module, self.outcome.rebindings)
+            if strict and carried:
+                raise ExportError(about_state(carried))
+            self.guards = guards_of(made, self.flat.module)
+            self.sizes = SizeConditions(self.guards, call, leaves_of(made))
+            self.dtypes = dtype_checks(self.guards, call, leaves_of(made))
+            self.conditions = conditions(self.guards, call)
+        finally:
+            made.found.capture.machine.let_go()
+
+    def program(self) -> torch.export.ExportedProgram:
+        """Return torch's form of the export.
+
+        Raises ConstraintViolationError if torch finds what is said to vary to be a constant or bounded, and ExportError
+        if it cannot express the graph.
+        """
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            leaves = pytree.tree_leaves((args, kwargs))
+            self.sizes.hold(leaves)
+            return tuple(self.flat.run(*leaves))
+
+        self.owned.module.forward = signed(self.call, forward)
+        args, kwargs = pytree.tree_unflatten(self.call.leaves, self.call.spec)  # a capture may change its containers
+        with self.varying.unmarked(), shape_env.sizes_zero_and_one_like_others(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                made = torch.export.export(
+                    self.owned.module, args, kwargs, dynamic_shapes=self.varying.given, strict=False
+                )
+            except TorchDynamoError:
+                raise
+            except Exception as error:
+                raise self.refused(error) from error
+        made.module_call_graph[0].signature.out_spec = self.outcome.spec
+        note(made, self.conditions, self.outcome.lost, self.dtypes)
+        return made
+
+    def refused(self, error: Exception) -> TorchDynamoError:
+        """Return the error for a graph that torch.export does not take."""
+        text = first_part(error)
+        if "constraint" in text.lower():
+            return ConstraintViolationError("\n".join([text, *map(str, decisions(self.guards))]))
+        return ExportError(f"torch cannot express the captured graph as an exported program: {text}")
+
+
+def signed(call: ExampleCall, forward: Any) -> Any:
+    """Return a function with a parameter for each argument of the call."""
+    positional, others = call.names[: len(call.args)], call.names[len(call.args) :]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in positional]
+    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in others]
+    forward.__signature__ = inspect.Signature(parameters)
+    return forward
+
+
+def leaves_of(made: Captured) -> Any:
+    """Return the function from the source of an argument's leaf to the position of the leaf; None for other sources."""
+    tensors = {id(leaf): at for at, leaf in enumerate(made.call.leaves) if isinstance(leaf, torch.Tensor)}
+    others = {source: at for at, source in enumerate(made.call.sources) if source is not None}
+
+    def leaf_of(source: Source) -> int | None:
+        return others.get(source, tensors.get(id(read(source, made.roots))))
+
+    return leaf_of
+
+
+def note(made: Any, held: Sequence[Condition], lost: Sequence[str], checks: Sequence[str]) -> None:
+    """Keep conditions with a program, where saving and loading keep them, and have its `module()` check dtypes."""
+    custom = made.graph_module.meta.setdefault("custom", {})
+    custom[KEY] = {"guards": [each._asdict() for each in held], "lost": list(lost)}
+    made._guards_code = [*made._guards_code, *checks]
+
+
+def about_state(carried: Sequence[str]) -> str:
+    """Return the message about state that the call carries over to the next one."""
+    return (
+        f"the call changes what it depends on itself: {', '.join(carried)}. An exported program keeps parameters and "
+        f"buffers only, and would repeat this call for ever. If this is set up in a first call, call once before the "
+        f"export; else keep it in a buffer of the same shape, or take it as an argument and return it. strict=False "
+        f"exports the call as it is"
+    )
+
+
+def first_part(error: Exception) -> str:
+    """Return the message of an error up to torch's advice about other functions."""
+    return str(error).partition("\n\nThe error above occurred when calling")[0].strip() or type(error).__name__
