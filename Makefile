@@ -104,8 +104,9 @@ long: $(VENV)/.built
 
 stored: $(VENV)/.built
 	rm -rf $(STORE)
-	for pass in first second; do echo "the $$pass pass"; TORCHDYNAMO_TEST_STORE=$(STORE) $(BIN)/python -m pytest -m "not long" \
-	  --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS) $(STORED) || exit 1; done
+	failed=0; for pass in first second; do echo "the $$pass pass"; TORCHDYNAMO_TEST_STORE=$(STORE) $(BIN)/python -m pytest \
+	  -m "not long" --numprocesses $(TEST_JOBS) --maxprocesses 8 --dist loadfile $(PYTEST_ARGS) $(STORED) || failed=1; done; \
+	  exit $$failed
 
 $(VENV)/.bench: requirements-bench.txt $(VENV)/.built
 	$(BIN)/pip install --quiet torch==$(TORCH) -r requirements-bench.txt

@@ -213,12 +213,20 @@ def save(key: str, sections: dict[str, bytes], blobs: dict[str, bytes]) -> None:
     root = places.made_private(places.folder())
     for digest, content in blobs.items():
         path = places.made_private(places.blobs_in(root)) / digest
-        if not path.exists() or artifacts.digest_of(path.read_bytes()) != digest:
+        if not is_whole(path, digest):
             files.write(path, content)
     content, home = files.packed(sections), places.made_private(places.frames_in(root, key))
     eviction.make_room(home)
     files.write(home / f"{files.digest(content)[:16].hex()}.td", content)
     prune_at_exit(root)
+
+
+def is_whole(path: Path, digest: str) -> bool:
+    """Return whether a blob is there, as it was written."""
+    try:
+        return artifacts.digest_of(path.read_bytes()) == digest
+    except OSError:
+        return False
 
 
 @functools.cache

@@ -60,7 +60,7 @@ def key_of(code: CodeType, roots: Roots, compiler: Any) -> keys.FrameKey:
     if any(map(is_marked, roots.locals.values())):
         raise NotStorable("a tensor is marked as dynamic or static, which a capture checks")
     keys.check_kernels()
-    return keys.frame_key(code, str(roots.globals.get("__name__")), backend, compiler.asked)
+    return keys.frame_key(code, roots, backend, compiler.asked)
 
 
 def key_if_used(code: CodeType, roots: Roots, compiler: Any) -> keys.FrameKey | None:
@@ -179,7 +179,7 @@ def graph_of(
 ) -> Any:
     """Return the compiled graph of a frame as its code calls it."""
     call, graph_id = frame.call, next_graph_id(frame.code)
-    made = compiled.load_compiled(backend, gm, functools.partial(places.blob_at, root))
+    made = compiled.load_compiled(backend, gm, functools.partial(blob_at, root))
     run = made
     if (call.mutated or call.random) and not compiled.is_as_captured(backend):
         run = Careful(made, call.mutated, UNKNOWN_CODE)
@@ -214,6 +214,13 @@ def discard(path: Path) -> None:
     with contextlib.suppress(OSError):
         if mode() == "on":
             path.unlink()
+
+
+def blob_at(root: Path, digest: str) -> str:
+    """Return the path of a blob that can be trusted, and note its use. Raises Untrusted or OSError."""
+    path = places.blob_at(root, digest)
+    touch(Path(path))
+    return path
 
 
 def touch(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import traceback
 import weakref
@@ -165,3 +166,23 @@ def test_tracebacks_have_all_frames(fn: Any) -> None:
         assert (hits() > 0) is loaded
         assert shown(compiled) == wanted
         torchdynamo.reset()
+
+
+def in_one_way(fn: Any) -> Any:
+    @functools.wraps(fn)
+    def wrapper(*args: Any) -> Any:
+        return fn(*args) * 2
+
+    return wrapper
+
+
+def test_functions_in_one_wrapper_do_not_take_each_others_room() -> None:
+    """All wrappers have one code, and there are more of them than one key has entries."""
+    wrapped = [in_one_way(eval(f"lambda x: x + {n}")) for n in range(12)]
+    for turn in range(2):
+        torchdynamo.reset()
+        for n, fn in enumerate(wrapped):
+            assert torch.equal(torchdynamo.compile(fn, backend="eager")(X), (X + n) * 2)
+            _native.clear_all()  # the wrappers' versions in one process have a limit
+        assert hits() == turn * len(wrapped)
+    assert "does not fit" not in told()

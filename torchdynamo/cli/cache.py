@@ -37,15 +37,17 @@ class Stored(NamedTuple):
 
 def entries(root: Path) -> Iterator[Stored]:
     """Yield the entries of a store, those used last first."""
-    paths = [*(root / places.FORMAT / "frames").glob("*/*.td")]
-    for path in sorted(paths, key=lambda each: -each.stat().st_mtime):
-        found = path.stat()
+    for used, size, path in sorted(eviction.kept(root), reverse=True):
+        if path.suffix != ".td":
+            continue
         about, fault = {}, ""
         try:
             about = json.loads(files.unpacked(places.contents(path))["why"])
+        except FileNotFoundError:
+            continue  # another process has made room
         except (files.Damaged, places.Untrusted, OSError, KeyError, ValueError) as error:
             fault = f"{type(error).__name__}: {error}"
-        yield Stored(path, found.st_size, found.st_mtime, about, fault)
+        yield Stored(path, size, used, about, fault)
 
 
 def size_text(size: float) -> str:

@@ -16,7 +16,7 @@ from torchdynamo.eval_frame import code_of
 LONGEST = 60
 SHORT = {"processor": "the processor's instructions", "code": "the function's code", "extension": "the C extension"}
 """Parts of a key whose values tell people nothing."""
-FOUND_BY_A_CALL = ("backend", "settings", "continuation")
+FOUND_BY_A_CALL = ("arguments", "closure", "backend", "settings", "continuation")
 """Parts of a key that only the call says: an entry serves calls that have the same."""
 
 

@@ -61,7 +61,7 @@ def prune(root: Path, most: int = MOST, older: float | None = None) -> list[Path
 
 def make_room(folder: Path) -> None:
     """Remove the entries of a frame that were used least lately, so that there is room for one more."""
-    by_use = sorted(folder.glob("*.td"), key=lambda path: path.stat().st_mtime)
-    for path in by_use[: max(0, len(by_use) + 1 - MOST_OF_A_FRAME)]:
+    there = places.by_use(folder)
+    for path in there[: max(0, len(there) + 1 - MOST_OF_A_FRAME)]:
         with contextlib.suppress(OSError):
             path.unlink()

@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -18,9 +18,12 @@ import torch.library
 from torchdynamo import _native, config
 from torchdynamo.backends.cache_key import digest_of_sources
 from torchdynamo.cache.store.hashes import hash_of
+from torchdynamo.cache.store.sites import contents
 from torchdynamo.cache.store.values import NotStorable, encode
 from torchdynamo.codegen import resume
 from torchdynamo.core import marks
+from torchdynamo.core.naming import OWN, class_name
+from torchdynamo.core.source import Roots
 from torchdynamo.graph import torch_compat
 
 NO_MATTER = ("cache", "debug", "progress", "verbose")
@@ -35,12 +38,14 @@ class FrameKey(NamedTuple):
     """What the name is a digest of, besides the environment."""
 
 
-def frame_key(code: CodeType, module: str, backend: str, settings: tuple[Any, ...]) -> FrameKey:
+def frame_key(code: CodeType, roots: Roots, backend: str, settings: tuple[Any, ...]) -> FrameKey:
     """Return the key of a frame. Raises NotStorable for a setting that is no value.
 
-    module: the name of the module whose globals it runs with. settings: what the backend was given.
+    settings: what the backend was given.
     """
-    parts = {**parts_of_code(code, module), **parts_of_compiler(backend, settings), **parts_of_process(backend)}
+    of_code = parts_of_code(code, str(roots.globals.get("__name__")))
+    of_call = {**parts_of_call(roots), **parts_of_compiler(backend, settings)}
+    parts = {**of_code, **of_call, **parts_of_process(backend)}
     return FrameKey(_digest(environment(), *(f"{name}={value}" for name, value in parts.items())), parts)
 
 
@@ -52,6 +57,25 @@ def parts_of_code(code: CodeType, module: str) -> dict[str, str]:
         "module": module,
         "continuation": "" if shape is None else repr(tuple(shape)),
     }
+
+
+def parts_of_call(roots: Roots) -> dict[str, str]:
+    """Return what a key says of the objects that a frame is called with: their classes, and the code of functions.
+
+    Entries of models whose methods one decorator wraps, or one class calls, share all code: here they part.
+    """
+    return {
+        "arguments": " ".join(f"{name}={_kind(obj)}" for name, obj in roots.locals.items()),
+        "closure": " ".join(f"{name}={'+'.join(map(_kind, contents(cell)))}" for name, cell in roots.closure.items()),
+    }
+
+
+def _kind(obj: Any) -> str:
+    """Return what an object is, without asking it."""
+    if type(obj) is FunctionType:
+        return hash_of(obj.__code__)
+    cls = obj if issubclass(type(obj), type) else type(obj)
+    return f"{OWN.__get__(cls).get('__module__', '')}.{class_name(cls)}"
 
 
 def _digest(*texts: str) -> str:

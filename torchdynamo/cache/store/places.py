@@ -6,6 +6,7 @@ is asked of the open file, before a byte of it is read.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import stat
@@ -113,11 +114,19 @@ def trusted(root: Path, *parts: str) -> bool:
 
 def entries_at(root: Path, key: str) -> Iterator[Path]:
     """Yield the files of a frame, the newest first."""
-    if not trusted(root, FORMAT, "frames", key):
-        return
-    with os.scandir(frames_in(root, key)) as found:
-        files = [(each.stat(follow_symlinks=False).st_mtime, each.path) for each in found if each.name.endswith(".td")]
-    yield from (Path(path) for _, path in sorted(files, reverse=True))
+    if trusted(root, FORMAT, "frames", key):
+        yield from reversed(by_use(frames_in(root, key)))
+
+
+def by_use(folder: Path) -> list[Path]:
+    """Return the entries in a folder, the one used least lately first. Others may remove some meanwhile, or all."""
+    found: list[tuple[float, str]] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as files:
+        for each in files:
+            with contextlib.suppress(OSError):
+                if each.name.endswith(".td"):
+                    found.append((each.stat(follow_symlinks=False).st_mtime, each.path))
+    return [Path(path) for _, path in sorted(found)]
 
 
 @functools.cache

@@ -254,6 +254,8 @@ class RowReader:
         if home is None and place == NONE:
             return self.part_of(number, owner)
         found = object_at(*home) if home is not None else self.load(self.source(place))
+        if found is None and self.pool[kind][0] != "value":
+            raise Unresolved(f"there is no {self.named(number)}")
         self.match(number, found)
         return found
 

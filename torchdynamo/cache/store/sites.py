@@ -6,9 +6,10 @@ no guard names is torch's or Python's, and known by its hash among the functions
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 from weakref import ref
 
@@ -95,7 +96,8 @@ def code_in(module: str, name: str) -> Iterator[CodeType]:
             continue
         seen.add(id(found))
         if type(found) is FunctionType:
-            waiting.extend((found.__dict__.get("__wrapped__"), *contents_of_cells(found)))
+            of_cells = itertools.chain.from_iterable(map(contents, found.__closure__ or ()))
+            waiting.extend((found.__dict__.get("__wrapped__"), *of_cells))
             yield from (each for _, each in within(found.__code__, []) if each.co_name == name)
         elif type(found) in (staticmethod, classmethod):
             waiting.append(found.__func__)
@@ -105,10 +107,9 @@ def code_in(module: str, name: str) -> Iterator[CodeType]:
             waiting.extend(OWN.__get__(found).values())
 
 
-def contents_of_cells(function: FunctionType) -> Iterator[Any]:
-    """Yield what a function's closure holds: a decorator's has the function that it wraps."""
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue
+def contents(cell: CellType) -> Iterator[Any]:
+    """Yield what a cell holds, if it holds anything: a decorator's has the function that it wraps."""
+    try:
+        yield cell.cell_contents
+    except ValueError:
+        return
