@@ -25,6 +25,8 @@
 #   make stress    threads that share compiled functions, recompiled and forgotten all the time (STRESS_SECONDS, STRESS_THREADS)
 #   make docs      the documentation as a site, in OUT/docs
 #   make wheels    a wheel for each of PYTHONS that has a torch, in OUT/wheels (TORCH_INDEX: where to look for the torches)
+#   make matrix    build and test against each of PYTHONS and TORCHES, ending with a table (OUT/matrix; MATRIX_TESTS: which)
+#   make export    models of the corpus exported, saved, loaded without torchdynamo, beside torch.export
 #   make lines     how long the files of capture/ are
 #   make docstrings  forty docstrings drawn at random (SEED: other ones), to be read without their code
 #   make cpython   CPython's own tests under the hook, each against the same test without
@@ -35,6 +37,7 @@
 PYTHON ?= python3.11
 PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 TORCH ?= 2.13.0
+TORCHES ?= 2.11 2.12 2.13
 VENV ?= .venv
 PYTEST_ARGS ?= -q
 TEST_JOBS ?= auto
@@ -67,7 +70,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo demo-sentences test long stored browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels clean
+.PHONY: setup demo demo-sentences test long stored browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels matrix export clean
 
 setup: $(VENV)/.built
 
@@ -155,6 +158,12 @@ docs: $(VENV)/.docs
 
 wheels:
 	build_backend/wheels.sh $(abspath $(OUT))/wheels $(TORCH) $(PYTHONS)
+
+matrix:
+	.ci/matrix $(abspath $(OUT))/matrix "$(TORCHES)" "$(PYTHONS)" $(MATRIX_TESTS)
+
+export: $(CORPUS_VENV)/.built
+	$(CORPUS_BIN)/python benchmarks/export.py --corpus $(CORPUS) --out $(abspath $(OUT))/export.jsonl
 
 golden: $(VENV)/.built
 	GOLDEN=accept $(BIN)/python -m pytest $(PYTEST_ARGS) tests/golden

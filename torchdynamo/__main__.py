@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from torchdynamo.bench import __main__ as bench
-from torchdynamo.cli import cache, diff, doctor, explain, reason, report, repro, run
+from torchdynamo.cli import cache, diff, doctor, explain, export, reason, report, repro, run
 from torchdynamo.tuning import command as tune
 
 VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
@@ -15,6 +15,7 @@ VERBS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "diff": (diff.main, "compare two saved reports: breaks, recompiles, graphs, time"),
     "doctor": (doctor.main, "check torch, compilers, caches and the GPU, and say what to type if something is wrong"),
     "explain": (explain.main, "call a function or a model once, and show its graphs, breaks and guards"),
+    "export": (export.main, "capture a call as one graph, and write it as a .pt2 file"),
     "reason": (reason.main, "explain a reason, such as TD101, with a program and what to write instead"),
     "report": (report.main, "show a report that was saved, or write it as a page"),
     "repro": (repro.main, "write a script that repeats the failure of a backend, with the fewest operators"),

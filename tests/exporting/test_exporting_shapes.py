@@ -150,6 +150,23 @@ def test_shapes_that_do_not_fit_the_call(shapes: Any, text: str) -> None:
         torchdynamo.export(double, torch.ones(5), dynamic_shapes=shapes)
 
 
+def test_sizes_0_and_1_are_checked_where_they_were_ruled_out() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(0) if x.shape[0] > 1 else x
+
+    for said, failed in (({0: Dim("n", min=2)}, ">= 2"), ({0: Dim.DYNAMIC}, "> 1")):
+        module = torchdynamo.export(fn, torch.ones(5, 2), dynamic_shapes={"x": said}).module()
+        assert torch.equal(module(torch.ones(3, 2)), torch.zeros(3, 2))
+        with pytest.raises(AssertionError, match=rf"Guard failed: x\.size\S* {failed}"):
+            module(torch.ones(1, 2))
+
+
+def test_strides_are_free_where_the_program_does_not_ask() -> None:
+    module = torchdynamo.export(lambda x: x.sin(), torch.ones(5, 2), dynamic_shapes={"x": {0: Dim.DYNAMIC}}).module()
+    x = torch.rand(2, 7).t()
+    assert torch.equal(module(x), x.sin())
+
+
 # -- conditions --------------------------------------------------------------------------------------------------------
 def test_conditions_are_readable_and_tell_their_lines() -> None:
     def fn(x: torch.Tensor, mode: str) -> torch.Tensor:

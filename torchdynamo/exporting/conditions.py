@@ -19,7 +19,7 @@ from torchdynamo.core.source import Guard, Source
 from torchdynamo.exporting.calls import ExampleCall
 from torchdynamo.guards.explain import WITHOUT_PLACE
 from torchdynamo.guards.kinds import KINDS
-from torchdynamo.guards.kinds.numbers import tell
+from torchdynamo.guards.kinds.numbers import SIGNS, tell
 from torchdynamo.guards.kinds.tensor_match import TensorMeta
 
 KEY = "torchdynamo"
@@ -45,9 +45,9 @@ def conditions(guards: Iterable[Guard], call: ExampleCall) -> list[Condition]:
         place = f"{at.filename}:{at.line}" if at is not None and at.filename != call.code.co_filename else ""
         if guard.kind == "NUMBERS":
             sources, programs = guard.arg
-            checked = all(map(call.is_argument, sources))
-            texts = [tell(program, sources) for program in programs]
-            (own if checked else others).extend(Condition(text, place, checked) for text in texts)
+            for program in programs:
+                checked = is_checked(program, guard, call)
+                (own if checked else others).append(Condition(tell(program, sources), place, checked))
         elif call.is_argument(guard.source):
             own += [Condition(text, place, checked) for text, checked in of_argument(guard)]
         else:
@@ -93,12 +93,11 @@ class SizeConditions:
     def __init__(self, guards: Iterable[Guard], call: ExampleCall, leaf_of: Callable[[Source], int | None]) -> None:
         self.rows: list[tuple[Program, list[tuple[int, str, Any]]]] = []
         for guard in guards:
-            if guard.kind == "NUMBERS" and all(map(call.is_argument, guard.arg[0])):
+            for program in guard.arg[1] if guard.kind == "NUMBERS" else ():
                 places = [place_of(source, leaf_of) for source in guard.arg[0]]
-                for program in guard.arg[1]:
-                    used = {operand for name, operand in program if name == "load"}
-                    if all(places[at] is not None for at in used):
-                        self.rows.append((program, [each or (0, "", None) for each in places]))
+                used = {operand for name, operand in program if name == "load"}
+                if is_checked(program, guard, call) and all(places[at] is not None for at in used):
+                    self.rows.append((program, [each or (0, "", None) for each in places]))
 
     def hold(self, leaves: Sequence[Any]) -> None:
         """Have torch guard the conditions on the numbers of these leaves, as it traces."""
@@ -133,16 +132,43 @@ def evaluated(program: Program, numbers: Sequence[Any]) -> Any:
     return stack[0]
 
 
-def dtype_checks(guards: Iterable[Guard], call: ExampleCall, leaf_of: Callable[[Source], int | None]) -> list[str]:
-    """Return a check of each tensor's dtype, in the form in which an ExportedProgram keeps its guards."""
+# Operations of conditions that are written in Python as `tell` writes them.
+IN_PYTHON = frozenset({*SIGNS, "load", "int", "float", "min", "max", "abs", "not"})
+
+
+def checks(guards: Iterable[Guard], call: ExampleCall, leaf_of: Callable[[Source], int | None]) -> list[str]:
+    """Return the conditions on sizes, integers and dtypes of arguments as an ExportedProgram keeps its guards.
+
+    torch makes guards of its own of most of these, but takes sizes for larger than 1.
+    """
     names = [
         f"L[{name!r}]{pytree.keystr(path)}"
         for name, value in zip(call.names, (*call.args, *call.kwargs.values()), strict=True)
         for path, _ in pytree.tree_flatten_with_path(value)[0]
     ]
-    found = []
+
+    def spelled(source: Source) -> str | None:
+        place = place_of(source, leaf_of) if call.is_argument(source) else None
+        return None if place is None else names[place[0]] + (f".{place[1]}({place[2]})" if place[1] else "")
+
+    found: dict[str, None] = {}
     for guard in guards:
-        leaf = leaf_of(guard.source) if isinstance(guard.arg, TensorMeta) and call.is_argument(guard.source) else None
-        if leaf is not None:
-            found.append(f"str({names[leaf]}.dtype) == {str(guard.arg.dtype)!r}")
-    return found
+        if guard.kind == "NUMBERS":
+            for program in guard.arg[1]:
+                if is_checked(program, guard, call) and {name for name, _ in program} <= IN_PYTHON:
+                    sources = [spelled(source) for source in guard.arg[0]]
+                    if all(sources[operand] is not None for name, operand in program if name == "load"):
+                        found[tell(program, tuple(sources))] = None
+        elif isinstance(guard.arg, TensorMeta) and spelled(guard.source) is not None:
+            found[f"str({spelled(guard.source)}.dtype) == {str(guard.arg.dtype)!r}"] = None
+    return list(found)
+
+
+def is_checked(program: Program, guard: Guard, call: ExampleCall) -> bool:
+    """Return whether a loaded program checks a condition: one on arguments, on strides only if the program asked for
+    them. Operators take all strides.
+    """
+    used = [guard.arg[0][operand] for name, operand in program if name == "load"]
+    if not all(map(call.is_argument, used)):
+        return False
+    return guard.position is not None or all(source.how != "stride" for source in used)

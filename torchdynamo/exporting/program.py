@@ -16,7 +16,7 @@ from torchdynamo.errors import ConstraintViolationError, ExportError, TorchDynam
 from torchdynamo.exporting.calls import ExampleCall
 from torchdynamo.exporting.capturing import Captured, captured, guards_of
 from torchdynamo.exporting.carried import carried_over
-from torchdynamo.exporting.conditions import KEY, Condition, SizeConditions, conditions, dtype_checks
+from torchdynamo.exporting.conditions import KEY, Condition, SizeConditions, checks, conditions
 from torchdynamo.exporting.flat_graph import FlatGraph
 from torchdynamo.exporting.results import outcome
 from torchdynamo.exporting.shapes import Varying
@@ -43,7 +43,7 @@ class Export:
                 raise ExportError(about_state(carried))
             self.guards = guards_of(made, self.flat.module)
             self.sizes = SizeConditions(self.guards, call, leaves_of(made))
-            self.dtypes = dtype_checks(self.guards, call, leaves_of(made))
+            self.checks = checks(self.guards, call, leaves_of(made))
             self.conditions = conditions(self.guards, call)
         finally:
             made.found.capture.machine.let_go()
@@ -73,7 +73,7 @@ class Export:
             except Exception as error:
                 raise self.refused(error) from error
         made.module_call_graph[0].signature.out_spec = self.outcome.spec
-        note(made, self.conditions, self.outcome.lost, self.dtypes)
+        note(made, self.conditions, self.outcome.lost, self.checks)
         return made
 
     def refused(self, error: Exception) -> TorchDynamoError:
@@ -104,11 +104,11 @@ def leaves_of(made: Captured) -> Any:
     return leaf_of
 
 
-def note(made: Any, held: Sequence[Condition], lost: Sequence[str], checks: Sequence[str]) -> None:
-    """Keep conditions with a program, where saving and loading keep them, and have its `module()` check dtypes."""
+def note(made: Any, held: Sequence[Condition], lost: Sequence[str], checked: Sequence[str]) -> None:
+    """Keep conditions with a program, where saving and loading keep them, and have its `module()` check some."""
     custom = made.graph_module.meta.setdefault("custom", {})
     custom[KEY] = {"guards": [each._asdict() for each in held], "lost": list(lost)}
-    made._guards_code = [*made._guards_code, *checks]
+    made._guards_code = [*made._guards_code, *checked]
 
 
 def about_state(carried: Sequence[str]) -> str:

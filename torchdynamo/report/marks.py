@@ -8,7 +8,7 @@ import torch
 
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.torch.dynamic_marks import said_of
-from torchdynamo.capture.torch.sizes import bounds
+from torchdynamo.capture.torch.sizes import MOST, bounds
 from torchdynamo.core.source import Source
 from torchdynamo.errors import ConstraintViolationError
 from torchdynamo.graph.numbers import Numbers
@@ -46,5 +46,10 @@ def contradictions(captured: Capture, numbers: Numbers) -> Iterator[str]:
             elif dim in said.bounds:
                 low, high = bounds(now, *said.bounds[dim])
                 if (least or 0) > low or (most is not None and most < high):
-                    told = f"{least or 0} to {'any' if most is None else most}"
-                    yield f"{source} has been marked as dynamic from {low} to {high}, and the function takes {told}"
+                    asked, takes = spelled(low, high, "on"), spelled(least or 0, most, "or more")
+                    yield f"{source} has been marked as dynamic from {asked}, and the function takes {takes}"
+
+
+def spelled(least: int, most: int | None, more: str) -> str:
+    """Return bounds in words, where `more` stands for all that is larger."""
+    return f"{least} {more}" if most is None or most >= MOST else f"{least} to {most}"

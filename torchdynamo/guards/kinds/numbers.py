@@ -6,6 +6,7 @@ reads a 0-dim tensor's content or converts to float gives a float, all others in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torchdynamo.core.naming import text_of
@@ -94,7 +95,7 @@ SIGNS = {
 }
 
 
-def tell(program: Program, sources: tuple[Source, ...]) -> str:
+def tell(program: Program, sources: Sequence[Any]) -> str:
     """Return a condition as Python text."""
     stack: list[str] = []
     for name, operand in program:

@@ -1,0 +1,204 @@
+"""Export the models of a corpus, load each in a process without torchdynamo, and compare with eager.
+
+    python benchmarks/export.py [--corpus FOLDER] [--only REGEX] [--ways ours,non-strict,strict] [--aoti] [--out ROWS]
+
+Each model is exported by `torchdynamo.export`, and by torch.export in its two modes, saved, loaded by another process,
+and called on the same and on fresh inputs. Shares are of the models that are whole graphs: those for which
+`torchdynamo.export` does not raise Unsupported. `--aoti` compiles what was saved by AOTInductor as well, and compares
+that. Caches of transformers are registered with torch's pytree for all of them. Seconds are CPU seconds of the export.
+One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+import torch.export
+
+WAYS = ("ours", "non-strict", "strict")
+Row = dict[str, Any]
+
+
+def export(way: str, model: Any, args: Any, kwargs: Any) -> torch.export.ExportedProgram:
+    """Export a call in one of the ways."""
+    if way != "ours":
+        return torch.export.export(model, tuple(args), kwargs, strict=way == "strict")
+    import torchdynamo
+
+    return torchdynamo.export(model, *args, kwargs=kwargs)
+
+
+def exporting(case: Any, way: str, file: str) -> Row:
+    """Export a case and save it."""
+    model, args, kwargs = case.build()
+    if way == "ours":
+        import torchdynamo  # noqa: F401  # not counted
+    started = time.process_time()
+    try:
+        program = export(way, model, args, kwargs)
+    except Exception as error:  # whatever an exporter raises is its answer
+        return {"stage": "export", "error": type(error).__name__, "text": " ".join(str(error).split())[:300]}
+    seconds = time.process_time() - started
+    try:
+        torch.export.save(program, file)
+    except Exception as error:
+        return {"stage": "save", "error": type(error).__name__, "text": " ".join(str(error).split())[:300]}
+    return {"seconds": seconds}
+
+
+def loading(case: Any, file: str, differ: Callable[..., Any], reseed: Callable[[int], None], aoti: bool) -> Row:
+    """Load a program, and compare it with eager on the example's inputs and on fresh ones."""
+    try:
+        program = torch.export.load(file)
+        if aoti:
+            package = torch._inductor.aoti_compile_and_package(program, package_path=f"{file}.aoti.pt2")
+            call: Any = torch._inductor.aoti_load_package(package)
+        else:
+            call = program.module()
+        model, *_ = case.build()
+        for seed in (0, 1):
+            reseed(7)
+            _, args, kwargs = case.inputs_for(model, seed)
+            want = model(*args, **kwargs)
+            _, args, kwargs = case.inputs_for(model, seed)
+            reseed(7)
+            difference, _ = differ(want, call(*args, **kwargs))
+            if difference:
+                return {"stage": "compare", "error": "differs", "text": f"seed {seed}: {difference}"}
+    except Exception as error:
+        return {"stage": "load", "error": type(error).__name__, "text": " ".join(str(error).split())[:300]}
+    assert "torchdynamo" not in sys.modules
+    return {"right": True}
+
+
+def apart(work: Callable[[], Row], limit: int) -> Row:
+    """Return what a process of its own makes of some work."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        signal.alarm(limit)
+        try:
+            row = work()
+        except BaseException as error:
+            row = {"stage": "crash", "error": type(error).__name__, "text": str(error)[:300]}
+        with os.fdopen(writer, "w") as pipe:
+            json.dump(row, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    found: Row = json.loads(text) if text else {"stage": "crash", "error": "killed", "text": f"after {limit} s at most"}
+    return found
+
+
+def register_caches() -> None:
+    """Register transformers' cache with pytree, where transformers is installed and can do it."""
+    try:
+        from transformers.integrations.executorch import register_dynamic_cache_export_support
+    except ImportError:
+        return
+    register_dynamic_cache_export_support()
+
+
+def measured(case: Any, ways: list[str], corpus: Any, runner: Any, aoti: bool, folder: str) -> list[Row]:
+    """Return a row for each way in which a case is exported."""
+    grad = torch.enable_grad if "grad" in case.tags else torch.no_grad
+    rows = []
+    for way in ways:
+        file = str(Path(folder) / f"{way}.pt2")
+        with grad():
+            row = apart(lambda way=way, file=file: exporting(case, way, file), 300)  # type: ignore[misc]
+            if "stage" not in row:
+                row |= apart(lambda file=file: loading(case, file, runner.differ, corpus.reseed, False), 300)  # type: ignore[misc]
+            if row.get("right") and aoti:
+                made = apart(lambda file=file: loading(case, file, runner.differ, corpus.reseed, True), 900)  # type: ignore[misc]
+                row["aoti"] = made
+        rows.append({"case": case.name, "group": case.group, "way": way, **row})
+    return rows
+
+
+def builds(case: Any) -> bool:
+    """Return whether a case's packages are installed and it runs in eager."""
+
+    def work() -> Row:
+        model, args, kwargs = case.build()
+        with torch.no_grad() if "grad" not in case.tags else torch.enable_grad():
+            model(*args, **kwargs)
+        return {"right": True}
+
+    return "right" in apart(work, 120)
+
+
+def summary(rows: list[Row], ways: list[str]) -> str:
+    """Return a table of the shares."""
+    broken = {row["case"] for row in rows if row["way"] == "ours" and row.get("error") == "Unsupported"}
+    whole = {row["case"] for row in rows} - broken
+    lines = [f"{len(whole)} whole graphs of {len(whole | broken)} models", ""]
+    lines += [
+        "| | exported, saved, loaded, equal | export, median CPU s | through AOTInductor |",
+        "|---|---:|---:|---:|",
+    ]
+    for way in ways:
+        own = [row for row in rows if row["way"] == way and row["case"] in whole]
+        right = [row for row in own if row.get("right")]
+        seconds = [row["seconds"] for row in right]
+        aoti = [row["aoti"] for row in right if "aoti" in row]
+        through = f"{sum('right' in row for row in aoti)} of {len(aoti)}" if aoti else ""
+        share = f"{len(right)} of {len(own)}: {100 * len(right) / max(1, len(own)):.1f}%"
+        lines.append(f"| {way} | {share} | {statistics.median(seconds) if seconds else 0:.2f} | {through} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, and print the table and what failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", default="../shared/corpus", help="the folder with corpus.py and runner.py")
+    parser.add_argument("--only", default="", help="a regular expression for the names of models")
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--aoti", action="store_true", help="compile what was saved by AOTInductor, too")
+    parser.add_argument("--out", help="write the rows as lines of JSON")
+    given = parser.parse_args()
+    sys.path.insert(0, str(Path(given.corpus).resolve()))
+    import corpus
+    import runner
+
+    register_caches()
+    torch.set_num_threads(1)
+    ways, rows = given.ways.split(","), []
+    for name, case in corpus.CASES.items():
+        if not re.search(given.only, name) or not builds(case):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            found = measured(case, ways, corpus, runner, given.aoti, folder)
+        rows += found
+        for row in found:
+            print(
+                name, row["way"], "equal" if row.get("right") else f"{row['stage']}: {row['error']} {row['text'][:120]}"
+            )
+            if "aoti" in row and "right" not in row["aoti"]:
+                print(name, row["way"], f"AOTInductor {row['aoti']['error']}: {row['aoti']['text'][:120]}")
+        sys.stdout.flush()
+        if given.out:
+            Path(given.out).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    print(summary(rows, ways))
+
+
+if __name__ == "__main__":
+    main()

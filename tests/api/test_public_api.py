@@ -1,0 +1,54 @@
+"""What is public, with its signatures: a change shows in the file `public_api.txt` beside this one."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torchdynamo
+from torchdynamo import config, eval_frame, exc
+from torchdynamo.__main__ import VERBS
+from torchdynamo.core.reasons import REASONS
+
+GOLDEN = Path(__file__).with_name("public_api.txt")
+
+
+def signature(name: str, thing: Any) -> str:
+    """A line for a function or class; parameters without their annotations, since these may become more precise."""
+    try:
+        found = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return name
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
+    return f"{name}{re.sub(r' at 0x[0-9a-f]+', '', str(inspect.Signature(bare)))}"
+
+
+def public() -> Iterator[str]:
+    for name in sorted(torchdynamo.__all__):
+        thing = getattr(torchdynamo, name)
+        yield signature(f"torchdynamo.{name}", thing) if callable(thing) else f"torchdynamo.{name}"
+    for name in sorted(exc.__all__):
+        bases = ", ".join(base.__name__ for base in getattr(exc, name).__bases__)
+        yield f"torchdynamo.exc.{name}({bases})"
+    for name in sorted(eval_frame.__all__):
+        yield signature(f"torchdynamo.eval_frame.{name}", getattr(eval_frame, name))
+    yield from (f"torchdynamo.config.{name} = {default!r}" for name, default in sorted(config._DEFAULTS.items()))
+    yield from (f"python -m torchdynamo {verb}" for verb in sorted(VERBS))
+    yield from (f"{row.number} {row.slug}" for row in sorted(REASONS.values()))
+
+
+def test_what_is_public_is_what_was_agreed() -> None:
+    found = "".join(f"{line}\n" for line in public())
+    if os.environ.get("GOLDEN") == "accept":
+        GOLDEN.write_text(found)
+    assert found == GOLDEN.read_text(), "GOLDEN=accept accepts it; what is gone or differs is for a major version"
+
+
+def test_each_public_name_is_there_and_documented() -> None:
+    for name in torchdynamo.__all__:
+        thing = getattr(torchdynamo, name)
+        assert inspect.getdoc(thing), f"torchdynamo.{name} has no docstring"
