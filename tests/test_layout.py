@@ -53,7 +53,7 @@ def test_torchs_own_front_end_is_named_in_two_files() -> None:
 def test_no_other_tracer_is_used() -> None:
     """But where a backend is named for it, a captured graph is translated for a runtime, or a peer is measured."""
     tracers = r"torch\.compile\(|torch\.export|symbolic_trace|make_fx"
-    named_for_it = r"(backends/(builtin/pre_dispatch|ensemble/exported)|exporting/\w+|bench/peers)\.py"
+    named_for_it = r"(backends/(builtin/pre_dispatch|ensemble/exported)|exporting/\w+|cli/export|bench/peers)\.py"
     assert mentions(tracers, SOURCES, named_for_it) == []
 
 
