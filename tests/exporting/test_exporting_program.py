@@ -203,6 +203,51 @@ def test_gradients_flow_through_what_was_exported() -> None:
     assert torch.equal(module.get_parameter("0.weight").grad, model[0].weight.grad)  # type: ignore[arg-type]
 
 
+weights = nn.Linear(3, 3)
+
+
+def mixed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a = weights(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        b = weights(x)
+        with torch.autocast("cpu", enabled=False):
+            c = weights(x)
+        d = weights(x)
+    return a, b, c, d, weights(x)
+
+
+def inferred(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.inference_mode():
+        a = weights(x)
+    with torch.no_grad(), torch.inference_mode(False):
+        b = weights(x)
+    return a, b, weights(x)
+
+
+@pytest.mark.parametrize("fn", [mixed, inferred])
+def test_autocast_and_inference_mode_are_those_of_the_program(fn: Callable[..., tuple[torch.Tensor, ...]]) -> None:
+    x = torch.randn(2, 3)
+    for got, want in zip(torchdynamo.export(fn, x).module()(x), fn(x), strict=True):
+        assert got.dtype == want.dtype
+        assert torch.equal(got, want)
+        assert got.requires_grad == want.requires_grad
+
+
+def test_a_call_under_autocast_is_exported_with_it() -> None:
+    x = torch.randn(2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        program, want = torchdynamo.export(weights, x), weights(x)
+    assert torch.equal(program.module()(x), want)
+    assert torch.equal(reloaded(program.run_decompositions({})).module()(x), want)
+
+
+def test_a_checkpoint_computes_what_it_wraps() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.utils.checkpoint.checkpoint(weights, x, use_reentrant=False) + 1
+
+    assert torch.equal(reloaded(torchdynamo.export(fn, X)).module()(X), fn(X))
+
+
 def test_hooks_are_part_of_the_call() -> None:
     model = nn.Linear(3, 3)
     model.register_forward_hook(lambda module, args, out: out * 2)
@@ -270,6 +315,7 @@ def generator(x: torch.Tensor) -> Any:
         (generator, exc.Unsupported, "TD201"),
         (lambda x: {x}, exc.ExportError, "returns a set"),
         (nn.LazyLinear(3), exc.ExportError, "gets its parameters in its first call"),
+        (lambda x: (x * 2).requires_grad_(), exc.ExportError, "makes a leaf of autograd's"),
         (lambda x, y: x, TypeError, "missing a required argument: 'y'"),
         (lambda x: torch.rand(3, generator=GENERATOR) + x, exc.TorchDynamoError, "generator"),
     ],

@@ -16,6 +16,7 @@ from torchdynamo.core.source import Source
 from torchdynamo.core.value import Symbol
 from torchdynamo.errors import ExportError
 from torchdynamo.exporting.capturing import Captured
+from torchdynamo.exporting.modes import ModeFollower, ModesInterpreter
 from torchdynamo.exporting.results import CallOutcome
 from torchdynamo.exporting.state import Owned
 from torchdynamo.graph.mutation import mutated_inputs
@@ -36,6 +37,8 @@ class FlatGraph:
         self.known: dict[Node, Any] = {}  # node of the captured graph -> the node, or constant, that stands for it
         self.at: dict[int, Any] = {}  # id of a tensor that existed -> its node
         self.leaf_at: dict[Source, Node] = {}
+        self.given_by: dict[Node, Node] = {}  # a result may be made in the body of an operator, which gives it
+        self.modes = ModeFollower(lambda target, args: self.noted(target, args, ""))
         self.module = self.closed()
         names = mutated_inputs(self.module)
         self.written = {value.source for value in self.vm.inputs if value.node.name in names}
@@ -49,7 +52,11 @@ class FlatGraph:
         checks = [check.value.node for check in self.vm.checks]
         needed = [leaf for leaf in self.outcome.leaves if isinstance(leaf, Node)]
         rebound = [each.node for each in self.outcome.rebindings]
-        return self.made.found.builder.finish(list(dict.fromkeys([*needed, *rebound, *checks])))
+        results = list(dict.fromkeys([*needed, *rebound, *checks]))
+        module = self.made.found.builder.finish(results)
+        given: Any = module.graph.output_node().args[0]
+        self.given_by.update(zip(results, given, strict=True))
+        return module
 
     def take_leaves(self) -> None:
         call = self.made.call
@@ -96,10 +103,12 @@ class FlatGraph:
         return self.leaf_at.get(source, now) if source is not None else now
 
     def take_operations(self) -> None:
-        checks = {check.value.node: check for check in self.vm.checks}
+        checks = {self.given_by[check.value.node]: check for check in self.vm.checks}
         for node in self.module.graph.nodes:
-            if node.op in ("placeholder", "output"):
+            if node.op in ("placeholder", "output") or self.modes.follow(node):
                 continue
+            if node.op.startswith("call_"):
+                self.modes.prepare()
             if node.op == "get_attr":
                 body = getattr(self.module, node.target)
                 self.known[node] = self.graph.get_attr(self.owned.hold(node.target, body))
@@ -129,18 +138,24 @@ class FlatGraph:
         return node
 
     def give_results(self) -> None:
+        self.modes.switch(None)
         leaves = [self.result(leaf) for leaf in self.outcome.leaves]
         for each in self.outcome.rebindings:
             buffer = self.tensor(each.source.load(self.made.roots), each.source)
             leaves = [self.noted(torch.clone, (leaf,), "") if leaf is buffer else leaf for leaf in leaves]
-            self.noted(torch.ops.aten.copy_.default, (buffer, self.known[each.node]), each.node.meta["stack_trace"])
+            self.noted(
+                torch.ops.aten.copy_.default,
+                (buffer, self.known[self.given_by[each.node]]),
+                each.node.meta["stack_trace"],
+            )
         self.graph.output(leaves)
         self.graph.lint()
 
     def result(self, leaf: Any) -> Any:
         """Return the node of one result, or the constant that it is."""
         if isinstance(leaf, Node):
-            return self.known[leaf]
+            refuse_leaves(leaf)
+            return self.known[self.given_by[leaf]]
         if isinstance(leaf, torch.Tensor):
             return self.tensor(leaf, None)
         if not isinstance(leaf, CONSTANTS):
@@ -154,8 +169,17 @@ class FlatGraph:
     def run(self, *leaves: Any) -> list[Any]:
         """Run the graph, keeping the lines of the program with what is traced of it."""
         with torch.fx.traceback.preserve_node_meta():
-            results: list[Any] = torch.fx.Interpreter(self.owned.module, graph=self.graph).run(*leaves)
+            results: list[Any] = ModesInterpreter(self.owned.module, graph=self.graph).run(*leaves)
         return results
+
+
+def refuse_leaves(node: Node) -> None:
+    """Raise ExportError for a result that is a leaf of autograd's: an exported program has none but its state."""
+    example = node.meta["example_value"]
+    if node.op != "placeholder" and isinstance(example, torch.Tensor) and example.is_leaf and example.requires_grad:
+        raise ExportError(
+            f"the program returns a tensor that it makes a leaf of autograd's, {node}, as requires_grad_ does"
+        )
 
 
 def failing(node: Node) -> str:

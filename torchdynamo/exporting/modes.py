@@ -1,0 +1,125 @@
+"""Autocast and inference mode in an exported graph.
+
+A captured graph sets what `with torch.autocast(...)` sets, one function call for each part; torch.export records only
+an autocast that is entered and left as a whole. So the state is followed here, and each stretch of operators that runs
+under autocast is put between the two calls that torch.export knows, also if the whole call runs under one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.fx
+
+from torchdynamo.errors import ExportError
+
+enter_autocast, exit_autocast = torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast
+DEVICES = ("cpu", "cuda")
+
+
+class Autocast(NamedTuple):
+    """What `torch.autocast` takes."""
+
+    device: str
+    dtype: torch.dtype
+    enabled: bool
+    cache: bool
+
+
+class ModeFollower:
+    """The modes in which the operators of a graph run. `add` adds a call to the graph."""
+
+    def __init__(self, add: Callable[[Any, tuple[Any, ...]], torch.fx.Node]) -> None:
+        self.add = add
+        self.enabled = {device: torch.is_autocast_enabled(device) for device in DEVICES}
+        self.dtypes = {device: torch.get_autocast_dtype(device) for device in DEVICES}
+        self.cache = torch.is_autocast_cache_enabled()
+        self.now: Autocast | None = None  # what has been entered in the exported graph
+        self.entered: torch.fx.Node | None = None
+        self.saved: list[Any] = []  # what is put back when an autocast or inference mode that was entered is left
+        self.gradients = torch.is_grad_enabled()
+        self.steps: dict[Any, Callable[..., None]] = {
+            torch.set_autocast_enabled: self.set_enabled,
+            torch.set_autocast_dtype: self.set_dtype,
+            torch.set_autocast_cache_enabled: self.set_cache,
+            torch.clear_autocast_cache: lambda: None,
+            enter_autocast: self.enter,
+            exit_autocast: self.leave,
+            torch.autograd.grad_mode._enter_inference_mode: self.enter_inference,
+            torch.autograd.grad_mode._exit_inference_mode: self.leave_inference,
+        }
+
+    def follow(self, node: torch.fx.Node) -> bool:
+        """Follow a node of the captured graph; return whether it only changes modes, and is not to be exported."""
+        if node.target is torch._C._set_grad_enabled:
+            self.gradients = bool(node.args[0])
+        step = self.steps.get(node.target) if node.op == "call_function" else None
+        if step is None:
+            return False
+        step(*node.args)
+        return True
+
+    def set_enabled(self, *args: Any) -> None:
+        device, enabled = args if len(args) == 2 else ("cuda", *args)
+        self.enabled[device] = enabled
+
+    def set_dtype(self, device: str, dtype: torch.dtype) -> None:
+        self.dtypes[device] = dtype
+
+    def set_cache(self, enabled: bool) -> None:
+        self.cache = enabled
+
+    def enter(self, device: str, dtype: torch.dtype | None, enabled: bool, cache: bool | None) -> None:
+        self.saved.append((dict(self.enabled), dict(self.dtypes), self.cache))
+        self.enabled[device] = enabled
+        self.dtypes[device] = dtype or self.dtypes.get(device) or torch.get_autocast_dtype(device)
+        self.cache = self.cache if cache is None else cache
+
+    def leave(self, _: Any) -> None:
+        self.enabled, self.dtypes, self.cache = self.saved.pop()
+
+    def enter_inference(self, inference: bool) -> None:
+        """Enter or leave inference mode: for a graph it is whether gradients are recorded."""
+        self.saved.append(self.gradients)
+        self.set_gradients(not inference)
+
+    def leave_inference(self, _: Any) -> None:
+        self.set_gradients(self.saved.pop())
+
+    def set_gradients(self, enabled: bool) -> None:
+        if self.gradients != enabled:
+            self.gradients = enabled
+            self.add(torch._C._set_grad_enabled, (enabled,))
+
+    def prepare(self) -> None:
+        """Enter what the next operator runs under. Raises ExportError for autocast of two devices at once."""
+        wanted = [Autocast(device, self.dtypes[device], True, self.cache) for device, on in self.enabled.items() if on]
+        if len(wanted) > 1:
+            raise ExportError(
+                "the program runs under autocast of two devices at once, which torch.export does not record"
+            )
+        self.switch(wanted[0] if wanted else None)
+
+    def switch(self, wanted: Autocast | None) -> None:
+        """Leave what was entered, and enter what is wanted; None at the end."""
+        if wanted != self.now:
+            if self.entered is not None:
+                self.add(exit_autocast, (self.entered,))
+            self.entered = None if wanted is None else self.add(enter_autocast, tuple(wanted))
+            self.now = wanted
+
+
+class ModesInterpreter(torch.fx.Interpreter):
+    """Runs a graph for torch.export, which sees autocast when `torch.autocast` itself is entered and left."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is enter_autocast:
+            device, dtype, enabled, cache = args
+            block = torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache)
+            block.__enter__()
+            return block
+        if target is exit_autocast:
+            return args[0].__exit__(None, None, None)
+        return super().call_function(target, args, kwargs)
