@@ -180,7 +180,11 @@ def without_gradients(x: torch.Tensor) -> torch.Tensor:
     return y + x
 
 
-@pytest.mark.parametrize("fn", [chosen, checked, picked, cut, without_gradients])
+def batched(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.vmap(lambda each: each * each + x)(x)
+
+
+@pytest.mark.parametrize("fn", [chosen, checked, picked, cut, without_gradients, batched])
 def test_what_depends_on_values(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
     module = reloaded(torchdynamo.export(fn, X)).module()
     for x in (X, X * 0.5, torch.tensor([0.0, 0.0, 1.0])):
@@ -315,6 +319,7 @@ def generator(x: torch.Tensor) -> Any:
         (generator, exc.Unsupported, "TD201"),
         (lambda x: {x}, exc.ExportError, "returns a set"),
         (nn.LazyLinear(3), exc.ExportError, "gets its parameters in its first call"),
+        (torch.func.grad(lambda x: (x * x).sum()), exc.ExportError, "differentiates by torch.func"),
         (lambda x: (x * 2).requires_grad_(), exc.ExportError, "makes a leaf of autograd's"),
         (lambda x, y: x, TypeError, "missing a required argument: 'y'"),
         (lambda x: torch.rand(3, generator=GENERATOR) + x, exc.TorchDynamoError, "generator"),

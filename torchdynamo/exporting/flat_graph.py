@@ -20,6 +20,7 @@ from torchdynamo.exporting.modes import ModeFollower, ModesInterpreter
 from torchdynamo.exporting.results import CallOutcome
 from torchdynamo.exporting.state import Owned
 from torchdynamo.graph.mutation import mutated_inputs
+from torchdynamo.graph.torch_compat import OPENERS
 
 Node = torch.fx.Node
 CONSTANTS = (int, float, bool, str, type(None))
@@ -107,6 +108,8 @@ class FlatGraph:
         for node in self.module.graph.nodes:
             if node.op in ("placeholder", "output") or self.modes.follow(node):
                 continue
+            if node.target in OPENERS and node.target is not torch._C._functorch._vmap_increment_nesting:
+                raise ExportError("the program differentiates by torch.func, which torch.export does not record")
             if node.op.startswith("call_"):
                 self.modes.prepare()
             if node.op == "get_attr":

@@ -1,4 +1,4 @@
-"""Autocast and inference mode in an exported graph.
+"""Autocast, inference mode and layers of torch.func in an exported graph.
 
 A captured graph sets what `with torch.autocast(...)` sets, one function call for each part; torch.export records only
 an autocast that is entered and left as a whole. So the state is followed here, and each stretch of operators that runs
@@ -7,6 +7,7 @@ under autocast is put between the two calls that torch.export knows, also if the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -111,6 +112,15 @@ class ModeFollower:
             self.now = wanted
 
 
+@functools.cache
+def recorded() -> dict[Any, Any]:
+    """Return, for the functions of torch.func's layers that a graph calls, those by which torch.export records them."""
+    import torch._functorch.predispatch as layers
+
+    names = [name for name in vars(torch._C._functorch) if callable(getattr(layers, name, None))]
+    return {getattr(torch._C._functorch, name): getattr(layers, name) for name in names}
+
+
 class ModesInterpreter(torch.fx.Interpreter):
     """Runs a graph for torch.export, which sees autocast when `torch.autocast` itself is entered and left."""
 
@@ -122,4 +132,4 @@ class ModesInterpreter(torch.fx.Interpreter):
             return block
         if target is exit_autocast:
             return args[0].__exit__(None, None, None)
-        return super().call_function(target, args, kwargs)
+        return super().call_function(recorded().get(target, target), args, kwargs)

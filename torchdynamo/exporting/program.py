@@ -21,7 +21,7 @@ from torchdynamo.exporting.flat_graph import FlatGraph
 from torchdynamo.exporting.results import outcome
 from torchdynamo.exporting.shapes import Varying
 from torchdynamo.exporting.state import Owned
-from torchdynamo.graph import shape_env
+from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.guards.kind import read
 from torchdynamo.report.recompiles import decisions
 
@@ -62,6 +62,7 @@ class Export:
 
         self.owned.module.forward = signed(self.call, forward)
         args, kwargs = pytree.tree_unflatten(self.call.leaves, self.call.spec)  # a capture may change its containers
+        depth = torch_compat.count_layers()
         with self.varying.unmarked(), shape_env.sizes_zero_and_one_like_others(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -72,6 +73,8 @@ class Export:
                 raise
             except Exception as error:
                 raise self.refused(error) from error
+            finally:
+                torch_compat.close_layers(depth)
         made.module_call_graph[0].signature.out_spec = self.outcome.spec
         note(made, self.conditions, self.outcome.lost, self.checks)
         return made
