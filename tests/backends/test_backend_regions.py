@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import _inductor, nn
 
 import torchdynamo
 from torchdynamo.backends.regions import outcome_of
@@ -169,7 +169,6 @@ def test_grad_mode_decides_anew() -> None:
 
 @torch.no_grad()
 def test_blocks_are_compiled_once() -> None:
-    from torch import _inductor
     from torch._inductor import metrics
 
     inductors: Any = _inductor.config
@@ -180,6 +179,37 @@ def test_blocks_are_compiled_once() -> None:
             assert f"{count - 1} blocks of " in outcome(small(count), torch.randn(4, 16))
             kernels.append(metrics.generated_kernel_count)
     assert kernels[0] == kernels[1] > 0
+
+
+class Masked(nn.Module):
+    """Attention of four layers, all with one mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 48) for _ in range(4))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            q, k, v = layer(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+            x = x + F.gelu(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)) * 0.5
+        return x
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_mask_of_all_blocks_is_made_to_numbers_once(bias: bool) -> None:
+    from torch._inductor.utils import run_and_get_code
+
+    torch.manual_seed(0)
+    net, x, mask = Masked(), torch.randn(2, 5, 16), torch.ones(5, 5).tril().bool()
+    given = mask.float().requires_grad_() if bias else mask
+    check_training(net, x, given)
+    compiled = torchdynamo.compile(net, backend="inductor")
+    inductors: Any = _inductor.config
+    with torch.no_grad(), inductors.patch(force_disable_caches=True):
+        result, (code,) = run_and_get_code(compiled, x, mask)
+        torch.testing.assert_close(result, net(x, mask), rtol=1e-4, atol=1e-5)
+    body, _, main = code.partition("def repeated_subgraph0(")[2].partition("async_compile.wait")
+    assert "cpp_fused_scalar_tensor_where_0(" in main and "_where_0(" not in body
 
 
 @torch.no_grad()

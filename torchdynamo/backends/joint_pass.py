@@ -16,6 +16,7 @@ import torch.fx
 
 from torchdynamo.backends import attention
 from torchdynamo.backends.cache_key import digest_of_sources
+from torchdynamo.backends.region_invariants import hoist_invariants
 from torchdynamo.backends.region_results import separate_results
 from torchdynamo.graph import torch_compat
 
@@ -109,6 +110,7 @@ PASSES: tuple[Callable[[torch.fx.Graph], None], ...] = (
     attention.keep_apart,
     keep_products_with_zero,
     refuse_zero_divisors,
+    hoist_invariants,
     separate_results,
 )
 if torch_compat.INDUCTOR_HAS_OLD_EDGES:

@@ -57,6 +57,12 @@ PATCHES: dict[str, Patch] = {
     "torch._inductor.lowering.index_put_impl_": Patch(
         "reads values of unknown size as if they had the size of the indices, past their end"
     ),
+    "torch._inductor.codegen.wrapper.PythonWrapperCodegen.codegen_input_size_asserts": Patch(
+        "checks each input of a forward once more, which takes longer than our guards"
+    ),
+    "torch._inductor.graph.SubgraphLowering.__init__": Patch(
+        "takes positions of inputs that a backward may write to for positions of a body's arguments"
+    ),
     "torch.ops.mkldnn._is_mkldnn_acl_supported": Patch(
         "decides that frozen float32 weights are packed for MKL, which is slow on CPUs of other makers than Intel"
     ),

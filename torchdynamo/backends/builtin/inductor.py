@@ -14,10 +14,12 @@ from torchdynamo.backends.cudagraph_results import keeping_results
 from torchdynamo.backends.decompositions import with_our_rows
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.input_checks import without_input_checks
 from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
+from torchdynamo.backends.region_arguments import bodies_keep_arguments
 from torchdynamo.backends.regions import choice_in, outlined
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
@@ -55,13 +57,22 @@ def inductor(
             compiled: Any = compile_fx(
                 ready.module,
                 ready.inputs,
-                inner_compile=keeping_results(
-                    recursion_limit_restored()(as_in_eager()(skip_sympy_strides()(compile_fx_inner)))
-                ),
+                inner_compile=wrapped(compile_fx_inner),
                 config_patches=patches,
                 decompositions=decompositions(patches),
             )
     return keep_notes(ready.as_captured(compiled), ready, found)
+
+
+def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Inductor's function that compiles one graph, forward or backward, with what is ours around it."""
+    around: tuple[Callable[..., Any], ...] = (
+        *(without_input_checks, bodies_keep_arguments(), skip_sympy_strides(), as_in_eager()),
+        *(recursion_limit_restored(), keeping_results),
+    )
+    for wrap in around:
+        inner_compile = wrap(inner_compile)
+    return inner_compile
 
 
 def decompositions(patches: Mapping[str, Any]) -> Decompositions:
