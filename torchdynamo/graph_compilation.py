@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import weakref
@@ -19,7 +20,7 @@ from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
-from torchdynamo.capture.torch.tensor_subclasses import overrides
+from torchdynamo.capture.torch.tensor_subclasses import is_left_to_torch, overrides
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.call_sites import CallSite
@@ -29,6 +30,7 @@ from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.deopt_safety import stages
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.tracebacks import Program
+from torchdynamo.graph.wrappers import is_wrapper
 from torchdynamo.guards.aliases import written_apart
 from torchdynamo.hook import collector, interrupts
 from torchdynamo.report import ranges
@@ -90,14 +92,19 @@ def compile_captured(
     mutates = mutated_inputs(gm)
     advice = failed_graph(gm, backend).advice
     handler = on_error(gm, compiler.backend_name, mutates, shown, told, leaving, program, written is not None, advice)
-    subclasses = any(overrides(type(each)) for each in examples)
+    overriding = [each for each in examples if overrides(type(each))]
+    subclasses = builder.wrapped or bool(overriding)
+    closed = subclasses and not (takes_wrappers(backend) and all(map(is_wrapper, overriding)))
     layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured
-    plain = written_apart(vm, gm) and not (subclasses or layered or effects_of(gm).as_captured)
+    plain = written_apart(vm, gm) and not (closed or layered or effects_of(gm).as_captured)
     backend = backend if plain else decline_graph
     compile_part = functools.partial(compile_graph, backend=backend, name=shown, fullgraph=compiler.fullgraph)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()
-    with ranges.phase(captured.code, "backend"), collector.awake(), open_sizes, interrupts.allowed(), torchs_id:
+    inlined = subclasses and not any(map(is_left_to_torch, classes_in(gm)))
+    as_inlined = torch._C.DisableTorchFunctionSubclass() if inlined else contextlib.nullcontext()
+    phase = ranges.phase(captured.code, "backend")
+    with phase, collector.awake(), open_sizes, interrupts.allowed(), torchs_id, as_inlined:
         if rerun is None:
             fn = compile_part(gm, examples)
         else:
@@ -106,7 +113,7 @@ def compile_captured(
     made = fn.made if isinstance(fn, Careful) else fn
     if isinstance(made, Replaceable):
         handler = reporting_failures(handler, made)
-    if subclasses:
+    if inlined:
         fn = without_torch_function(fn)
     boxes = tuple(index for index, value in enumerate(used) if value in vm.boxes)
     graph = callable_graph(fn, name, handler, boxes, bool(bound), written, graph_id)
@@ -136,6 +143,16 @@ def callable_graph(
         fn, handler = from_boxes(fn, boxes), handled_in_boxes(handler, boxes)
     label = f"torchdynamo: {graph_id}"
     return _native.CompiledGraph(fn, name, splat=splat, on_error=handler, written=written, label=label)
+
+
+def takes_wrappers(backend: registry.Backend) -> bool:
+    """Return whether a backend takes tensors of wrapper subclasses: those by AOTAutograd, and users' own."""
+    return registry.has_mark(backend, "takes_wrappers") or not registry.is_ours(backend)
+
+
+def classes_in(gm: torch.fx.GraphModule) -> set[type]:
+    """Return the types of what the nodes of a graph give."""
+    return {type(node.meta.get("example_value")) for node in gm.graph.nodes}
 
 
 def starting(captured: Capture) -> CallSite:

@@ -83,6 +83,7 @@ TD132 unrolled-loop
 TD133 frame-inspects-itself
 TD134 foreign-function
 TD135 no-fake-kernel
+TD136 closed-subclass
 TD201 generator
 TD202 coroutine
 TD203 class-body

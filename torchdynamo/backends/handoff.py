@@ -26,6 +26,7 @@ from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.passes.traceable import make_traceable, rewrite_bodies
 from torchdynamo.graph.sizes import fakes_for, sizes_of
+from torchdynamo.graph.static_contexts import static_context
 
 
 class Handoff:
@@ -106,7 +107,7 @@ def _static_context(inputs: Sequence[Any], sources: Sequence[InputSource]) -> Tr
     context = TracingContext(fake_mode.make(shape_env.make_shape_env(scalars=True, shapes=True)))
     for tensor, source in zip(inputs, sources, strict=True):
         if isinstance(tensor, torch.Tensor) and tensor not in context.tensor_to_context:
-            context.tensor_to_context[tensor] = torch_compat.static_context(tensor, source)
+            context.tensor_to_context[tensor] = static_context(tensor, source)
     return context
 
 

@@ -19,6 +19,7 @@ from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of, has_sparse_gradients, makes_leaves, reads_data, updates_in_one_kernel
 from torchdynamo.graph.overlap import touch
 from torchdynamo.graph.recurrent import steps_vary
+from torchdynamo.graph.wrappers import leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,8 +78,8 @@ def mutated_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
 
 
 def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors among the arguments at these positions."""
-    return [args[i] for i in positions if isinstance(args[i], torch.Tensor)]
+    """Return the tensors among the arguments at these positions; of a wrapper, those inside."""
+    return [each for i in positions if isinstance(args[i], torch.Tensor) for each in leaves(args[i])]
 
 
 def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -102,8 +103,9 @@ def writes_to_unrelated_aliases(gm: torch.fx.GraphModule, example_inputs: Sequen
 
     Inductor returns such views. AOTAutograd, which merges the two into one input, rejects them if they need gradients.
     """
-    tensors = [each for each in example_inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
-    if not torch.is_grad_enabled() or not any(each.requires_grad for each in tensors):
+    given = [each for each in example_inputs if isinstance(each, torch.Tensor)]
+    tensors = [each for one in given for each in leaves(one) if each.layout is torch.strided]
+    if not torch.is_grad_enabled() or not any(each.requires_grad for each in given):
         return False
     written = {id(each) for each in tensors_at(mutated_positions(gm), example_inputs)}
     places: dict[int, list[torch.Tensor]] = {}

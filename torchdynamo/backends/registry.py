@@ -98,6 +98,12 @@ def fixed_sizes(backend: B) -> B:
     return backend
 
 
+def takes_wrappers(backend: B) -> B:
+    """Mark a backend that takes tensors of wrapper subclasses, as AOTAutograd does."""
+    backend.takes_wrappers = True  # type: ignore[attr-defined]
+    return backend
+
+
 def has_mark(backend: Backend, name: str) -> bool:
     """Return whether a backend, or the function behind a `functools.partial`, has this mark (`fixed_sizes`, ...)."""
     while isinstance(backend, functools.partial):

@@ -275,4 +275,11 @@ BREAKS = (
         "part of a graph.",
         'Register a function that says so: @torch.library.register_fake("{name}").',
     ),
+    Reason(
+        "TD136",
+        "closed subclass",
+        "a {type} cannot be taken apart",
+        "{type} has a __torch_dispatch__ but does not say which tensors are inside, and so cannot be part of a graph.",
+        "Define __tensor_flatten__ and __tensor_unflatten__ on the class.",
+    ),
 )

@@ -106,6 +106,8 @@ ACCESSORS: dict[str, Accessor] = {
     "stride": Accessor(lambda obj, dim: obj.stride(dim), lambda base, dim: f"{base}.stride({dim})"),
     # only for tensors, sets and locks, and methods without side effects: `storage_offset`
     "method": Accessor(lambda obj, name: getattr(obj, name)(), lambda base, name: f"{base}.{name}()"),
+    # what a function of this package, written in Python, says of the object
+    "asked": Accessor(lambda obj, fn: fn(obj), lambda base, fn: f"{fn.__name__}({base})"),
 }
 LED_TO = frozenset({"keyed", "field"})  # steps whose arg is another source
 ROOTS = frozenset({"local", "globals", "builtins", "closure", "module", "pinned"})

@@ -18,13 +18,13 @@ import torch.fx
 
 from torchdynamo.core.call_sites import CallSite, call
 from torchdynamo.core.source import Position, Source
-from torchdynamo.graph import torch_compat
+from torchdynamo.graph import torch_compat, wrappers
 from torchdynamo.graph.cond import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
 from torchdynamo.graph.custom_backward import gradient_like, layout_of, twin, with_backward
 from torchdynamo.graph.errors import UnsupportedTensor
 from torchdynamo.graph.fake_cache import Answer
-from torchdynamo.graph.fake_execution import FakeExecution, examples, tensors_in
+from torchdynamo.graph.fake_execution import FakeExecution, examples, memories_of
 from torchdynamo.graph.flex_attention import Part, attend
 from torchdynamo.graph.input_fakes import InputFakes
 from torchdynamo.graph.inputs import InputSource
@@ -34,7 +34,7 @@ from torchdynamo.graph.node_places import describe
 from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import NodeRange, enclose
-from torchdynamo.graph.recording import WorldRecord, storage_of
+from torchdynamo.graph.recording import WorldRecord
 from torchdynamo.graph.sizes import SizeLayout, can_vary, fake_with_sizes, layout, note_sizes
 from torchdynamo.graph.steps import ERASED, GIVEN, INPUT, ITEM, TRIED, Step
 from torchdynamo.graph.tracebacks import PROGRAMS, Program
@@ -120,7 +120,8 @@ class GraphBuilder(FakeExecution):
             raise UnsupportedTensor(node.name, raised) from raised
         node.meta.update(example_value=fake, source=origin, static_input=static)
         self._last_placeholder = node
-        self._memory[node] = storage_of(fake)
+        self._memory[node] = memories_of([fake])
+        self.wrapped |= wrappers.is_wrapper(fake)
         self.steps.append(Step(node, INPUT, source=source))
         return node, fake
 
@@ -243,7 +244,7 @@ class GraphBuilder(FakeExecution):
             return GraphMark(mark.last, 0, draws)
         own = {id(node) for node in self.added(mark)}
         before = [node.meta["example_value"] for node in self.graph.nodes if id(node) not in own]
-        memory = {0, *(storage._cdata for storage in map(storage_of, tensors_in(before)) if storage is not None)}
+        memory = {0, *(memory._cdata for memory in memories_of(before) if memory is not None)}
         written = [where for where in self.record.writes[mark.writes :] if where in memory]
         return GraphMark(mark.last, len(written), draws)
 
@@ -391,10 +392,9 @@ class GraphBuilder(FakeExecution):
 
     def is_overwritten(self, node: Node) -> bool:
         """Return whether operations so far may have written to the memory of a node's value, or to a part of it."""
-        if not (self.record.written or self.record.everything_written):
-            return False
-        return any(self.record.wrote_to(storage_of(each)) for each in tensors_in([node.meta.get("example_value")]))
+        written = bool(self.record.written) or self.record.everything_written
+        return written and any(map(self.record.wrote_to, memories_of([node.meta.get("example_value")])))
 
     def mutated(self) -> list[Node]:
         """Return the inputs that operations so far may have written to."""
-        return [node for node, memory in self._memory.items() if self.record.wrote_to(memory)]
+        return [node for node, memory in self._memory.items() if any(map(self.record.wrote_to, memory))]

@@ -14,12 +14,12 @@ import torch.fx
 
 from torchdynamo.core.call_sites import Call, call
 from torchdynamo.core.signals import Assumption, Retry
-from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat
+from torchdynamo.graph import fake_mode, quiet, rules, shape_env, torch_compat, wrappers
 from torchdynamo.graph.errors import UnknownFact, UnsupportedOperator, UnsupportedTensor, classify
 from torchdynamo.graph.fake_cache import MISSING, FakeCache
 from torchdynamo.graph.numbers import Numbers
 from torchdynamo.graph.quiet import trying
-from torchdynamo.graph.recording import WorldRecord, recording_mode, storage_of
+from torchdynamo.graph.recording import WorldRecord, recording_mode, storage_of, storages_of
 from torchdynamo.graph.recurrent import without_fixed_length
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class FakeExecution:
         self.numbers = numbers
         self.record = record
         self.calling: Callable[[], Call] = lambda: call  # operators, from the program's line
-        self._memory: dict[Node, torch.UntypedStorage | None] = {}  # of inputs, as they were at entry
+        self._memory: dict[Node, list[torch.UntypedStorage | None]] = {}  # of inputs, as they were at entry
+        self.wrapped = False  # there are tensors of wrapper subclasses
         self._presumed: set[int] = set()  # memory that operators were told presumptions about
 
     @cached_property
@@ -66,6 +67,7 @@ class FakeExecution:
         self.record.latest.clear()
         self.record.copies.clear()
         fake_args, fake_kwargs = examples(args), examples(kwargs)
+        contents = self._contents(fake_args, fake_kwargs) if self.wrapped else []
         asked, known = target, shape_env.Snapshot(self.numbers.env) if self.numbers else None
         if target is setattr:  # `.data =` puts other memory in the place of this
             self.record.write(fake_args[:1])
@@ -88,8 +90,15 @@ class FakeExecution:
             self._assume_nothing(known, asked, args)
             self._note_presumed(presumed, result)
         self._check(target, result)
+        if contents != (self._contents(fake_args, fake_kwargs) if contents else []):
+            raise UnsupportedOperator(target, "it replaces what is inside of a tensor")
         self.fake_cache.learn(question, result, self.record.draws > draws)
         return result
+
+    def _contents(self, args: Any, kwargs: Any) -> list[Any]:
+        """Return what is inside of wrappers among arguments: operators may write to it, but not replace it."""
+        found = filter(wrappers.is_wrapper, tensors_in([args, [*kwargs.values()]]))
+        return [([id(part) for _, part in wrappers.parts(each)], wrappers.context_of(each)) for each in found]
 
     def _try(self, op: str, target: Any, args: Any, kwargs: Any, manner: contextlib.AbstractContextManager[Any]) -> Any:
         """Run an operation on fake tensors."""
@@ -151,7 +160,7 @@ class FakeExecution:
         """Note a copy that may be none at other sizes, where layouts were presumed, for writes to either tensor."""
         if self.numbers.presumed() > before and self.record.copies:
             varying = filter(fake_mode.has_symbolic_sizes, tensors_in(result))
-            inputs = {each._cdata for each in self._memory.values() if each is not None}
+            inputs = {each._cdata for group in self._memory.values() for each in group if each is not None}
             for memory in (each for each in map(storage_of, varying) if each is not None):
                 alike = set(self.record.copied_from(memory._cdata))
                 if len(alike) > 1 and alike & (self._presumed | inputs):
@@ -168,8 +177,12 @@ class FakeExecution:
     def _check(self, target: Target, result: Any) -> None:
         """Break at a result that is a real tensor, or of a class of the user: it has no place in the graph."""
         if isinstance(result, torch.Tensor):
-            wrapped = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
-            if type(result) is not torch_compat.fake_tensor_type() and not wrapped:
+            layered = torch._C._functorch.is_functorch_wrapped_tensor(result)  # by a layer of torch.func, around a fake
+            if type(result) is torch_compat.fake_tensor_type() or layered:
+                return
+            if wrappers.is_wrapper(result) and wrappers.is_fake(result):
+                self.wrapped = True
+            else:
                 raise UnsupportedTensor(target, f"it gives a {type(result).__name__}")
         elif isinstance(result, (tuple, list)):
             for item in result:
@@ -205,6 +218,11 @@ def examples(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*[examples(item) for item in value])
     return value
+
+
+def memories_of(values: Any) -> list[torch.UntypedStorage | None]:
+    """Return the storages of the tensors in a nest of results; None for each that has none."""
+    return [storage for each in tensors_in(values) for storage in storages_of(each)]
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

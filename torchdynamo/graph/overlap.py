@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from torchdynamo.graph.wrappers import is_wrapper
+
 ANYWHERE = frozenset({torch.ops.aten.fill_.Scalar, torch.ops.aten.zero_.default})  # overlaps do not matter to these
 
 
@@ -37,7 +39,8 @@ def flat(values: Iterable[Any]) -> Iterator[torch.Tensor]:
     """Yield the tensors among these values, and in lists of them."""
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            if not is_wrapper(value):  # whose operators write to the tensors inside
+                yield value
         elif isinstance(value, (list, tuple)):
             yield from flat(value)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchdynamo.graph import fake_mode, overlap
+from torchdynamo.graph import fake_mode, overlap, torch_compat, wrappers
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -66,14 +66,14 @@ class WorldRecord:
         """Record writes to the memory of these tensors."""
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor):
-                storage = storage_of(tensor)
-                self.writes.append(0 if storage is None else storage._cdata)
-                if storage is None:
-                    self.everything_written = True
-                    self.latest.add(0)
-                else:
-                    self.written[storage._cdata] = storage
-                    self.latest.add(storage._cdata)
+                for storage in storages_of(tensor):
+                    self.writes.append(0 if storage is None else storage._cdata)
+                    if storage is None:
+                        self.everything_written = True
+                        self.latest.add(0)
+                    else:
+                        self.written[storage._cdata] = storage
+                        self.latest.add(storage._cdata)
             elif isinstance(tensor, (tuple, list)):
                 self.write(tensor)
 
@@ -96,6 +96,13 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         return None
+
+
+def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage | None]:
+    """Return the storage of a tensor; of a wrapper, those of the tensors inside."""
+    if type(tensor) is torch_compat.fake_tensor_type() or not wrappers.is_wrapper(tensor):
+        return [storage_of(tensor)]
+    return [storage_of(each) for each in wrappers.leaves(tensor)]
 
 
 # Operators that update their running statistics in training, although their schemas declare no write.
@@ -186,7 +193,8 @@ def _mode_class() -> type[FakeTensorMode]:
             return super().__torch_dispatch__(func, types, args, kwargs)
 
         def copied(self, of: Any, copy: torch.Tensor) -> torch.Tensor:
-            if not isinstance(of, torch.Tensor):  # torch.func passes numbers where operators take tensors
+            # torch.func passes numbers where operators take tensors; operators of wrappers are not run here
+            if not isinstance(of, torch.Tensor) or copy is NotImplemented:
                 return copy
             memory, source = storage_of(copy), storage_of(of)
             if memory is not None and source is not None and memory._cdata != source._cdata:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch._prims_common import suggest_memory_format
 
 from torchdynamo.graph import shape_env, torch_compat
+from torchdynamo.graph.wrappers import is_wrapper
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -212,5 +213,21 @@ def max_pool1d(
     return x.new_empty(found[0].shape) if laid_out else found[0]
 
 
+def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Return what attention gives; over nested tensors on a CPU, which splits them by their lengths, its metadata."""
+    if not (is_wrapper(query) and query.is_nested and query.device.type == "cpu"):
+        return F.scaled_dot_product_attention(query, key, value, *args, **kwargs)
+    heads: Any = query.transpose(1, 2)
+    used = key.values().sum() + value.values().sum()  # so that gradients are wanted if one of them wants some
+    width = value.values().shape[-1]
+    result = (heads.values().sum(-1, keepdim=True) + used).repeat(1, 1, width)
+    made: torch.Tensor = torch.nested.nested_tensor_from_jagged(result, heads.offsets(), heads.lengths())
+    return made.transpose(1, 2)
+
+
 # Function that decides in C++ by memory or sizes that a fake tensor does not have -> its replacement.
-FUNCTIONS: dict[Any, Rule] = {F.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d}
+FUNCTIONS: dict[Any, Rule] = {
+    F.max_pool1d: max_pool1d,
+    torch.max_pool1d: max_pool1d,
+    F.scaled_dot_product_attention: attend,
+}

@@ -23,7 +23,6 @@ import torch.utils.checkpoint
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 TorchSource = torch._guards.Source
 ErrorTypes = tuple[type[Exception], ...]
@@ -201,26 +200,6 @@ def forget_tensors(mode: FakeTensorMode) -> None:
     describer = mode.fake_tensor_converter.meta_converter.describer
     describer.lookup_tensor.data.clear()
     describer.lookup_storage.data.clear()
-
-
-def static_context(tensor: torch.Tensor, source: TorchSource) -> StatefulSymbolicContext:
-    """Return torch's description of a tensor whose sizes are all constant."""
-    from torch.fx.experimental.symbolic_shapes import (
-        DimDynamic,
-        StatefulSymbolicContext,
-    )
-
-    rank = tensor.dim()
-    base = tensor._base
-    return StatefulSymbolicContext(
-        dynamic_sizes=[DimDynamic.STATIC] * rank,
-        dynamic_strides=[DimDynamic.INFER_STRIDE] * rank,
-        constraint_sizes=[None] * rank,
-        constraint_strides=[None] * rank,
-        view_base_context=None if base is None else static_context(base, source),
-        tensor_source=source,
-        shape_env_to_source_to_symbol_cache={},
-    )
 
 
 def data_dependent_errors() -> ErrorTypes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -11,10 +11,19 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.torch.wrappers import located_leaves
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.source import Guard, Source, local
 from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.graph.numpy_nodes import np
+from torchdynamo.graph.wrappers import is_wrapper
+
+
+class Memory(NamedTuple):
+    """Memory whose contents the graph or the frame reads or writes: a tensor's, or that of another object."""
+
+    source: Source
+    real: Any
 
 
 class Input(NamedTuple):
@@ -31,8 +40,9 @@ def alias_guards(captured: Capture, gm: Any) -> list[Guard]:
     made: list[Guard] = []
     if gm is not None:
         written, read = inputs_of(vm, gm)
-        if written and len(written) + len(read) > 1 and written_apart(vm, gm):
-            made.append(Guard(written[0].source, "NO_OVERLAP", (sources(written), sources(read))))
+        stores, others = [*in_memory(written)], [*in_memory(read)]
+        if stores and len(stores) + len(others) > 1 and written_apart(vm, gm):
+            made.append(Guard(stores[0].source, "NO_OVERLAP", (sources(stores), sources(others))))
         made += memory_guards(vm, gm)
         made += view_guards([each for each in written if each.grown], [*written, *read])
     new = own_keywords(captured.code)
@@ -77,18 +87,20 @@ def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
     return written, read
 
 
+def in_memory(inputs: Iterable[Input]) -> Iterator[Memory]:
+    """Yield the tensors whose memory inputs are: those themselves, or those inside of a wrapper."""
+    for each in inputs:
+        if is_wrapper(each.tensor):
+            yield from (Memory(*inside) for inside in located_leaves(each.tensor, each.source))
+        else:
+            yield Memory(each.source, each.tensor)
+
+
 def written_apart(vm: Machine, gm: Any) -> bool:
     """Return whether inputs that the graph writes to share no memory with other inputs; backends assume that."""
-    written, read = inputs_of(vm, gm)
+    written, read = ([*in_memory(group)] for group in inputs_of(vm, gm))
     alone = len(written) + len(read) == 1
-    return alone or _native.tensors_apart(tuple(each.tensor for each in written), tuple(each.tensor for each in read))
-
-
-class Memory(NamedTuple):
-    """An object other than a tensor, with memory whose contents the frame read or wrote."""
-
-    source: Source
-    real: Any
+    return alone or _native.tensors_apart(tuple(each.real for each in written), tuple(each.real for each in read))
 
 
 def memories(vm: Machine) -> tuple[list[Memory], list[Memory]]:
@@ -113,7 +125,7 @@ def must_be_apart(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any
     if gm is None or not (by_frame or seen):
         return []
     by_graph, given = inputs_of(vm, gm)
-    pairs = [(tuple(by_graph), (*by_frame, *seen)), (tuple(by_frame), tuple(given))]
+    pairs = [(tuple(in_memory(by_graph)), (*by_frame, *seen)), (tuple(by_frame), tuple(in_memory(given)))]
     return [pair for pair in pairs if all(pair)]
 
 
@@ -152,6 +164,6 @@ def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
     return [*made, Guard(apart[0], "DISTINCT", apart)] if len(apart) > 1 else made
 
 
-def sources(inputs: Iterable[Input | Memory]) -> tuple[Source, ...]:
+def sources(inputs: Iterable[Memory]) -> tuple[Source, ...]:
     """Return the sources of these inputs."""
     return tuple(each.source for each in inputs)

@@ -8,11 +8,12 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends.preserve import leaves_inputs_alone
-from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.registry import register_backend, takes_wrappers
 from torchdynamo.errors import InternalError
 
 
 @register_backend
+@takes_wrappers
 @leaves_inputs_alone
 def eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Return the graph's own forward, which runs the captured operators one by one."""
@@ -21,6 +22,7 @@ def eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
 
 
 @register_backend
+@takes_wrappers
 @leaves_inputs_alone
 def eager_noexcept(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Run the captured operators one by one; any exception becomes an InternalError."""

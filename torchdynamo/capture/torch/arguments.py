@@ -11,6 +11,7 @@ from torch.utils._device import _device_constructors
 
 from torchdynamo.capture.speculate import may_raise, tensor_constants, unify_sizes
 from torchdynamo.capture.torch import numpy_arrays, overrides, symbols
+from torchdynamo.capture.torch.tensor_subclasses import watch
 from torchdynamo.capture.vm.model import COPY, ITERATE, plain_new
 from torchdynamo.capture.vm.scalar_subclasses import plainly
 from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, identity_of, lift
@@ -20,6 +21,7 @@ from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Lazy, Object, Symbol, TensorNode, Value
 from torchdynamo.graph import raising_operators
 from torchdynamo.graph.numpy_nodes import np
+from torchdynamo.graph.wrappers import is_wrapper
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -191,9 +193,7 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
         known = vm.fakes.get(id(example))
         if known is not None:
             return known
-        value = TensorNode(
-            node, example, torch.nn.Parameter if isinstance(example, torch.nn.Parameter) else torch.Tensor
-        )
+        value = TensorNode(node, example, class_of(vm, example))
         vm.fakes[id(example)] = value
         return value
     if example is None:
@@ -211,6 +211,14 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
     if cls in symbols.TYPES:
         return symbols.from_node(vm, node, example)
     raise Break("unsupported type", type=cls.__name__)
+
+
+def class_of(vm: Machine, example: torch.Tensor) -> type:
+    """Return of which class the result is that an operation has given on fakes."""
+    if is_wrapper(example):
+        watch(vm, type(example))
+        return type(example)
+    return torch.nn.Parameter if isinstance(example, torch.nn.Parameter) else torch.Tensor
 
 
 def concretely(vm: Machine, value: Value) -> Any:

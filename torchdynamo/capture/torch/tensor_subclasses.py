@@ -7,30 +7,44 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.core.signals import Break
+from torchdynamo.graph.wrappers import dispatches
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 PLAIN: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter)
+DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 DISABLED = torch.nn.Parameter.__torch_function__
 # What a subclass may say for itself. Other special methods would take the place of those of Tensor, unseen.
 OWN_METHODS = frozenset(
     "__torch_function__ __new__ __init__ __module__ __doc__ __dict__ __weakref__ __qualname__ __annotations__ "
     "__repr__ __str__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ __abstractmethods__ "
-    "__annotate_func__ __annotations_cache__ _abc_impl".split()
+    "__annotate_func__ __annotations_cache__ _abc_impl __torch_dispatch__ __tensor_flatten__ __tensor_unflatten__ "
+    "__coerce_tangent_metadata__ __coerce_same_metadata_as_tangent__ __metadata_guard__ __slots__ __reduce_ex__".split()
 )
 
 
 def overrides(cls: type) -> bool:
-    """Return whether instances of a class of tensors have a `__torch_function__` of their own."""
-    return cls not in PLAIN and getattr(cls, "__torch_function__", DISABLED) is not DISABLED
+    """Return whether instances of a class of tensors have a `__torch_function__` of their own, to be inlined."""
+    return (
+        cls not in PLAIN and getattr(cls, "__torch_function__", DISABLED) is not DISABLED and not is_left_to_torch(cls)
+    )
+
+
+def is_left_to_torch(cls: type) -> bool:
+    """Return whether a class of PyTorch's own has a `__torch_function__`, which runs where the graph does.
+
+    That of nested tensors is made for being traced, and chooses kernels by what only PyTorch knows.
+    """
+    own = getattr(getattr(cls, "__torch_function__", None), "__func__", DEFAULT)
+    return own is not DEFAULT and own.__module__.partition(".")[0] == "torch" and dispatches(cls)
 
 
 def watch(vm: Machine, cls: type) -> None:
     """Note that operators are to be asked from now on whether somebody overrides them."""
     for base in cls.__mro__[: cls.__mro__.index(torch.Tensor)]:
         special = [name for name in vars(base) if name.startswith("__") and name not in OWN_METHODS]
-        if special or "__slots__" in vars(base):
+        if special:
             raise Break("unsupported type", type=cls.__name__)
     vm.watching = True
 

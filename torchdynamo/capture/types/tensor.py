@@ -8,7 +8,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.speculate import tensor_constants
-from torchdynamo.capture.torch import number_conditions, overrides, symbols, tensor_methods
+from torchdynamo.capture.torch import number_conditions, overrides, symbols, tensor_methods, wrappers
 from torchdynamo.capture.torch.tensor_subclasses import read
 from torchdynamo.capture.vm import lookup, model, namespaces
 from torchdynamo.capture.vm.heap import MISSING
@@ -100,7 +100,8 @@ STATE = {
 def tensor_getattr(vm: Machine, obj: TensorNode, name: str) -> Value:
     """Return a method, a piece of metadata, a view like `.T`, or what the user stored on the tensor."""
     if vm.watching:
-        answer = overrides.attribute(vm, obj, name)
+        inside = wrappers.attribute(vm, obj, name) if wrappers.wraps(obj) else None
+        answer = overrides.attribute(vm, obj, name) if inside is None else inside
         if answer is not None:
             return answer
     found = lookup.guarded_lookup(vm, obj.pytype, name)
@@ -159,7 +160,8 @@ def tensor_setattr(vm: Machine, obj: TensorNode, name: str, value: Value) -> Non
     if row is not None and value is not ABSENT:
         row(vm, obj, value)
         return
-    if lookup.guarded_lookup(vm, obj.pytype, name) is not MISSING:
+    own = wrappers.wraps(obj) and wrappers.holds(obj, name)
+    if own or lookup.guarded_lookup(vm, obj.pytype, name) is not MISSING:
         raise Break("unsupported attribute write", name=name, type="Tensor")
     if value is ABSENT:
         vm.getattr(obj, name)  # which may raise

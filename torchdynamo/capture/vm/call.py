@@ -10,7 +10,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.frame import Frame, FunctionParts
-from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides
+from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides, wrappers
 from torchdynamo.capture.vm import dict_aliases, finalizers, interop, model, process_settings
 from torchdynamo.capture.vm.binding import bind
 from torchdynamo.capture.vm.descriptors import describe
@@ -311,6 +311,8 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             object.__new__(cls)
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
+    if issubclass(cls, torch.Tensor) and wrappers.is_class(cls):
+        return wrappers.construct(vm, cls, args, kwargs)
     new = guarded_lookup(vm, cls, "__new__")
     maker = model.find_slot(cls, "__new__")
     if maker[0] == "model":

@@ -11,7 +11,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.capture import interpreter
-from torchdynamo.capture.torch import arguments, overrides, tensor_methods
+from torchdynamo.capture.torch import arguments, overrides, tensor_methods, wrappers
 from torchdynamo.capture.vm import (
     attribute_writes,
     attributes,
@@ -62,6 +62,7 @@ class Machine(CaptureState):
         self.rows: dict[tuple[type, str], model.Model | None] = {}
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, TensorNode] = {}
+        self.parts: dict[int, Source] = {}  # tensors inside of wrappers that are inputs, by id: where each was found
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Finalizable] = []  # objects with a `__del__` that the frame made
@@ -113,6 +114,7 @@ class Machine(CaptureState):
     emit = arguments.emit
     concrete = arguments.concrete
     concretely = arguments.concretely
+    guard_contents = wrappers.guard_contents
     hkey = keys.hkey
     identity = keys.identity
     import_module = imports.import_module

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.torch import float_inputs, numpy_arrays, sizes
-from torchdynamo.capture.torch.tensor_subclasses import overrides, watch
+from torchdynamo.capture.torch.tensor_subclasses import PLAIN, overrides, watch
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.remade_classes import StandIn
 from torchdynamo.core.naming import class_name, is_mortal
@@ -19,6 +19,7 @@ from torchdynamo.core.signals import Break, NotYet
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import Known, Lazy, Object, Value
 from torchdynamo.graph.numpy_nodes import np
+from torchdynamo.graph.wrappers import dispatches, is_wrapper
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -234,7 +235,7 @@ def enter_builtin(vm: Machine, obj: Any, source: Source) -> Value:
 @model.enters(torch.Tensor)
 def enter_tensor(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
     """Make a tensor an input of the graph; there is one placeholder for each distinct tensor."""
-    if overrides(type(obj)):
+    if type(obj) not in PLAIN and (overrides(type(obj)) or is_wrapper(obj)):
         watch(vm, type(obj))
         with torch._C.DisableTorchFunctionSubclass():
             return enter_plainly(vm, obj, source)
@@ -246,7 +247,11 @@ HAS_NAMES = getattr(torch.Tensor, "has_names", None)  # stand-ins have none, and
 
 def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
     """Make a tensor an input of the graph, where no mode or subclass overrides what is asked of it."""
-    if obj.layout is not torch.strided or obj.device.type == "meta" or torch._is_functional_tensor(obj):
+    wrapped = type(obj) not in PLAIN and is_wrapper(obj)
+    if not wrapped and type(obj) not in PLAIN and dispatches(type(obj)):
+        raise Break("closed subclass", type=class_name(type(obj)))
+    laid_out = wrapped or obj.layout is torch.strided
+    if not laid_out or obj.device.type == "meta" or torch._is_functional_tensor(obj):
         raise Break("unsupported type", type=f"{obj.layout} tensor")
     if HAS_NAMES is not None and HAS_NAMES(obj):
         raise Break("unsupported type", type="tensor with names")
@@ -255,8 +260,13 @@ def enter_plainly(vm: Machine, obj: torch.Tensor, source: Source) -> Value:
             assert graphed.source is not None
             vm.guard(source, "SAME_OBJECT", graphed.source)
             return graphed
-    value = vm.tensor_input(obj, source, static=is_static(vm, source))
+    value = vm.tensor_input(obj, source, static=wrapped or is_static(vm, source))
+    if wrapped:
+        vm.guard_contents(obj, source)
     vm.input_objects[value.node] = obj
+    inside = vm.parts.get(id(obj))
+    if inside is not None:
+        vm.guard(source, "SAME_OBJECT", inside)
     return value
 
 

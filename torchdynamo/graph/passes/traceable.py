@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.fx.experimental.proxy_tensor
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils import _pytree as pytree
@@ -20,6 +21,7 @@ from torchdynamo.graph import scalar_math, shape_env, torch_compat
 from torchdynamo.graph.decompositions import CORRECTED
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.recurrent import RECURRENT
+from torchdynamo.graph.wrappers import is_wrapper
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
 # function of floats -> its counterpart for torch's symbolic numbers
@@ -36,6 +38,7 @@ OPERATORS = frozenset({"torch", "torch._C._nn", "torch.functional", "torch.nn.fu
 def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
     """Rewrite a graph so that it can be traced. exact: the traced graph must round as eager does."""
     without_inference_mode(graph)
+    delay_sizes(graph)
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
@@ -57,6 +60,26 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
             node.target = as_eager(node.target)
         elif node.target in CORRECTED:
             node.target = CORRECTED[node.target]
+
+
+def delay_sizes(graph: torch.fx.Graph) -> None:
+    """Begin a graph that has wrappers with a call after which the tracer records sizes only where they are used.
+
+    Nested tensors compute with ragged sizes, which are no values of the traced graph. Their `__torch_function__` asks
+    the tracer for this, but capture has inlined that.
+    """
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    examples = (node.meta.get("example_value") for node in graph.nodes)
+    if first is not None and any(map(is_wrapper, examples)):
+        with graph.inserting_before(first):
+            graph.call_function(record_sizes_late)
+
+
+def record_sizes_late() -> None:
+    """Have the tracer record computations with sizes only where they are used, until the graph ends."""
+    mode = torch.fx.experimental.proxy_tensor.get_proxy_mode()
+    if mode is not None:
+        mode.tracer.enable_thunkify = True
 
 
 def is_fixed(node: torch.fx.Node) -> bool:

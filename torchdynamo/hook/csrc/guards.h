@@ -31,6 +31,7 @@ typedef enum {
     STEP_WEAK,
     STEP_KEY_AT,
     STEP_VALUE_AT,
+    STEP_ASKED,
     /* witness: see that what hangs below `node` is bound as it was */
     STEP_BIND_DICT,
     STEP_BIND_CLASS,
@@ -191,6 +192,7 @@ extern char td_outside;
 PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave); /* a slot, member or getter */
 PyObject *td_field(PyObject *obj, PyObject *descriptor, PyObject **temp, TdLeave *leave); /* the same, by the descriptor */
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp, TdLeave *leave);
+PyObject *td_asked(PyObject *obj, PyObject *fn, PyObject **temp, TdLeave *leave); /* a function in Python */
 PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave); /* written in C */
 PyObject **td_attr_place(PyObject *obj, PyObject *name); /* where td_attr finds it, if that is a place that stays */
 int td_attr_unbound(PyObject *obj, PyObject *name);

@@ -179,6 +179,12 @@ static PyObject *of_tensor(PyObject *obj, PyObject *name, PyObject **temp, TdLea
     td_gc_resume(was_on);
     if (known)
         return *temp;
+    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
+    if (descriptor != NULL && Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) { /* a slot that a subclass has */
+        int optional;
+        PyObject **place = member_place(obj, descriptor, &optional);
+        return place == NULL ? NULL : *place;
+    }
     if (leave == NULL)
         return TD_OUTSIDE;
     Aside aside = step_aside(leave);
@@ -314,6 +320,15 @@ PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp, TdLeave *leave)
         return TD_OUTSIDE;
     Aside aside = step_aside(leave);
     return *temp = come_back(aside, PyObject_Call(fn, args, NULL));
+}
+
+/* What a function of ours in Python says of the object. It may ask the program's code. */
+PyObject *td_asked(PyObject *obj, PyObject *fn, PyObject **temp, TdLeave *leave)
+{
+    if (leave == NULL)
+        return TD_OUTSIDE;
+    Aside aside = step_aside(leave);
+    return *temp = come_back(aside, PyObject_CallOneArg(fn, obj));
 }
 
 PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)

@@ -3,7 +3,7 @@
 
 static const char *const FETCHES[] = {"local", "globals", "builtins", "closure", "dict", "item", "attr", "contents", "type", "call",
                                       "method", "keyed", "size", "stride", "field", "weak",
-                                      "key_at", "value_at"};
+                                      "key_at", "value_at", "asked"};
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
@@ -51,6 +51,12 @@ static int add_fetch(TdBuilder *b, int node, const char *how, PyObject *arg)
         Py_INCREF(arg);
         PyUnicode_InternInPlace(&arg);
         step->obj = arg;
+        b->program->n_temps++;
+    }
+    if (op == STEP_ASKED) {
+        if (!PyFunction_Check(arg))
+            return td_fault("not a function", arg);
+        step->obj = Py_NewRef(arg);
         b->program->n_temps++;
     }
     if (op == STEP_CALL) {

@@ -168,6 +168,8 @@ PyObject *td_step_fetch(TdStep *step, TdRun *run, PyObject **temp, TdLeave *leav
         return td_dict_at(base, step->number, step->op == STEP_KEY_AT);
     case STEP_FIELD:
         return td_field(base, run->values[step->number], temp, leave);
+    case STEP_ASKED:
+        return td_asked(base, step->obj, temp, leave);
     case STEP_SIZE:
     case STEP_STRIDE:
         return *temp = measured(base, step);
@@ -224,6 +226,7 @@ static inline __attribute__((always_inline)) int run_step(TdProgram *program, Td
     case STEP_WEAK:
     case STEP_KEY_AT:
     case STEP_VALUE_AT:
+    case STEP_ASKED:
         value = fetch(step, run);
         break;
     case STEP_BIND_DICT:

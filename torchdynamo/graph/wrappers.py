@@ -1,0 +1,159 @@
+"""Wrapper subclasses of Tensor: those with a `__torch_dispatch__` that say, by `__tensor_flatten__`, what is inside.
+
+A graph holds such a tensor as one value. Its fake tensor is an instance of the same class, around fake tensors;
+operators on it run the class's `__torch_dispatch__`. AOTAutograd takes it apart; what a graph writes to are the tensors
+inside.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from torchdynamo.graph import torch_compat
+
+PLAIN: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter)
+CONSTANTS = frozenset(
+    {
+        *(bool, int, float, complex, str, bytes, type(None), type(...)),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
+    }
+)
+DEEPEST = 16
+
+
+def is_wrapper(value: Any) -> bool:
+    """Return whether a value is a tensor of a wrapper subclass."""
+    return isinstance(value, torch.Tensor) and type(value) not in PLAIN and is_traceable_wrapper_subclass(value)
+
+
+def dispatches(cls: type) -> bool:
+    """Return whether a class of tensors has a `__torch_dispatch__` of its own."""
+    return getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
+
+
+def parts(wrapper: Any) -> list[tuple[str, Any]]:
+    """Return the names of what is inside a wrapper, with the tensors, and objects that are none, under them."""
+    return [(name, getattr(wrapper, name)) for name in wrapper.__tensor_flatten__()[0]]
+
+
+@functools.cache
+def getter(name: str) -> Callable[[Any], Any]:
+    """Return the function that reads an attribute, as a step of a source."""
+
+    def read(obj: Any) -> Any:
+        return getattr(obj, name)
+
+    read.__name__ = name
+    return read
+
+
+def leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the tensors that have the numbers: those inside of a wrapper, down to the last; else the tensor itself."""
+    if not is_wrapper(tensor):
+        yield tensor
+        return
+    for _, part in parts(tensor):
+        if isinstance(part, torch.Tensor):
+            yield from leaves(part)
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is a fake tensor, or a wrapper of nothing but fake tensors."""
+    return all(type(each) is torch_compat.fake_tensor_type() for each in leaves(tensor))
+
+
+# -- contexts ---------------------------------------------------------------------------------------------------------
+_serials = itertools.count()
+_by_identity: dict[int, tuple[Any, int]] = {}  # id -> weak reference, and number
+_by_value: dict[type, dict[Any, int]] = {}  # class -> value, and number
+
+
+def context_of(wrapper: Any) -> tuple[Any, ...]:
+    """Return the class and the context of a wrapper, and of those inside, as constants that are equal if these are.
+
+    Objects become numbers: one for each identity, or for each value if they are hashable by value; others are taken
+    apart. Two contexts that differ never give the same.
+    """
+    names, context = wrapper.__tensor_flatten__()
+    told = tuple(told_of(part) for part in (getattr(wrapper, name) for name in names))
+    return tuple(names), told, frozen(context, DEEPEST)
+
+
+def told_of(part: Any) -> Any:
+    """Return the context of a part of a wrapper; None for a plain tensor."""
+    if is_wrapper(part):
+        return context_of(part)
+    return None if isinstance(part, torch.Tensor) else frozen(part, DEEPEST)
+
+
+def frozen(value: Any, depth: int) -> Any:
+    """Return a value as a constant: see `context_of`."""
+    kind = type(value)
+    if kind in CONSTANTS:
+        return value
+    if depth > 0:
+        if kind in (tuple, list):
+            return kind.__name__, *(frozen(item, depth - 1) for item in value)
+        if kind is dict:
+            return "dict", *((frozen(key, depth - 1), frozen(item, depth - 1)) for key, item in value.items())
+        if isinstance(value, tuple):
+            return numbered(kind), *(frozen(item, depth - 1) for item in tuple.__iter__(value))
+        if isinstance(value, torch.SymInt):
+            return "symint", str(value)
+        if is_value(value):
+            return numbered(kind), _by_value.setdefault(kind, {}).setdefault(value, next(_serials))
+        own = getattr(value, "__dict__", None)
+        if type(own) is dict and not isinstance(value, (type, torch.Tensor)) and not callable(value):
+            return numbered(kind), *((name, frozen(item, depth - 1)) for name, item in own.items())
+    return "object", numbered(value)
+
+
+def told(value: Any) -> Any:
+    """Return a value as a constant: see `context_of`."""
+    return frozen(value, DEEPEST)
+
+
+def is_value(obj: Any) -> bool:
+    """Return whether an object is known by its value: it says what it equals, and has a hash, so it does not change."""
+    if not is_value_class(type(obj)):
+        return False
+    try:
+        hash(obj)
+    except TypeError:  # it holds something that changes
+        return False
+    return True
+
+
+def is_value_class(cls: type) -> bool:
+    """Return whether a class says what its instances equal, and that they do not change."""
+    same: Any = cls.__eq__
+    return same is not object.__eq__ and cls.__hash__ is not None and not issubclass(cls, torch.Tensor)
+
+
+def numbered(obj: Any) -> int:
+    """Return the number of an object, which no other object has had or will have."""
+    known = _by_identity.get(id(obj))
+    if known is not None and known[0]() is obj:
+        return known[1]
+    number, place = next(_serials), id(obj)
+    try:
+        held: Any = weakref.ref(obj, lambda _: _by_identity.pop(place, None))
+    except TypeError:  # held for good, so that its address stays its own
+        held = lambda: obj  # noqa: E731
+    _by_identity[place] = held, number
+    return number
+
+
+def is_told_by_attributes(wrapper: Any) -> bool:
+    """Return whether all that a wrapper holds besides tensors are constants: guards on these tell its context."""
+    own = getattr(wrapper, "__dict__", {})
+    return all(name in own for name, _ in parts(wrapper)) and all(
+        type(value) in CONSTANTS or isinstance(value, torch.Tensor) for value in own.values()
+    )
