@@ -17,7 +17,7 @@ def picture(value: Any) -> Any:
     """Return all that a program can see of a value, as plain data."""
     if isinstance(value, torch.Tensor):
         seen: list[Any] = [type(value), value.requires_grad, value.is_leaf, value.dtype, value.device]
-        seen.append(None if value.grad is None or not value.is_leaf else picture(value.grad))
+        seen.append(picture(value.grad) if value.is_leaf and value.grad is not None else None)
         if is_traceable_wrapper_subclass(value):
             names, context = value.__tensor_flatten__()
             nested = value.layout is torch.jagged

@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 import torch
 import torch.fx
+from torch.utils import _pytree as pytree
 
 from torchdynamo.backends.registry import has_mark
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import effects_of, has_sparse_gradients, makes_leaves, reads_data, updates_in_one_kernel
 from torchdynamo.graph.overlap import touch
 from torchdynamo.graph.recurrent import steps_vary
-from torchdynamo.graph.wrappers import leaves
+from torchdynamo.graph.wrappers import is_wrapper, leaves, parts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,7 +87,29 @@ def is_for_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> boo
     """Return whether a graph must run in eager, because a trace of its operators would not do what it does."""
     past_autograd = writes_past_autograd(gm, example_inputs) or writes_to_unrelated_aliases(gm, example_inputs)
     sparse = torch.is_grad_enabled() and has_sparse_gradients(gm)
-    return past_autograd or makes_leaves(gm) or updates_in_one_kernel(gm) or steps_vary(gm) or sparse
+    return (
+        past_autograd
+        or returns_held_objects(gm)
+        or makes_leaves(gm)
+        or updates_in_one_kernel(gm)
+        or steps_vary(gm)
+        or sparse
+    )
+
+
+def returns_held_objects(gm: torch.fx.GraphModule) -> bool:
+    """Return whether a graph that holds objects returns wrappers of what is no tensor, such as a mesh of devices.
+
+    AOTAutograd would put what it traces with in the place of these objects.
+    """
+    if not any(
+        not isinstance(getattr(gm, str(node.target), None), torch.fx.GraphModule)
+        for node in gm.graph.find_nodes(op="get_attr")
+    ):
+        return False
+    results = pytree.tree_leaves(gm.graph.output_node().meta.get("example_value"))
+    inside = [part for each in results if is_wrapper(each) for _, part in parts(each)]
+    return any(not isinstance(part, torch.Tensor) for part in inside)
 
 
 def writes_past_autograd(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:

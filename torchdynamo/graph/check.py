@@ -75,6 +75,8 @@ def problems(gm: torch.fx.GraphModule, *, body: bool = False) -> Iterator[str]:
 
 def is_operator(target: Any) -> bool:
     """Return whether a graph may call a function: it must not hide Python code of the user or a library."""
+    if isinstance(target, type) and issubclass(target, torch.Tensor):  # the constructor of a wrapper
+        return True
     if isinstance(target, _TORCH_OPERATORS) or type(target) in _C_FUNCTIONS or target is of_numpy:
         return True
     return str(getattr(target, "__module__", None)).partition(".")[0] in _MODULES
@@ -115,9 +117,10 @@ def _call_method(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
 
 def _get_attr(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
     value = operator.attrgetter(str(node.target))(gm)
+    if isinstance(value, (torch.Tensor, torch.nn.Parameter)):
+        yield f"{node} reads {node.target}, which is a tensor"
     if not isinstance(value, torch.fx.GraphModule):
-        yield f"{node} reads {node.target}, which is no body"
-        return
+        return  # an object that a wrapper is made with
     yield from (f"{node.target}: {problem}" for problem in problems(value, body=True))
     for user in node.users:
         if not isinstance(user.target, torch._ops.HigherOrderOperator) and user.target is not CHECKPOINT:

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 PLAIN: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter)
 DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 DISABLED = torch.nn.Parameter.__torch_function__
-# What a subclass may say for itself. Other special methods would take the place of those of Tensor, unseen.
+# What a subclass may say for itself. Other special methods of Tensor's would be taken for Tensor's own.
 OWN_METHODS = frozenset(
-    "__torch_function__ __new__ __init__ __module__ __doc__ __dict__ __weakref__ __qualname__ __annotations__ "
-    "__repr__ __str__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ __abstractmethods__ "
-    "__annotate_func__ __annotations_cache__ _abc_impl __torch_dispatch__ __tensor_flatten__ __tensor_unflatten__ "
-    "__coerce_tangent_metadata__ __coerce_same_metadata_as_tangent__ __metadata_guard__ __slots__ __reduce_ex__".split()
+    "__torch_function__ __torch_dispatch__ __new__ __init__ __module__ __doc__ __dict__ __weakref__ __qualname__ "
+    "__annotations__ __repr__ __str__ __format__ __reduce_ex__ __deepcopy__ __setstate__".split()
 )
+
+
+def is_ours_to_know(name: str) -> bool:
+    """Return whether a name is that of a special method that Python or Tensor gives a meaning, and we a model."""
+    special = name.startswith("__") and name.endswith("__") and name not in OWN_METHODS
+    return special and (hasattr(torch.Tensor, name) or name in ("__getattr__", "__del__"))
 
 
 def overrides(cls: type) -> bool:
@@ -43,8 +47,7 @@ def is_left_to_torch(cls: type) -> bool:
 def watch(vm: Machine, cls: type) -> None:
     """Note that operators are to be asked from now on whether somebody overrides them."""
     for base in cls.__mro__[: cls.__mro__.index(torch.Tensor)]:
-        special = [name for name in vars(base) if name.startswith("__") and name not in OWN_METHODS]
-        if special:
+        if any(map(is_ours_to_know, vars(base))):
             raise Break("unsupported type", type=cls.__name__)
     vm.watching = True
 

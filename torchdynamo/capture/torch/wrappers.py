@@ -6,6 +6,8 @@ fake tensors while the frame is captured, as rules for operators do, and on real
 
 from __future__ import annotations
 
+import functools
+import sys
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -150,6 +152,47 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
     return from_example(vm, node, example)
 
 
+def operate(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a method of one of torch's wrappers, which is an operation of the graph."""
+    name = fn.__name__
+    given = tuple([argument(vm, arg) for arg in args])
+    named = {key: argument(vm, arg) for key, arg in kwargs.items()}
+    if args and wraps(args[0]):
+        node, example = vm.builder.call("call_method", name, given, named, vm.position())
+    else:
+        maker = static_method(fn, name)
+        node, example = vm.builder.call("call_function", maker, given, named, vm.position())
+    vm.ops += 1
+    return from_example(vm, node, example)
+
+
+@functools.cache
+def static_method(fn: Any, name: str) -> Any:
+    """Return a static method as a function that the code of a graph can name."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def is_operation(fn: types.FunctionType) -> bool:
+    """Return whether a function is a method, of instances or static, of one of torch's own wrappers, such as DTensor.
+
+    They choose collectives and kernels by what only PyTorch knows.
+    """
+    module = fn.__module__
+    if module is None or not module.startswith(("torch.distributed.", "torch.nested.")):
+        return False
+    owner, _, name = fn.__qualname__.rpartition(".")
+    cls = getattr(sys.modules.get(module), owner, None)
+    if not isinstance(cls, type) or not is_class(cls) or name.startswith("__"):
+        return False
+    found = cls.__dict__.get(name)
+    return found is fn or (type(found) is staticmethod and found.__func__ is fn)
+
+
 def argument(vm: Machine, value: Value) -> Any:
     """Return an argument of a constructor as the graph holds it: a node, a constant, or a node for an object.
 
@@ -158,6 +201,8 @@ def argument(vm: Machine, value: Value) -> Any:
     try:
         return to_node(vm, value)
     except Break:
+        if value.pytype in (list, tuple):
+            return value.pytype([argument(vm, item) for item in vm.iterate(value)])
         obj, source = object_of(vm, value), source_of(vm, value)
         if obj is MISSING or (source is not None and not is_value(obj) and value.__class__ is not Known):
             raise

@@ -14,6 +14,7 @@ from torchdynamo.capture.vm.descriptors import data_descriptor, describe, descri
 from torchdynamo.capture.vm.enums import member_getattr
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import (
+    INSTANCE_METHOD,
     PLAIN_METHODS,
     class_lookup,
     getter_of,
@@ -29,6 +30,7 @@ from torchdynamo.core.policy import PURE_TYPES
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source, instance_attr
 from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value, is_none
+from torchdynamo.graph.opaque_values import is_opaque_value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -132,6 +134,8 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         if value is not None:
             return value
     written = class_lookup(cls, name)
+    if is_opaque_value(cls) and type(written) not in PLAIN_METHODS:
+        return read_opaque(vm, obj, name, written)
     if cls is types.GetSetDescriptorType and name in ("__get__", "__set__"):  # torch hands these on, as functions
         return Known(getattr(real, name))
     if type(written) in PLAIN_METHODS and name not in getattr(real, "__dict__", ()):
@@ -146,6 +150,16 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         return lift(vm, found)
     kept = written is MISSING and (instance_dict(real) or {}).get(name, MISSING) is found  # by a `__getattr__`, maybe
     return wrap(vm, found, instance_attr(source, name) if kept else Source("attr", source, name))
+
+
+def read_opaque(vm: Machine, obj: Known, name: str, written: Any) -> Value:
+    """Return an attribute of one of torch's opaque values: a method in C++, or what never changes."""
+    if type(written) is INSTANCE_METHOD:
+        return vm.bound_method(obj, Known(written), name)
+    try:
+        return lift(vm, getattr(obj.obj, name))
+    except AttributeError as error:
+        raise vm.error(AttributeError, *error.args) from None
 
 
 FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__"})

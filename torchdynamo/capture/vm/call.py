@@ -16,7 +16,7 @@ from torchdynamo.capture.vm.binding import bind
 from torchdynamo.capture.vm.descriptors import describe
 from torchdynamo.capture.vm.foreign import unknown_callable, unknown_maker
 from torchdynamo.capture.vm.lift import lift_made
-from torchdynamo.capture.vm.lookup import derives, guarded_lookup, guarded_own, guarded_slot
+from torchdynamo.capture.vm.lookup import INSTANCE_METHOD, derives, guarded_lookup, guarded_own, guarded_slot
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
 from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by, plainly
@@ -27,6 +27,7 @@ from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, Value
+from torchdynamo.graph.opaque_values import is_opaque_value
 from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
                 return vm.emit("call_function", obj, args, kwargs)
             method = model.MODELS.get((torch._C.TensorBase, name))
             return method(vm, *args, **kwargs) if method else vm.emit("call_method", name, args, kwargs)
+        if wrappers.is_operation(obj):
+            return wrappers.operate(vm, obj, args, kwargs)
         vm.direct = direct
         return inline(vm, fn, args, kwargs)
     if kind in DESCRIPTORS:
@@ -119,7 +122,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     again = interop.substitute(obj)
     if again is not None:
         return inline(vm, Known(again), args, kwargs)
-    if policy.is_pure(obj):
+    if policy.is_pure(obj) or (kind is INSTANCE_METHOD and args and is_opaque_value(args[0].pytype)):
         return run_pure(vm, obj, args, kwargs)
     raise Break("unknown call", name=called(obj))
 
@@ -311,6 +314,8 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
             object.__new__(cls)
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
+    if is_opaque_value(cls):
+        return run_pure(vm, cls, args, kwargs)
     if issubclass(cls, torch.Tensor) and wrappers.is_class(cls):
         return wrappers.construct(vm, cls, args, kwargs)
     new = guarded_lookup(vm, cls, "__new__")

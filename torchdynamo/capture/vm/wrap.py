@@ -19,7 +19,8 @@ from torchdynamo.core.signals import Break, NotYet
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import Known, Lazy, Object, Value
 from torchdynamo.graph.numpy_nodes import np
-from torchdynamo.graph.wrappers import dispatches, is_wrapper
+from torchdynamo.graph.opaque_values import is_opaque_value
+from torchdynamo.graph.wrappers import dispatches, is_wrapper, told
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -213,7 +214,10 @@ PYBIND_OBJECT = next(base for base in type(torch._C._SDPBackend.MATH).__mro__ if
 
 @model.enters(PYBIND_OBJECT)
 def enter_pybind(vm: Machine, obj: Any, source: Source) -> Value:
-    """Wrap a member of an enumeration made in C++ as a constant."""
+    """Wrap a member of an enumeration made in C++, or one of torch's opaque values, as a constant."""
+    if is_opaque_value(type(obj)):
+        vm.guard(Source("asked", source, told), "EQUALS_MATCH", told(obj))
+        return Known(obj, source)
     if hasattr(type(obj), "__members__"):
         return enter_singleton(vm, obj, source)
     vm.guard(source, "TYPE_MATCH", type(obj))
@@ -300,7 +304,7 @@ def lift(vm: Machine, obj: Any) -> Value:
         return vm.new(dict, items)
     if cls is types.FunctionType:
         return vm.functions.get(id(obj)) or Known(obj)
-    if cls in (slice, frozenset, torch.finfo, torch.iinfo) or isinstance(obj, IDENTITIES):
+    if cls in (slice, frozenset, torch.finfo, torch.iinfo) or isinstance(obj, IDENTITIES) or is_opaque_value(cls):
         return Known(obj)
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType):
         return Known(obj)
