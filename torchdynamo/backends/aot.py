@@ -21,7 +21,7 @@ from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.in_place import write_in_place
 from torchdynamo.backends.partition import without_extra_draws
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
-from torchdynamo.backends.registry import Backend, takes_wrappers
+from torchdynamo.backends.registry import Backend
 from torchdynamo.backends.split_backward import split_into_parts
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.modules import graph_module
@@ -49,7 +49,6 @@ def aot_autograd(
     and graphs with fused optimizer updates.
     """
 
-    @takes_wrappers
     @leaves_inputs_alone
     @split_into_parts
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:

@@ -19,6 +19,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo.backends.preserve import is_for_eager
+from torchdynamo.backends.registry import takes_wrappers
 from torchdynamo.graph.history import strands
 from torchdynamo.graph.passes.stages import GETTERS, GraphStage, can_be_cut, cut
 from torchdynamo.graph.recurrent import draws_from_a_generator, drops, runs_as_it_is
@@ -29,8 +30,12 @@ B = TypeVar("B", bound=Callable[..., Any])
 
 
 def split_into_parts(backend: B) -> B:
-    """Wrap a backend so that it gets the parts of a graph, each of which can have a backward of its own."""
+    """Wrap a backend by AOTAutograd so that it gets the parts of a graph, each of which can have a backward of its own.
 
+    It takes tensors of wrapper subclasses.
+    """
+
+    @takes_wrappers
     @functools.wraps(backend)
     def whole_or_pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Run | None:
         dropping = any(drops(node) or draws_from_a_generator(node) for node in gm.graph.nodes)

@@ -21,7 +21,7 @@ from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_arguments import bodies_keep_arguments
 from torchdynamo.backends.regions import choice_in, outlined
-from torchdynamo.backends.registry import register_backend, takes_wrappers
+from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.split_backward import split_into_parts
 from torchdynamo.backends.strides import skip_sympy_strides
@@ -32,7 +32,6 @@ PRE_PASS = "joint_custom_pre_pass"
 
 @register_backend
 @checked_by(lambda mode, options: settings(mode, choice_in(options)[1]) if mode or options else None)
-@takes_wrappers
 @leaves_inputs_alone
 @split_into_parts
 def inductor(
