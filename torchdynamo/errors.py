@@ -45,6 +45,10 @@ class VerificationError(BackendError):
     """A backend's results differ from eager's, under `config.verify_correctness`."""
 
 
+class RecordingError(BackendError):
+    """A graph or a call is without a CUDA graph, and `options={"cudagraphs": "required"}` was given."""
+
+
 class ConstraintViolationError(TorchDynamoError):
     """A size marked as dynamic was specialized by the function."""
 

@@ -23,11 +23,13 @@ MARKS = "unsafe_marked_cacheable_functions"
 
 
 @contextlib.contextmanager
-def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) -> Iterator[None]:
+def disk_caches(
+    ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any], *, recorded: bool = False
+) -> Iterator[None]:
     """Enable Inductor's caches inside of the block, or disable them where they cannot be relied on.
 
-    patches: Inductor's settings for this compile; facts that the keys must include are added to it. With CUDA graphs,
-    AOTAutograd's cache stays off: its hits bypass `inner_compile`, where results are copied out of the memory pool.
+    patches: Inductor's settings for this compile; facts that the keys must include are added to it. recorded: graphs
+    are recorded as CUDA graphs, so AOTAutograd's cache stays off: its hits bypass `inner_compile`, which is wrapped.
     """
     from torch import _inductor
     from torch._functorch import config
@@ -38,8 +40,6 @@ def disk_caches(ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any]) 
     kept = is_keyed_by_names(ready.module) and is_trusted()
     if not kept:
         patches.update(fx_graph_cache=False, fx_graph_remote_cache=False)
-    with settings.patch(patches):
-        recorded = settings.triton.cudagraphs
     if kept and not recorded:
         yield
         return

@@ -25,7 +25,7 @@ from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.backends.replaceable import Replaceable
 from torchdynamo.backends.verify import Advice, Shadowed, no_advice, verify
 from torchdynamo.core.reasons import explained
-from torchdynamo.errors import BackendError, FallbackWarning, InternalError, VerificationError
+from torchdynamo.errors import BackendError, FallbackWarning, InternalError, RecordingError, VerificationError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
@@ -70,6 +70,8 @@ def compile_graph(
             raise
         text = f"backend {label!r} failed on {name} ({type(cause).__name__}: {cause})"
         advice = kept.advice(example_inputs)
+        if isinstance(cause, RecordingError):
+            raise
         if fullgraph or not config.suppress_errors:
             raise BackendError(explained(text, "backend failed") + advice, label, name) from cause
         _warn(explained(f"{text}; the graph runs eagerly", "backend failed"), cause, advice, name)
@@ -180,7 +182,7 @@ def on_error(
         if isinstance(error, GraphFailure):
             spoiled = error.spoiled
             error = error.original
-        if isinstance(error, (InternalError, VerificationError)):
+        if isinstance(error, (InternalError, RecordingError, VerificationError)):
             return program.shown(error, code)
         if is_ordinary(error) and not raised_inside(error, code):
             if spoiled:

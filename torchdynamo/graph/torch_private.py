@@ -56,7 +56,7 @@ PRIVATE: dict[str, str] = {
     "torch._check": "checks: facts about unknown numbers, all of their spellings",
     "torch._debug_has_internal_overlap": "whether elements of a tensor share memory",
     "torch._foreach_add_": "step counters of optimizers",
-    "torch._foreach_copy_": "results of CUDA graphs are copied out at once",
+    "torch._foreach_copy_": "inputs of CUDA graphs are copied in at once",
     "torch._is_functional_tensor": "tensors of a tracer, which are left to it",
     "torch._ops": "operators and their overloads: is a callable one?",
     "torch._tensor_classes": "`torch.FloatTensor` and its kin",
@@ -106,15 +106,16 @@ PRIVATE: dict[str, str] = {
     "torch._functorch.predispatch": "torch.func, captured through its own Python code",
     "torch._functorch.vmap": "torch.func, captured through its own Python code",
     "torch.autograd.forward_ad._maybe_load_decompositions": "torch.func, captured through its own Python code",
-    "torch._inductor": "Inductor: its entry, settings, decompositions, passes, trees of CUDA graphs, caches on disk",
+    "torch._inductor": "Inductor: its entry, settings, decompositions, passes, caches on disk",
     # -- seeing -------------------------------------------------------------------------------------------------------
     "torch._C._profiler": "ranges of the compiler in the trace of a profiler",
     # -- torch.compile, beside us -------------------------------------------------------------------------------------
     "torch._compile": "functions that torch has marked as not to be compiled",
 }
 
-# Name that only some versions of torch have -> the behaviour without it.
+# Name that only some versions or builds of torch have -> the behaviour without it.
 SOME_VERSIONS: dict[str, str] = {
+    "torch._C._cuda_clearCublasWorkspaces": "a build without CUDA makes no recordings, which clear workspaces",
     "torch.fx.experimental.symbolic_shapes._ShapeEnvGuardError": "GuardOnDataDependentSymNode says the same",
     "torch.fx.experimental.symbolic_shapes.ShapeEnv.error_on_new_guards": "a rule decides by the size at hand",
 }

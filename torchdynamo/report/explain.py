@@ -18,6 +18,7 @@ from rich.text import Text
 
 from torchdynamo import _native
 from torchdynamo.backends import ensemble
+from torchdynamo.backends.cuda_graphs import seam
 from torchdynamo.backends.regions import outcome_of
 from torchdynamo.core import reasons
 from torchdynamo.core.source import Guard
@@ -141,6 +142,11 @@ class Explanation:
         return [f"graph {index}: {outcome}" for index, outcome in outcomes if outcome is not None]
 
     @property
+    def cuda_graphs(self) -> list[str]:
+        """What became of each graph's CUDA graphs, if they were wanted: recordings, replays, why calls ran plain."""
+        return [f"graph {index}: {line}" for index, graph in enumerate(self.graphs) for line in seam.outcome_of(graph)]
+
+    @property
     def stored(self) -> list[str]:
         """What the store of captures has of each graph, or why it has nothing; none if the store is off."""
         return [f"graph {index}: {event.stored}" for index, event in enumerate(self.compiled) if event.stored]
@@ -176,6 +182,8 @@ class Explanation:
             parts += [Text("\nMembers of the ensemble"), Padding(self._member_table(), (0, 2))]
         if self.regions:
             parts += [Text("\nRegions"), *(Padding(Text(each), (0, 2)) for each in self.regions)]
+        if self.cuda_graphs:
+            parts += [Text("\nCUDA graphs"), *(Padding(Text(each), (0, 2)) for each in self.cuda_graphs)]
         if self.stored:
             parts += [Text("\nStore"), *(Padding(Text(each), (0, 2)) for each in self.stored)]
         if self.decisions:

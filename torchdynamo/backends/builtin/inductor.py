@@ -10,7 +10,14 @@ import torch.fx
 from torchdynamo.backends.artifacts.inductor.noting import keep_notes, noting
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.cpp_kernels import as_in_eager
-from torchdynamo.backends.cudagraph_results import keeping_results
+from torchdynamo.backends.cuda_graphs.seam import (
+    INDUCTORS,
+    Wanted,
+    ledger_for,
+    recorded_as_captured,
+    recorded_kernels,
+    wanted_in,
+)
 from torchdynamo.backends.decompositions import with_our_rows
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
@@ -31,7 +38,7 @@ PRE_PASS = "joint_custom_pre_pass"
 
 
 @register_backend
-@checked_by(lambda mode, options: settings(mode, choice_in(options)[1]) if mode or options else None)
+@checked_by(lambda mode, options: settings(mode, wanted_in(choice_in(options)[1])[1]) if mode or options else None)
 @leaves_inputs_alone
 @split_into_parts
 def inductor(
@@ -43,21 +50,28 @@ def inductor(
 ) -> Callable[..., Any] | None:
     """Compile the graph with Inductor; return None for graphs that must run in eager (`is_for_eager`).
 
-    mode, options: as torch.compile takes them, and the option "regions". Raises UnknownSetting for others.
+    mode, options: as torch.compile takes them, and the options "regions", "cudagraphs" and "cudagraph_recordings".
+    Raises UnknownSetting for others.
     """
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    wanted, options = choice_in(options)
+    regions, options = choice_in(options)
+    recordings, options = wanted_in(options)
     patches = settings(mode, options)
+    recorded = is_recorded(recordings, patches)
+    ledger = ledger_for(gm, recordings) if recorded else None
     if is_for_eager(gm, example_inputs):
-        return None
+        return None if ledger is None else recorded_as_captured(gm, example_inputs, ledger)
+    inner = wrapped(compile_fx_inner)
+    if ledger is not None:
+        inner = recorded_kernels(inner, ledger)
     with handoff(gm, example_inputs) as ready:
-        outlined(ready.module, gm, wanted, patches)
-        with disk_caches(ready, example_inputs, patches), noting() as found:
+        outlined(ready.module, gm, regions, patches)
+        with disk_caches(ready, example_inputs, patches, recorded=recorded), noting() as found:
             compiled: Any = compile_fx(
                 ready.module,
                 ready.inputs,
-                inner_compile=wrapped(compile_fx_inner),
+                inner_compile=inner,
                 config_patches=patches,
                 decompositions=decompositions(patches),
             )
@@ -68,11 +82,21 @@ def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     """Return Inductor's function that compiles one graph, forward or backward, with what is ours around it."""
     around: tuple[Callable[..., Any], ...] = (
         *(without_input_checks, bodies_keep_arguments(), skip_sympy_strides(), as_in_eager()),
-        *(recursion_limit_restored(), keeping_results),
+        recursion_limit_restored(),
     )
     for wrap in around:
         inner_compile = wrap(inner_compile)
     return inner_compile
+
+
+def is_recorded(wanted: Wanted, patches: dict[str, Any]) -> bool:
+    """Return whether CUDA graphs are wanted, by an option or Inductor's setting, which is switched off for ours."""
+    from torch import _inductor
+
+    inductors: Any = _inductor.config
+    setting = bool(patches.get(INDUCTORS, inductors.triton.cudagraphs))
+    patches[INDUCTORS] = False
+    return setting if wanted.on is None else wanted.on
 
 
 def decompositions(patches: Mapping[str, Any]) -> Decompositions:

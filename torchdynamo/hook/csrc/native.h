@@ -25,6 +25,7 @@ int td_aliasing_init(PyObject *module);     /* aliasing.cpp: whether tensors sha
 int td_versions_init(PyObject *module);     /* versions.cpp: whether tensors are what and where they were */
 int td_global_state_init(PyObject *module); /* global_state.cpp: what decides what operators do */
 int td_kernels_init(PyObject *module);      /* kernels.cpp: what compiled kernels need of torch */
+int td_recordings_init(PyObject *module);   /* recordings.cpp: inputs and results of CUDA graphs */
 
 extern PyTypeObject *TdGuardProgram_Type;
 

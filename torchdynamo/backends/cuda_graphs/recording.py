@@ -1,0 +1,108 @@
+"""One capture of a compiled graph at certain inputs, and its replay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.graph import increment_version
+
+from torchdynamo import _native
+from torchdynamo.backends.cuda_graphs.device import Device, Run
+from torchdynamo.backends.cuda_graphs.escape import Results, address_of
+from torchdynamo.backends.cuda_graphs.lanes import Lane
+from torchdynamo.backends.cuda_graphs.slots import Slots
+
+
+class Plan(NamedTuple):
+    """What is known of a compiled graph before it is recorded.
+
+    run: it, as a function of one list of inputs. kind: "inference", "forward" or "backward". visible: number of results
+    that leave the graph; those behind are saved for the backward. fixed: positions of inputs that keep their memory
+    from call to call. written: inputs that it writes to. counted: those of these whose versions it counts itself.
+    constants: tensors of the graph that it may return.
+    """
+
+    run: Run
+    kind: str
+    device: Device
+    place: torch.device
+    visible: int
+    fixed: frozenset[int]
+    written: frozenset[int]
+    counted: tuple[int, ...] = ()
+    constants: tuple[torch.Tensor, ...] = ()
+
+
+class Recording:
+    """A capture, with the memory of its moving inputs and of its results."""
+
+    def __init__(
+        self, plan: Plan, lane: Lane, inputs: Sequence[Any], fixed: Collection[int], escaping: Collection[int]
+    ) -> None:
+        self.plan, self.lane = plan, lane
+        index = plan.place.index or 0
+        self.slots = Slots(inputs, fixed, plan.written)
+        self.layout = self.slots.layout
+        with torch.no_grad():
+            self.slots.fill(inputs)
+        self.retired = False  # not to be replayed any more
+        self.saved_before = frozenset[int]()  # positions of inputs that the forward has saved in this lane's memory
+        if plan.kind == "backward" and lane.forward is not None:
+            saved_at: frozenset[int] = lane.forward.saved_at
+            self.saved_before = frozenset(at for at in fixed if address_of(inputs[at]) in saved_at)
+            lane.forward.release_saved(self.slots.inputs, inputs)
+        captured, views = self.slots.release(), plan.kind != "backward"
+        seen = list(captured) if views else []  # a backward's own inputs are to go as it is captured
+        generators = [each for each in inputs if isinstance(each, torch.Generator)]
+        with torch.no_grad():
+            self.graph, made = plan.device.capture(plan.run, captured, lane.pool, index, generators)
+        made = list(made) if isinstance(made, (list, tuple)) else [made]
+        self.results = Results(made, seen, plan.visible, escaping, plan.constants)
+        self.saved_at: frozenset[int] = frozenset(self.results.saved_owners)
+        self.saved_is_released = False  # captures may write to what this forward saves
+        self.stream = plan.device.stream(index)
+        self.order = lane.count
+        lane.count += 1
+
+    def release_saved(self, captured: list[Any], inputs: Sequence[Any]) -> None:
+        """Pass the memory that this forward saves tensors in to the capture of its backward, which may use it again.
+
+        captured: inputs of that capture; those in this memory are replaced by tensors that own it.
+        """
+        owners, self.results.saved_owners = self.results.saved_owners, {}
+        for at, value in enumerate(inputs):
+            owner = owners.get(address_of(value)) if isinstance(value, torch.Tensor) else None
+            if owner is None:
+                continue
+            if owner.dtype is value.dtype:
+                offset = value.storage_offset() - owner.storage_offset()
+                captured[at] = _native.reinterpret_tensor(owner, tuple(value.shape), value.stride(), offset)
+            else:
+                self.results.owners[address_of(value)] = owner
+        self.saved_is_released = True
+
+    def replay(self, inputs: list[Any]) -> list[Any]:
+        """Return what the graph computes of the inputs, a list that is emptied."""
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self._replay(inputs)
+        return self._replay(inputs)
+
+    def _replay(self, inputs: list[Any]) -> list[Any]:
+        slots, lane = self.slots, self.lane
+        if slots.groups:
+            slots.fill(inputs)
+        self.graph.replay()
+        if slots.written:
+            slots.write_back(inputs)
+        if self.plan.counted:
+            increment_version([inputs[at] for at in self.plan.counted if not inputs[at].is_inference()])
+        made, lent, saved = self.results.hand_out(inputs, self)
+        if lent is not None:
+            lane.lent[self.order] = lent
+        if self.plan.kind == "forward":
+            lane.forward, lane.saved = self, saved
+        inputs.clear()
+        return made

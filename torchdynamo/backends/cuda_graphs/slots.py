@@ -1,0 +1,82 @@
+"""Bring the inputs of a call to where a recording reads them.
+
+An input either stays, and the recording reads it where it is, or moves: then its contents are copied into a slot. What
+a recording writes to a slot is copied back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+
+from torchdynamo import _native
+
+
+class Slots:
+    """The inputs of one recording: those at `fixed` positions stay, other tensors have slots.
+
+    `layout` tells natively whether the inputs of a call fit. `inputs` are what is captured, until `release`.
+    """
+
+    def __init__(self, inputs: Sequence[Any], fixed: Collection[int], written: Collection[int]) -> None:
+        self.layout = _native.input_layout(list(inputs), frozenset(fixed))
+        self.inputs = list(inputs)
+        self.memory: dict[int, torch.Tensor] = {}
+        for at, value in enumerate(inputs):
+            if isinstance(value, torch.Tensor) and at not in fixed:
+                self.inputs[at] = self.memory[at] = slot_for(value)
+        self.written = [at for at in written if at in self.memory]
+        self.groups = self._groups()
+
+    def _groups(self) -> list[tuple[list[int], list[torch.Tensor]]]:
+        """Return positions and slots by dtype: each group is copied by one kernel."""
+        found: dict[torch.dtype, tuple[list[int], list[torch.Tensor]]] = {}
+        for at, slot in self.memory.items():
+            if slot.numel():
+                positions, slots = found.setdefault(slot.dtype, ([], []))
+                positions.append(at)
+                slots.append(once(slot))
+        return [*found.values()]
+
+    def fill(self, inputs: Sequence[Any]) -> None:
+        """Copy inputs that move into their slots."""
+        for positions, slots in self.groups:
+            if len(slots) == 1:
+                slots[0].copy_(once(inputs[positions[0]]))
+            else:
+                torch._foreach_copy_(slots, [once(inputs[at]) for at in positions])
+
+    def write_back(self, inputs: Sequence[Any]) -> None:
+        """Copy what the recording has written to slots to the inputs; their versions are counted by AOTAutograd."""
+        for at in self.written:
+            value = inputs[at]
+            _native.reinterpret_tensor(value, tuple(value.shape), value.stride()).copy_(self.memory[at])
+
+    def release(self) -> list[Any]:
+        """Return the inputs to capture, and let go of them."""
+        inputs, self.inputs = self.inputs, []
+        return inputs
+
+
+def slot_for(value: torch.Tensor) -> torch.Tensor:
+    """Return memory for an input, in its layout, that may be written to in any mode."""
+    with torch.inference_mode(False):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+
+def once(value: torch.Tensor) -> torch.Tensor:
+    """Return a view that has each element of an expanded tensor once; other tensors as they are."""
+    if torch._debug_has_internal_overlap(value) != 1:
+        return value
+    for dim, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            value = value.narrow(dim, 0, 1)
+    return value
+
+
+def share_memory(inputs: Sequence[Any], positions: Collection[int]) -> bool:
+    """Return whether an input at one of the positions has its memory in common with another input."""
+    addresses = [each.untyped_storage().data_ptr() if isinstance(each, torch.Tensor) else 0 for each in inputs]
+    return any(addresses[at] and addresses.count(addresses[at]) > 1 for at in positions)
