@@ -40,6 +40,7 @@ from torchdynamo.optimized_module import OptimizedModule
 from torchdynamo.report import logs, saving
 from torchdynamo.report.logs import set_logs
 from torchdynamo.report.summary import Report, report
+from torchdynamo.tuning.search import tune
 
 set_logs(logs.from_environment(os.environ))
 saving.follow_environment(os.environ)
@@ -76,4 +77,5 @@ __all__ = [
     "run",
     "set_logs",
     "skip",
+    "tune",
 ]

@@ -23,6 +23,7 @@ from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.input_checks import without_input_checks
 from torchdynamo.backends.joint_pass import before_inductors
+from torchdynamo.backends.option_sets import tuned_in, with_choice
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
@@ -38,7 +39,7 @@ PRE_PASS = "joint_custom_pre_pass"
 
 
 @register_backend
-@checked_by(lambda mode, options: settings(mode, wanted_in(choice_in(options)[1])[1]) if mode or options else None)
+@checked_by(lambda mode, options: settings(mode, of_inductor(options)) if mode or options else None)
 @leaves_inputs_alone
 @split_into_parts
 def inductor(
@@ -50,11 +51,12 @@ def inductor(
 ) -> Callable[..., Any] | None:
     """Compile the graph with Inductor; return None for graphs that must run in eager (`is_for_eager`).
 
-    mode, options: as torch.compile takes them, and the options "regions", "cudagraphs" and "cudagraph_recordings".
-    Raises UnknownSetting for others.
+    mode, options: as torch.compile takes them, and the options "regions", "cudagraphs", "cudagraph_recordings"
+    and "tuned". Raises UnknownSetting for others.
     """
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
+    mode, options = with_choice(gm, example_inputs, mode, options)
     regions, options = choice_in(options)
     recordings, options = wanted_in(options)
     patches = settings(mode, options)
@@ -87,6 +89,11 @@ def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     for wrap in around:
         inner_compile = wrap(inner_compile)
     return inner_compile
+
+
+def of_inductor(options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the options that are Inductor's own. Raises UnknownSetting for wrong values of others."""
+    return wanted_in(choice_in(tuned_in(options)[1])[1])[1]
 
 
 def is_recorded(wanted: Wanted, patches: dict[str, Any]) -> bool:

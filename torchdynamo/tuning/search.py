@@ -1,0 +1,210 @@
+"""Search the options that Inductor compiles a graph with: halve the contenders, then hold the best against the default.
+
+Contenders run by turns. After each round the slower half is out and the rest is measured for twice as long. What is
+left has to be 3% faster than the default in three rounds of three; otherwise the graph stays with the default.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+from torchdynamo.api import compile
+from torchdynamo.backends.builtin.inductor import inductor
+from torchdynamo.backends.ensemble import measure
+from torchdynamo.backends.ensemble.database import Row
+from torchdynamo.backends.ensemble.measure import Timing
+from torchdynamo.backends.ensemble.subgraph import Subgraph
+from torchdynamo.backends.option_sets import CHOSEN, DEFAULT, keep_choice, key_of, sets_for
+from torchdynamo.backends.preserve import mutated_positions
+from torchdynamo.backends.verify import copied
+from torchdynamo.tuning.contest import alone_on_the_machine
+
+GAIN = 1.03  # how many times faster than the default the best must be, in each round
+ROUNDS = 3
+SHORTEST = 0.02  # seconds for each contender in the first round
+BUILDING = 0.7  # of the time is for compiling at most
+TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 3e-2, torch.float16: 1e-2}
+Run = Callable[[], Any]
+
+
+class TunedGraph(NamedTuple):
+    """What the search has found for one graph. gain: how many times faster than the default, at least."""
+
+    choice: str
+    gain: float
+    rows: tuple[Row, ...]
+    stored: bool
+
+    def __str__(self) -> str:
+        rows = [f"  {row.member}: {row.state}{_time(row.timing)} {row.reason}".rstrip() for row in self.rows]
+        kept = "" if self.stored else ", not stored: the graph has no name that another process would know"
+        return "\n".join([f"{self.choice}, {self.gain:.2f} times the default's speed{kept}", *rows])
+
+
+def _time(timing: Timing | None) -> str:
+    return "" if timing is None else f" {timing.median * 1e3:.3f} ms"
+
+
+class Tuning(NamedTuple):
+    """The result of `torchdynamo.tune`, to be printed: one entry for each graph, in the order of capture."""
+
+    graphs: tuple[TunedGraph, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"graph {at}: {each}" for at, each in enumerate(self.graphs))
+
+
+def tune(
+    fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, seconds: float = 60.0
+) -> Tuning:
+    """Search Inductor's options for each graph of a function, and store what is chosen for programs to use.
+
+    fn: function or nn.Module, called once with the arguments, for real, to capture its graphs. seconds: for everything,
+    compiling included; a graph gets its share of it.
+
+    `compile(fn, options={"tuned": True})` and `mode="max-autotune"` use the choice, in other processes too, for the
+    same graph on such a machine with the same versions. Forward and backward are tuned together, at the sizes of the
+    call. Graphs that draw random numbers keep the default.
+
+    Raises what the call raises, and ValueError if `seconds` is not positive.
+    """
+    if not seconds > 0:
+        raise ValueError(f"seconds is a positive number, not {seconds!r}")
+    captured: list[tuple[torch.fx.GraphModule, list[Any], bool]] = []
+
+    def collect(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        captured.append((gm, list(example_inputs), torch.is_grad_enabled()))
+        return gm.forward
+
+    compile(fn, backend=collect, dynamic=False)(*args, **(kwargs or {}))
+    end = time.monotonic() + seconds
+    found = []
+    for at, (gm, inputs, differentiates) in enumerate(captured):
+        share = (end - time.monotonic()) / (len(captured) - at)
+        with torch.set_grad_enabled(differentiates):
+            found.append(tune_graph(gm, inputs, share))
+    return Tuning(tuple(found))
+
+
+def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) -> TunedGraph:
+    """Search the options of one graph for about so many seconds, and store the choice."""
+    subgraph = Subgraph(gm, inputs)
+    end = time.monotonic() + seconds
+    on_gpu = any(each.is_cuda for each in subgraph.tensors)
+    written = mutated_positions(gm)
+    given = [copied(each) if at in written else each for at, each in enumerate(inputs)]
+    rows: dict[str, Row] = {}
+    runs: dict[str, Run] = {}
+    if not subgraph.effects.random:
+        sets = sets_for("cuda" if on_gpu else "cpu")
+        runs = built(subgraph, sets, given, rows, time.monotonic() + BUILDING * seconds)
+    timings: dict[str, Timing] = {}
+    choice, gain = DEFAULT, 1.0
+    if DEFAULT in runs and len(runs) > 1:
+        with alone_on_the_machine():
+            best = halved(runs, end, on_gpu, timings)
+            gain = confirmed(runs, best, on_gpu)
+        choice = best if gain >= GAIN else DEFAULT
+    for name in runs:
+        rows[name] = rows[name]._replace(timing=timings.get(name))
+    rows.setdefault(DEFAULT, Row(DEFAULT, "built"))
+    rows[choice] = rows[choice]._replace(state=CHOSEN)
+    key = key_of(subgraph)
+    if key is not None:
+        keep_choice(key, [*rows.values()])
+    return TunedGraph(choice, gain if choice != DEFAULT else 1.0, tuple(rows.values()), key is not None)
+
+
+def built(
+    subgraph: Subgraph, sets: Mapping[str, Mapping[str, Any]], given: Sequence[Any], rows: dict[str, Row], end: float
+) -> dict[str, Run]:
+    """Compile the graph with each set until time is up; return the runs whose results are the captured graph's.
+
+    rows: a row is added for each set.
+    """
+    runs: dict[str, Run] = {}
+    want = None
+    for name, options in sets.items():
+        if time.monotonic() > end and name != DEFAULT:
+            rows[name] = Row(name, "not tried", "time was up")
+            continue
+        started = time.monotonic()
+        try:
+            made = inductor(subgraph.gm, subgraph.example_inputs, options=options or None)
+            if made is None:
+                rows[name] = Row(name, "declined", "Inductor leaves graphs of this kind to eager")
+                return {}
+            run = trained(made, given)
+            if want is None:
+                want = trained(subgraph.gm.forward, [copied(each) for each in given])()
+            for _ in range(4):  # compiles the backward, and records CUDA graphs
+                got = run()
+        except Exception as error:
+            rows[name] = Row(name, "failed", f"{type(error).__name__}: {error}".splitlines()[0][:200])
+            continue
+        seconds = time.monotonic() - started
+        if not subgraph.effects.mutated and not is_close(got, want):
+            rows[name] = Row(name, "rejected", "results differ beyond rounding", seconds)
+            continue
+        rows[name] = Row(name, "built", build_seconds=seconds)
+        runs[name] = run
+    return runs
+
+
+def trained(run: Callable[..., Any], given: Sequence[Any]) -> Run:
+    """Return a call of a graph, with the backward of its results where they have one."""
+    needing = [each for each in given if isinstance(each, torch.Tensor) and each.requires_grad]
+
+    def call() -> Any:
+        results = [each for each in pytree.tree_leaves(run(*given)) if isinstance(each, torch.Tensor)]
+        tracked = [each for each in results if each.requires_grad]
+        if not tracked or not needing:
+            return [each.detach() for each in results]
+        ones = [torch.ones_like(each) for each in tracked]
+        gradients = torch.autograd.grad(tracked, needing, ones, allow_unused=True)
+        return [*(each.detach() for each in results), *(each for each in gradients if each is not None)]
+
+    return call
+
+
+def is_close(got: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> bool:
+    """Return whether results are those of eager, within rounding at the scale of each tensor."""
+    for mine, theirs in zip(got, want, strict=True):
+        if not theirs.is_floating_point():
+            if not torch.equal(mine, theirs):
+                return False
+            continue
+        scale = theirs.abs().max().item() if theirs.numel() else 0.0
+        tolerance = TOLERANCES.get(theirs.dtype, 1e-2)
+        if not torch.allclose(mine, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+            return False
+    return True
+
+
+def halved(runs: Mapping[str, Run], end: float, on_gpu: bool, timings: dict[str, Timing]) -> str:
+    """Return the fastest contender besides the default, by rounds in which the slower half drops out."""
+    left, seconds = dict(runs), SHORTEST
+    while True:
+        found = measure.in_turn(left, seconds * len(left), on_gpu)
+        timings.update(found)
+        others = sorted((name for name in found if name != DEFAULT), key=lambda name: found[name].median)
+        seconds *= 2
+        if len(others) < 2 or time.monotonic() + seconds * len(others) > end:
+            return others[0] if others else DEFAULT
+        left = {name: left[name] for name in (DEFAULT, *others[: (len(others) + 1) // 2])}
+
+
+def confirmed(runs: Mapping[str, Run], best: str, on_gpu: bool) -> float:
+    """Return how many times faster than the default a contender was, in the worst of three rounds by turns."""
+    pair = {name: runs[name] for name in (DEFAULT, best)}
+    gains = []
+    for _ in range(ROUNDS):
+        found = measure.in_turn(pair, 4 * SHORTEST, on_gpu)
+        gains.append(found[DEFAULT].median / found[best].median if best in found and DEFAULT in found else 0.0)
+    return min(gains)
