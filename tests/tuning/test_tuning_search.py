@@ -42,7 +42,7 @@ def times(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str, int], float])
 
 def test_the_faster_is_chosen_stored_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
     times(monkeypatch, lambda name, at: 1.0 if name == "small fusions" else 1.1)
-    (found,) = torchdynamo.tune(fn, [torch.randn(4, 8)], seconds=60).graphs
+    (found,) = torchdynamo.tune(fn, [torch.randn(4, 8)], seconds=600).graphs
     assert (found.choice, found.stored) == ("small fusions", True)
     assert found.gain == pytest.approx(1.1)
     seen: list[Any] = []
@@ -65,19 +65,19 @@ def test_the_faster_is_chosen_stored_and_used(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_wins_two_rounds_of_three_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     times(monkeypatch, lambda name, at: 1.0 if name == "small fusions" and at != 3 else 1.1)
-    (found,) = torchdynamo.tune(fn, [torch.randn(4, 8)], seconds=60).graphs
+    (found,) = torchdynamo.tune(fn, [torch.randn(4, 8)], seconds=600).graphs
     assert (found.choice, found.gain) == (option_sets.DEFAULT, 1.0)
     assert {row.member: row.state for row in found.rows}[option_sets.DEFAULT] == option_sets.CHOSEN
 
 
 def test_training_is_measured_with_its_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Linear(8, 8)
-    (found,) = torchdynamo.tune(model, [torch.randn(4, 8)], seconds=60).graphs
+    (found,) = torchdynamo.tune(model, [torch.randn(4, 8)], seconds=600).graphs
     assert all(row.state in ("built", option_sets.CHOSEN) and row.timing is not None for row in found.rows), found
 
 
 def test_random_numbers_keep_the_default() -> None:
-    (found,) = torchdynamo.tune(lambda x: torch.nn.functional.dropout(x) + 1, [torch.randn(4, 8)], seconds=60).graphs
+    (found,) = torchdynamo.tune(lambda x: torch.nn.functional.dropout(x) + 1, [torch.randn(4, 8)], seconds=600).graphs
     assert found.choice == option_sets.DEFAULT
 
 
@@ -89,7 +89,7 @@ def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
         return made if options is None else lambda *args: tuple(each + 1 for each in made(*args))
 
     monkeypatch.setattr(search, "inductor", wrong)
-    (found,) = torchdynamo.tune(fn, [torch.randn(4, 8)], seconds=60).graphs
+    (found,) = torchdynamo.tune(fn, [torch.randn(4, 8)], seconds=600).graphs
     assert found.choice == option_sets.DEFAULT
     assert "rejected" in {row.state for row in found.rows}
 
