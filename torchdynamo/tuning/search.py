@@ -65,8 +65,9 @@ def tune(
 ) -> Tuning:
     """Search Inductor's options for each graph of a function, and store what is chosen for programs to use.
 
-    fn: function or nn.Module, called once with the arguments, for real, to capture its graphs. seconds: for everything,
-    compiling included; a graph gets its share of it.
+    fn: function or nn.Module, which is called once, for real, to capture its graphs.
+    args, kwargs: arguments of that call.
+    seconds: time for everything, compiling included; a graph gets its share of it.
 
     `compile(fn, options={"tuned": True})` and `mode="max-autotune"` use the choice, in other processes too, for the
     same graph on such a machine with the same versions. Forward and backward are tuned together, at the sizes of the
