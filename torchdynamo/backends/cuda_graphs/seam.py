@@ -96,7 +96,7 @@ def recorded_kernels(compiler: Compiler, ledger: Ledger) -> Compiler:
     @functools.wraps(compiler)
     def compile_recorded(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
         kind = "backward" if kwargs.get("is_backward") else "inference" if kwargs.get("is_inference") else "forward"
-        why = not_repeatable(gm)
+        why, visible = not_repeatable(gm), visible_of(gm, kind)  # before the compiler changes the graph
         compiled = compiler(gm, example_inputs, **kwargs)
         run = getattr(compiled, "current_callable", None)
         if run is None:
@@ -114,7 +114,7 @@ def recorded_kernels(compiler: Compiler, ledger: Ledger) -> Compiler:
                 kind,
                 device,
                 place,
-                visible_of(gm, kind),
+                visible,
                 frozenset(kwargs.get("static_input_idxs") or ()),
                 frozenset(compiled.mutated_input_idxs),
                 constants=tuple(each for each in constants if isinstance(each, torch.Tensor)),
@@ -225,6 +225,8 @@ def not_repeatable(gm: torch.fx.GraphModule) -> str | None:
     """Return why a graph cannot be recorded whatever it runs on: it asks the device for a value, or waits for it."""
     from torch._inductor.utils import get_first_incompatible_cudagraph_node
 
+    if any(isinstance(node.meta.get("val"), dict) for node in gm.graph.nodes):
+        return None  # kernels of the program's own, of which torch's check knows nothing; recording fails if they wait
     node = get_first_incompatible_cudagraph_node(gm)
     return None if node is None else f"it contains {node.target}"
 
