@@ -1,4 +1,4 @@
-"""What is public, with its signatures, is in the file `public_api.txt` beside this one: nothing of it goes or changes."""
+"""What is public, with its signatures, is in `public_api.txt` beside this file: nothing of it goes or changes."""
 
 from __future__ import annotations
 
