@@ -372,3 +372,25 @@ def test_a_training_step_is_one_recording(device: Any) -> None:
     want, got = make(lambda fn: fn), make(lambda fn: torchdynamo.compile(fn, fullgraph=True, backend="cudagraphs"))
     torch.testing.assert_close(got, want)
     assert (device.captures, device.launches) == (1, 8)
+
+
+@pytest.mark.parametrize("backend", ["inductor", "cudagraphs"])
+def test_inputs_are_written_to_and_returned(device: Any, backend: str) -> None:
+    def fn(x: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        state.add_(x.sum())
+        x.mul_(2)
+        return x, x[0], state, state.t(), x + state
+
+    run = torchdynamo.compile(fn, backend=backend, options={"cudagraphs": True})
+    mine, theirs = torch.zeros(2, 2, device=PLACE["device"]), torch.zeros(2, 2, device=PLACE["device"])
+    kept = []
+    for at in range(8):
+        x, y = (torch.full((2, 2), float(at), device=PLACE["device"]) for _ in range(2))
+        got, want = run(x, mine), fn(y, theirs)
+        assert got[0] is x and got[2] is mine
+        got[1].add_(1)
+        want[1].add_(1)
+        kept.append((got, want))
+    for got, want in kept:
+        torch.testing.assert_close(got, want)
+    assert device.launches == 6

@@ -10,6 +10,7 @@ import torch.fx
 from torchdynamo.backends.artifacts.inductor.noting import keep_notes, noting
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.cpp_kernels import as_in_eager
+from torchdynamo.backends.cuda_graphs.direct import called_directly
 from torchdynamo.backends.cuda_graphs.seam import (
     INDUCTORS,
     Wanted,
@@ -77,6 +78,8 @@ def inductor(
                 config_patches=patches,
                 decompositions=decompositions(patches),
             )
+    if recorded:
+        compiled = called_directly(compiled, ready, found)
     return keep_notes(ready.as_captured(compiled), ready, found)
 
 

@@ -1,0 +1,34 @@
+"""Call recorded inference graphs past AOTAutograd's wrappers, which cost more than the launch of a recording.
+
+What the wrappers do around kernels is done as for graphs from a store (`artifacts/inductor/runtime.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchdynamo.backends.artifacts.artifact import CannotStore
+from torchdynamo.backends.artifacts.inductor.code import graph_of
+from torchdynamo.backends.artifacts.inductor.noting import Wrapped
+from torchdynamo.backends.artifacts.inductor.runtime import decode_runtime, encode_runtime
+from torchdynamo.backends.cuda_graphs.runner import Runner
+from torchdynamo.backends.handoff import Handoff
+
+
+def called_directly(compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
+    """Return a function that calls a recorded graph directly; `compiled`, if AOTAutograd is needed for a call.
+
+    found: what AOTAutograd has made for the graph.
+    """
+    owns = any(True for _ in ready.module.parameters()) or any(True for _ in ready.module.buffers())
+    if len(found) != 1 or found[0].trains or owns or len(found[0].metadata.input_info) != len(ready.inputs):
+        return compiled
+    try:
+        runner, around = graph_of(found[0].run).current_callable, encode_runtime(found[0])
+    except CannotStore:
+        return compiled
+    if not isinstance(runner, Runner) or not isinstance(around, dict):
+        return compiled
+    run = decode_runtime(around, runner)
+    return lambda *args: run(list(args))
