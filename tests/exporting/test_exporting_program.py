@@ -333,6 +333,20 @@ def test_what_cannot_be_exported_says_so(fn: Any, error: type[Exception], text: 
 GENERATOR = torch.Generator()
 
 
+class Loud(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_tensors_that_an_exported_program_would_take_for_others_are_refused() -> None:
+    x = torch.ones(4)
+    with pytest.raises(exc.ExportError, match="share memory"):
+        torchdynamo.export(lambda a, b: a.add_(1) + b, x[:3], x[1:])
+    with pytest.raises(exc.ExportError, match="act on operators: Loud"):
+        torchdynamo.export(lambda a: a + 1, x.as_subclass(Loud))
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(TypeError, match="takes a function"):
         torchdynamo.export(3, X)  # type: ignore[call-overload]

@@ -11,6 +11,7 @@ import torch
 import torch.export
 from torch.utils import _pytree as pytree
 
+from torchdynamo.capture.torch.tensor_subclasses import overrides
 from torchdynamo.core.source import Source
 from torchdynamo.errors import ConstraintViolationError, ExportError, TorchDynamoError
 from torchdynamo.exporting.calls import ExampleCall
@@ -22,6 +23,7 @@ from torchdynamo.exporting.results import outcome
 from torchdynamo.exporting.shapes import Varying
 from torchdynamo.exporting.state import Owned
 from torchdynamo.graph import shape_env, torch_compat
+from torchdynamo.guards.aliases import memory_apart, written_apart
 from torchdynamo.guards.kind import read
 from torchdynamo.report.recompiles import decisions
 
@@ -38,6 +40,7 @@ class Export:
         try:
             self.outcome = outcome(made)
             self.flat = FlatGraph(made, self.outcome, self.owned)
+            refuse_shared_memory(made, self.flat)
             carried = carried_over(made, self.flat.module, self.outcome.rebindings)
             if strict and carried:
                 raise ExportError(about_state(carried))
@@ -85,6 +88,17 @@ class Export:
         if "constraint" in text.lower():
             return ConstraintViolationError("\n".join([text, *map(str, decisions(self.guards))]))
         return ExportError(f"torch cannot express the captured graph as an exported program: {text}")
+
+
+def refuse_shared_memory(made: Captured, flat: FlatGraph) -> None:
+    """Raise ExportError if tensors share memory that the graph writes to, or are of classes that act on operators."""
+    vm = made.found.capture.machine
+    if not (written_apart(vm, flat.module) and memory_apart(vm, flat.module)):
+        raise ExportError("tensors share memory that the program writes to: pass copies of them")
+    classes = {type(vm.input_objects[value.node]) for value in vm.inputs}
+    acting = sorted(cls.__name__ for cls in classes if overrides(cls))
+    if acting:
+        raise ExportError(f"the program takes tensors of classes that act on operators: {', '.join(acting)}")
 
 
 def signed(call: ExampleCall, forward: Any) -> Any:
