@@ -5,8 +5,8 @@
 
 Each figure is of a process of its own. *host* is the processor's time until a call's work is queued, *launch* the part
 of it in which CUDA launches recordings, *call* the wall time with the work done; medians of rounds. *from* is the first
-call from which on each launches recordings and makes none; *launches* are those per call from then on. *peak* is the
-allocator's, also as a multiple of mode "default" in the same process. *kept* tells whether results that are held over
+call from which on each launches recordings and makes none; *launches* are those per call from then on. *MiB* is
+what the allocator holds in steady state, pools of recordings included; *peak x* as a multiple of mode "default". *kept* tells whether results that are held over
 all calls are equal to those of the same calls again.
 """
 
@@ -206,9 +206,6 @@ def figures(
     row: Row, compile_: Callable[..., Any], device: str, tiny: bool, counted: Counted, settle: Callable[[], Any]
 ) -> dict[str, Any]:
     """The figures of one program in one mode."""
-    if device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
     torch.manual_seed(0)
     step, inputs, count = row.make(compile_, device, tiny)
     started = time.perf_counter()
@@ -223,6 +220,9 @@ def figures(
         replays = counted.launches > launches and counted.captures == captures
         steady = (steady or at) if replays else None
     found["from"] = steady
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     x = inputs(1)
     hosts, calls, launch = [], [], []
     count = 3 if tiny else count
@@ -245,7 +245,7 @@ def figures(
     found["launches"] = (counted.launches - launches) / total
     found["host us"], found["call us"] = statistics.median(hosts) * 1e6, statistics.median(calls) * 1e6
     found["launch us"] = statistics.median(launch) * 1e6
-    found["MiB"] = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0
+    found["MiB"] = torch.cuda.max_memory_reserved() / 2**20 if device == "cuda" else 0.0
     del y
     found["kept"] = kept(row, step, inputs)
     return found

@@ -70,6 +70,7 @@ class Cuda:
             for generator in generators:
                 graph.register_generator_state(generator)
             torch.cuda.synchronize()
+            torch.cuda.empty_cache()  # what watched calls have used, the recording uses instead
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
