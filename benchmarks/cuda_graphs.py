@@ -5,9 +5,9 @@
 
 Each figure is of a process of its own. *host* is the processor's time until a call's work is queued, *launch* the part
 of it in which CUDA launches recordings, *call* the wall time with the work done; medians of rounds. *from* is the first
-call from which on each launches recordings and makes none; *launches* are those per call from then on. *MiB* is
-what the allocator holds in steady state, pools of recordings included; *peak x* as a multiple of mode "default". *kept* tells whether results that are held over
-all calls are equal to those of the same calls again.
+call from which on each launches recordings and makes none; *launches* are those per call from then on. *MiB* is what
+the allocator holds in steady state, pools of recordings included; *peak x* the same as a multiple of mode "default".
+*kept* tells whether results that are held over all calls are equal to those of the same calls again.
 """
 
 from __future__ import annotations
