@@ -7,7 +7,6 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -17,23 +16,15 @@ using Dims = c10::SmallVector<int64_t, 6>;
 // ---- Inputs -------------------------------------------------------------------------------------------------------
 
 struct Input {
+    enum { TENSOR, NUMBER, OBJECT } kind = OBJECT;
+    bool fixed = false;            // its address is part of the recording
     const void *address = nullptr; // of a tensor; of another object itself, owned
-    int64_t number = 0;            // of a tensor: of its dimensions
-    uint32_t dims = 0;             // where its sizes begin, with its strides after them
-    enum : uint8_t { TENSOR, NUMBER, OBJECT } kind = OBJECT;
-    bool fixed = false; // its address is part of the recording
-};
-
-// Where a tensor of the call that was recorded was made: the next call's is often the same, and is fetched ahead.
-struct Ahead {
-    const char *impl = nullptr, *storage = nullptr;
+    int64_t number = 0;
+    Dims sizes, strides;
 };
 
 struct InputLayout {
-    static const Py_ssize_t DISTANCE = 8;
     std::vector<Input> inputs;
-    std::vector<Ahead> ahead; // with DISTANCE more at the end
-    std::vector<int64_t> dims;
     ~InputLayout()
     {
         for (const Input &each : inputs)
@@ -74,18 +65,14 @@ bool takes_lists(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t wanted, Py_
 }
 
 // False: an error is set.
-bool read(PyObject *value, InputLayout &layout, Input &input)
+bool read(PyObject *value, Input &input)
 {
     if (td_is_tensor(value) && is_plain(impl_of(value))) {
         const TensorImpl *impl = impl_of(value);
-        c10::IntArrayRef sizes = impl->sizes_default(), strides = impl->strides_default();
         input.kind = Input::TENSOR;
         input.address = address_of(impl);
-        input.number = (int64_t)sizes.size();
-        input.dims = (uint32_t)layout.dims.size();
-        layout.dims.insert(layout.dims.end(), sizes.begin(), sizes.end());
-        layout.dims.insert(layout.dims.end(), strides.begin(), strides.end());
-        layout.ahead.back() = {(const char *)impl, (const char *)impl->unsafe_storage().unsafeGetStorageImpl()};
+        input.sizes.assign(impl->sizes_default().begin(), impl->sizes_default().end());
+        input.strides.assign(impl->strides_default().begin(), impl->strides_default().end());
         return true;
     }
     if (PyLong_CheckExact(value)) {
@@ -95,13 +82,6 @@ bool read(PyObject *value, InputLayout &layout, Input &input)
     }
     input.address = Py_NewRef(value);
     return true;
-}
-
-bool has_dims(const TensorImpl *impl, const int64_t *dims, int64_t count)
-{
-    c10::IntArrayRef sizes = impl->sizes_default(), strides = impl->strides_default();
-    return (int64_t)sizes.size() == count && std::equal(sizes.begin(), sizes.end(), dims) &&
-           std::equal(strides.begin(), strides.end(), dims + count);
 }
 } // namespace
 
@@ -118,13 +98,11 @@ static PyObject *input_layout(PyObject *, PyObject *const *args, Py_ssize_t narg
         PyObject *position = PyLong_FromSsize_t(at);
         int fixed = position == nullptr ? -1 : PySequence_Contains(args[1], position);
         Py_XDECREF(position);
-        layout->ahead.emplace_back();
-        if (fixed < 0 || !read(PyList_GET_ITEM(args[0], at), *layout, input))
+        if (fixed < 0 || !read(PyList_GET_ITEM(args[0], at), input))
             return nullptr;
         input.fixed = fixed;
         layout->inputs.push_back(std::move(input));
     }
-    layout->ahead.resize(count + InputLayout::DISTANCE);
     return in_capsule(std::move(layout));
     END_HANDLE_TH_ERRORS
 }
@@ -142,13 +120,10 @@ static PyObject *moved_inputs(PyObject *, PyObject *const *args, Py_ssize_t narg
     for (Py_ssize_t at = 0; at < count; at++) {
         const Input &input = layout->inputs[at];
         PyObject *value = PyList_GET_ITEM(args[1], at);
-        const Ahead &next = layout->ahead[at + InputLayout::DISTANCE];
-        __builtin_prefetch(next.impl);
-        __builtin_prefetch(next.impl + 64);
-        __builtin_prefetch(next.storage);
         if (input.kind == Input::TENSOR) {
             const TensorImpl *impl = td_is_tensor(value) ? impl_of(value) : nullptr;
-            if (impl == nullptr || !is_plain(impl) || !has_dims(impl, layout->dims.data() + input.dims, input.number))
+            if (impl == nullptr || !is_plain(impl) || impl->sizes_default() != c10::IntArrayRef(input.sizes) ||
+                impl->strides_default() != c10::IntArrayRef(input.strides))
                 Py_RETURN_NONE;
             if (input.fixed && address_of(impl) != input.address)
                 moved.push_back(at);
