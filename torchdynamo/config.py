@@ -53,6 +53,9 @@ regions: bool | str = False
 
 "auto" does so from six equal blocks on, True from three; False compiles each graph as a whole."""
 
+rewrites: bool = True
+"""Let backends that need not round as eager does ("inductor") rewrite a graph: attention into one operator."""
+
 cache: str = ""
 """Use what other processes have captured and compiled, and store for them what this one does: "on", "read" or "off".
 

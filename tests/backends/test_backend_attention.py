@@ -64,21 +64,23 @@ def outcome(f: Any, training: bool) -> list[torch.Tensor]:
 def test_only_attention_is_replaced(name: str, training: bool) -> None:
     fn = (ATTENTION | NONE)[name]
     counters.clear()
-    with fresh_cache():
+    with fresh_cache(), torchdynamo.config.patch(rewrites=False):
         torch.testing.assert_close(
             outcome(torchdynamo.compile(fn, backend="inductor"), training), outcome(fn, training), atol=1e-4, rtol=1e-4
         )
     assert bool(counters["inductor"]["fuse_attention"]) is (name in ATTENTION)
 
 
-def test_keys_of_a_batch_of_one() -> None:
+@pytest.mark.parametrize("rewrites", [False, True])
+def test_keys_of_a_batch_of_one(rewrites: bool) -> None:
     """Permuted to a batch of several: what is replaced would have another shape."""
     q, k, v = torch.randn(4, 1, 4, 4), torch.randn(1, 4, 4, 4), torch.randn(4, 1, 4, 4)
 
     def fn(q: Any, k: Any, v: Any) -> Any:
         return (q @ k.permute(1, 0, 3, 2) / 4).softmax(-1) @ v
 
-    torch.testing.assert_close(torchdynamo.compile(fn, backend="inductor")(q, k, v), fn(q, k, v))
+    run = torchdynamo.compile(fn, backend="inductor", options={"rewrites": rewrites})
+    torch.testing.assert_close(run(q, k, v), fn(q, k, v))
 
 
 def test_a_pass_of_the_users_runs_instead() -> None:

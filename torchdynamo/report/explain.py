@@ -17,9 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torchdynamo import _native
-from torchdynamo.backends import ensemble
+from torchdynamo.backends import ensemble, regions, rewrites
 from torchdynamo.backends.cuda_graphs import seam
-from torchdynamo.backends.regions import outcome_of
 from torchdynamo.core import reasons
 from torchdynamo.core.source import Guard
 from torchdynamo.report.recompiles import Decision, NumberInput, decisions
@@ -138,13 +137,19 @@ class Explanation:
     @property
     def regions(self) -> list[str]:
         """What became of the repeated blocks of each graph for which `config.regions` asked: how many, or why none."""
-        outcomes = [(index, outcome_of(graph)) for index, graph in enumerate(self.graphs)]
+        outcomes = [(index, regions.outcome_of(graph)) for index, graph in enumerate(self.graphs)]
         return [f"graph {index}: {outcome}" for index, outcome in outcomes if outcome is not None]
 
     @property
     def cuda_graphs(self) -> list[str]:
         """What became of each graph's CUDA graphs, if they were wanted: recordings, replays, why calls ran plain."""
         return [f"graph {index}: {line}" for index, graph in enumerate(self.graphs) for line in seam.outcome_of(graph)]
+
+    @property
+    def rewrites(self) -> list[str]:
+        """What became of attention in each graph, with its line: which operator computes it, or why none does."""
+        outcomes = [(index, rewrites.outcome_of(graph)) for index, graph in enumerate(self.graphs)]
+        return [f"graph {index}: {line}" for index, found in outcomes if found is not None for line in found.lines()]
 
     @property
     def stored(self) -> list[str]:
@@ -184,6 +189,8 @@ class Explanation:
             parts += [Text("\nRegions"), *(Padding(Text(each), (0, 2)) for each in self.regions)]
         if self.cuda_graphs:
             parts += [Text("\nCUDA graphs"), *(Padding(Text(each), (0, 2)) for each in self.cuda_graphs)]
+        if self.rewrites:
+            parts += [Text("\nRewrites"), *(Padding(Text(each), (0, 2)) for each in self.rewrites)]
         if self.stored:
             parts += [Text("\nStore"), *(Padding(Text(each), (0, 2)) for each in self.stored)]
         if self.decisions:

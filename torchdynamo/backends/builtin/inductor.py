@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.fx
 
 from torchdynamo.backends.artifacts.inductor.noting import keep_notes, noting
 from torchdynamo.backends.cache_key import Decompositions
+from torchdynamo.backends.checked_contents import Checked
 from torchdynamo.backends.cpp_kernels import as_in_eager
 from torchdynamo.backends.cuda_graphs.direct import called_directly
 from torchdynamo.backends.cuda_graphs.seam import (
@@ -29,8 +30,10 @@ from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_arguments import bodies_keep_arguments
-from torchdynamo.backends.regions import choice_in, outlined
+from torchdynamo.backends.regions import Choice, choice_in, outlined
 from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.rewrites import choice_in as rewrites_in
+from torchdynamo.backends.rewrites import rewritten
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.split_backward import split_into_parts
 from torchdynamo.backends.strides import skip_sympy_strides
@@ -52,35 +55,57 @@ def inductor(
 ) -> Callable[..., Any] | None:
     """Compile the graph with Inductor; return None for graphs that must run in eager (`is_for_eager`).
 
-    mode, options: as torch.compile takes them, and the options "regions", "cudagraphs", "cudagraph_recordings"
-    and "tuned". Raises UnknownSetting for others.
+    mode, options: as torch.compile takes them, and the options "regions", "rewrites", "cudagraphs",
+    "cudagraph_recordings" and "tuned". Raises UnknownSetting for others.
     """
-    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-
     mode, options = with_choice(gm, example_inputs, mode, options)
     regions, options = choice_in(options)
     recordings, options = wanted_in(options)
+    rewrites, options = rewrites_in(options)
     patches = settings(mode, options)
     recorded = is_recorded(recordings, patches)
     ledger = ledger_for(gm, recordings) if recorded else None
     if is_for_eager(gm, example_inputs):
         return None if ledger is None else recorded_as_captured(gm, example_inputs, ledger)
-    inner = wrapped(compile_fx_inner)
-    if ledger is not None:
-        inner = recorded_kernels(inner, ledger)
-    with handoff(gm, example_inputs) as ready:
-        outlined(ready.module, gm, regions, patches)
-        with disk_caches(ready, example_inputs, patches, recorded=recorded), noting() as found:
-            compiled: Any = compile_fx(
-                ready.module,
-                ready.inputs,
-                inner_compile=inner,
-                config_patches=patches,
-                decompositions=decompositions(patches),
-            )
-    if recorded:
-        compiled = called_directly(compiled, ready, found)
-    return keep_notes(ready.as_captured(compiled), ready, found)
+    return Compilation(gm, patches, regions, rewrites, recorded, ledger).compiled(example_inputs)
+
+
+class Compilation(NamedTuple):
+    """A graph, and the settings with which it is compiled."""
+
+    gm: torch.fx.GraphModule
+    patches: Mapping[str, Any]
+    regions: Choice
+    rewrites: bool
+    recorded: bool
+    ledger: Any
+
+    def compiled(self, inputs: Sequence[Any], *, by_contents: bool = True) -> Callable[..., Any]:
+        """Compile the graph for these inputs. by_contents: rewrites may rest on what inputs contain."""
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+        inner, patches = wrapped(compile_fx_inner), dict(self.patches)
+        if self.ledger is not None:
+            inner = recorded_kernels(inner, self.ledger)
+        contents = None
+        with handoff(self.gm, inputs) as ready:
+            if self.rewrites:
+                contents = rewritten(ready.module, self.gm, inputs, patches, by_contents=by_contents)
+            outlined(ready.module, self.gm, self.regions, patches)
+            with disk_caches(ready, inputs, patches, recorded=self.recorded), noting() as found:
+                made: Any = compile_fx(
+                    ready.module,
+                    ready.inputs,
+                    inner_compile=inner,
+                    config_patches=patches,
+                    decompositions=decompositions(patches),
+                )
+        if self.recorded:
+            made = called_directly(made, ready, found)
+        run = keep_notes(ready.as_captured(made), ready, found)
+        if contents is None:
+            return run
+        return Checked(run, contents, lambda args: self.compiled(args, by_contents=False))
 
 
 def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +121,7 @@ def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
 def of_inductor(options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the options that are Inductor's own. Raises UnknownSetting for wrong values of others."""
-    return wanted_in(choice_in(tuned_in(options)[1])[1])[1]
+    return rewrites_in(wanted_in(choice_in(tuned_in(options)[1])[1])[1])[1]
 
 
 def is_recorded(wanted: Wanted, patches: dict[str, Any]) -> bool:

@@ -1,0 +1,130 @@
+"""Rewrite the copy of a graph that a compiler gets, where another operator computes the same faster.
+
+Only for compilers that need not round as eager does. The captured graph, which runs where a compiled one fails, and
+which second derivatives are computed from, stays as it is. What a rewrite takes for granted of the contents of inputs
+is checked in each call (`checked_contents.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.fx
+
+from torchdynamo import config
+from torchdynamo.backends.checked_contents import CheckedContents, can_be_checked
+from torchdynamo.errors import UnknownSetting
+from torchdynamo.graph import torch_compat
+from torchdynamo.graph.inputs import InputSource
+from torchdynamo.graph.mutation import effects_of
+from torchdynamo.graph.passes.attention.in_place import is_write
+from torchdynamo.graph.passes.attention.masks import Evaluator
+from torchdynamo.graph.passes.attention.match import AttentionOutcome, Found, rewrite
+
+OPTION = "rewrites"
+_KEY = "torchdynamo_rewrites"
+
+
+class RewritesOutcome(NamedTuple):
+    """What the rewrites of a graph have found."""
+
+    found: tuple[Found, ...]
+
+    def lines(self) -> list[str]:
+        """Return a line for each place and what became of it, with how often that was."""
+        return [text_of(each, count) for each, count in Counter(self.found).items()]
+
+
+def text_of(found: Found, count: int) -> str:
+    """Return what became of one attention."""
+    where = f" at {found.place.filename}:{found.place.line}" if found.place is not None else ""
+    times = f" ({count} times)" if count > 1 else ""
+    return f"attention{where}{' is left as written' if found.missed else ''}: {found.how}{times}"
+
+
+def choice_in(options: Mapping[str, Any] | None) -> tuple[bool, Mapping[str, Any] | None]:
+    """Split options into whether rewrites are wanted, by default `config.rewrites`, and the other options.
+
+    Raises UnknownSetting for a choice that is not a bool.
+    """
+    if not options or OPTION not in options:
+        return config.rewrites, options
+    wanted = options[OPTION]
+    if type(wanted) is not bool:
+        raise UnknownSetting(f"options['rewrites'] is True or False, and not {wanted!r}")
+    return wanted, {name: value for name, value in options.items() if name != OPTION}
+
+
+def rewritten(
+    module: torch.fx.GraphModule,
+    captured: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    patches: Mapping[str, Any],
+    *,
+    by_contents: bool,
+) -> CheckedContents | None:
+    """Rewrite a graph for Inductor, in place; return the contents of inputs that this rests on, or None.
+
+    module: a copy of the `captured` graph, in whose `meta` the outcome is noted. patches: Inductor's settings for it.
+    by_contents: buffers may be looked at.
+    """
+    if not all("example_value" in node.meta for node in captured.graph.nodes):
+        return None  # from elsewhere
+    overwritten = effects_of(captured).overwritten
+    buffers = buffers_in(module, inputs) if by_contents and overwritten is not None else {}
+    readers = {node: list(node.users) for node in buffers}
+    random = not draws_as_eager(patches)
+    outcomes = [rewrite(module.graph, Evaluator(buffers, written_in(module.graph, overwritten)), random=random)]
+    for node in module.graph.find_nodes(op="get_attr"):
+        body = getattr(module, str(node.target), None)
+        if isinstance(body, torch.fx.GraphModule):
+            outcomes.append(rewrite(body.graph, Evaluator({}, written_in(body.graph, None)), random=random))
+            body.recompile()
+    note(captured, outcomes)
+    if not any(not each.missed for outcome in outcomes for each in outcome.found):
+        return None
+    module.recompile()
+    places = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
+    return CheckedContents.of({places[node]: readers[node] for node in outcomes[0].proven_by}, inputs)
+
+
+def note(captured: torch.fx.GraphModule, outcomes: Sequence[AttentionOutcome]) -> None:
+    """Note what was found, for reports."""
+    found = tuple(each for outcome in outcomes for each in outcome.found)
+    captured.meta[_KEY] = RewritesOutcome(found)
+
+
+def outcome_of(captured: torch.fx.GraphModule) -> RewritesOutcome | None:
+    """Return what the rewrites of a graph have found; None if there were none."""
+    known = captured.meta.get(_KEY)
+    return known if isinstance(known, RewritesOutcome) else None
+
+
+def buffers_in(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[torch.fx.Node, torch.Tensor]:
+    """Return the inputs whose contents are likely to stay: tensors of modules that are no parameters."""
+    if torch_compat.has_fakes(inputs):
+        return {}
+    found = {}
+    for node, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
+        source = node.meta.get("source")
+        if isinstance(source, InputSource) and source.static and can_be_checked(value):
+            found[node] = value
+    return found
+
+
+def written_in(graph: torch.fx.Graph, known: Collection[str] | None) -> Collection[str]:
+    """Return the names of nodes in memory that a graph writes to; all nodes, if that is not known and it writes."""
+    if known is not None:
+        return known
+    return {node.name for node in graph.nodes} if any(map(is_write, graph.nodes)) else frozenset()
+
+
+def draws_as_eager(patches: Mapping[str, Any]) -> bool:
+    """Return whether Inductor is asked for eager's random numbers, which the operators that are put in do not draw."""
+    from torch import _inductor
+
+    inductors: Any = _inductor.config
+    return bool(patches.get("fallback_random", inductors.fallback_random))

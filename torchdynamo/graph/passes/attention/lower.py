@@ -1,0 +1,149 @@
+"""Say what the steps on scores mean for `scaled_dot_product_attention`: one scale, masks, biases, rows without keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from torchdynamo.graph.passes.attention.calls import example, is_float
+from torchdynamo.graph.passes.attention.form import Bias, Cap, Fill, Miss, Scale, ScoreStep
+from torchdynamo.graph.passes.attention.masks import (
+    LEAST_FILL,
+    Evaluator,
+    Proof,
+    bound,
+    keeps_where_false,
+    keeps_where_true,
+    keeps_zeros,
+    largest,
+)
+
+Node = torch.fx.Node
+
+ABSORBING = -1e9
+"""Scores vanish in the rounding of a bias of this or less: where all keys have one, their weights are equal."""
+NAN, MEAN, ZERO = "nan", "mean", "zero"  # results of a row all of whose keys are masked
+
+
+@dataclass
+class Arguments:
+    """The arguments of the operator, before they are nodes."""
+
+    scale: float = 1.0
+    factors: list[Scale] = field(default_factory=list)  # tensors to scale queries with
+    fills: list[Fill] = field(default_factory=list)
+    biases: list[Bias] = field(default_factory=list)
+    causal: bool = False
+    rows: str = ""  # what rows without keys give; "" if there are none
+    infinite: bool = False  # biases may be -inf, and for all keys of a row
+    absorbs: bool = False  # biases may be so low for all keys of a row that scores do not matter
+    proven_by: frozenset[Node] = frozenset()  # inputs whose contents prove some of this
+
+    def described(self) -> str:
+        """Return in a few words what masks the operator gets."""
+        given = [*(["is_causal"] if self.causal else []), *(["a mask"] if self.fills else [])]
+        given += ["a bias"] if self.biases else []
+        return f"scaled_dot_product_attention with {' and '.join(given) or 'no mask'}"
+
+
+def lowered(
+    steps: Sequence[ScoreStep], sizes: tuple[Any, Any], evaluator: Evaluator, *, emptied: bool, train: bool
+) -> Arguments:
+    """Return the operator's arguments for these steps on scores of (queries, keys). Raises Miss.
+
+    emptied: the weights of rows without keys are set to zero. train: gradients are asked for.
+    """
+    found = Arguments()
+    for step in steps:
+        if isinstance(step, Scale):
+            scale_by(step, found)
+        elif isinstance(step, Bias):
+            if any(math.isfinite(each.value) for each in found.fills):
+                raise Miss("something is added after a mask has filled in a finite value", step.tensor)
+            found.biases.append(step)
+        elif isinstance(step, Fill):
+            found.fills.append(step)
+        elif isinstance(step, Cap):
+            raise Miss("the scores go through a tanh, which the operator cannot do")
+    for fill in found.fills:
+        if not fill.value <= LEAST_FILL:
+            raise Miss(f"a mask fills in {fill.value:g}, which has weight in a softmax", fill.mask)
+    simplify(found, sizes, evaluator)
+    if found.rows and emptied:
+        if found.rows == NAN and train:
+            raise Miss("rows without keys become zero after they were NaN, and have NaN for gradients")
+        found.rows = ZERO
+    return found
+
+
+def scale_by(step: Scale, found: Arguments) -> None:
+    """Scale all that was done to the scores before."""
+    if isinstance(step.by, Node):
+        if found.biases or found.fills:
+            raise Miss("scores are scaled by a tensor after they were masked", step.by)
+        found.factors.append(step)
+        return
+    if found.fills and step.by <= 0:
+        raise Miss("masked scores are scaled by a factor that is not positive")
+    found.scale *= step.by
+    found.biases = [Bias(each.lead, each.tensor, each.factor * step.by) for each in found.biases]
+    found.fills = [Fill(each.lead, each.mask, each.value * step.by, each.keeps) for each in found.fills]
+
+
+def simplify(found: Arguments, sizes: tuple[Any, Any], evaluator: Evaluator) -> None:
+    """Leave out masks that keep everything, use `is_causal`, and find out what rows without keys give. Raises Miss."""
+    masks: list[tuple[Fill | Bias, Proof]] = []
+    given: list[Fill | Bias] = [*found.fills, *found.biases]
+    for each in given:
+        proof = proof_of(each, sizes, evaluator)
+        if proof.keeps_all:
+            found.proven_by |= proof.inputs
+        else:
+            masks.append((each, proof))
+    causal = [proof for _, proof in masks if proof.causal]
+    if causal and len(causal) == len(masks):
+        found.causal, found.fills, found.biases = True, [], []
+        found.proven_by = found.proven_by.union(*(proof.inputs for proof in causal))
+        return
+    found.fills = [each for each, _ in masks if isinstance(each, Fill)]
+    found.biases = [each for each, _ in masks if isinstance(each, Bias)]
+    proven = [proof.keeps_some and not proof.inputs for _, proof in masks]
+    finite = are_finite(found.biases)
+    if not masks or (len(masks) == 1 and proven[0]):
+        return
+    found.absorbs = not found.fills and largest_sum(found.biases) >= -ABSORBING
+    if not found.fills and finite:
+        return
+    if len(found.fills) == 1 and finite and proven[0]:
+        return
+    values = {each.value for each in found.fills}
+    if len(values) > 1:
+        raise Miss("masks fill in different values")
+    value = values.pop() if values else -math.inf
+    found.infinite = not finite
+    found.rows = MEAN if math.isfinite(value) else NAN
+
+
+def proof_of(mask: Fill | Bias, sizes: tuple[Any, Any], evaluator: Evaluator) -> Proof:
+    """Return what is known of a mask or bias."""
+    if isinstance(mask, Fill):
+        return evaluator.proof(mask.mask, keeps_where_true if mask.keeps else keeps_where_false, *sizes)
+    if mask.factor <= 0 or mask.factor < 1e-3:
+        return Proof()
+    return evaluator.proof(mask.tensor, keeps_zeros, *sizes)
+
+
+def are_finite(biases: Sequence[Bias]) -> bool:
+    """Return whether the sum of biases has no infinite values, as far as is known."""
+    most = min((largest(example(each.tensor).dtype) for each in biases if is_float(each.tensor)), default=math.inf)
+    return largest_sum(biases) <= most
+
+
+def largest_sum(biases: Sequence[Bias]) -> float:
+    """Return a number that the sum of biases does not exceed in size."""
+    return sum(bound(each.tensor) * abs(each.factor) for each in biases)
