@@ -76,8 +76,11 @@ def keep_choice(key: str, rows: Sequence[Row]) -> None:
 
 def choice_for(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:
     """Return the name of the set that was chosen for a graph; None if it was not tuned."""
-    stored, key = database(), key_of(Subgraph(gm, example_inputs))
-    rows = [] if stored is None or key is None else stored.rows(key)
+    stored = database()
+    if stored is None or not stored.file.exists():
+        return None
+    key = key_of(Subgraph(gm, example_inputs))
+    rows = [] if key is None else stored.rows(key)
     return next((row.member for row in rows if row.state == CHOSEN and row.member in SETS), None)
 
 

@@ -49,6 +49,7 @@ class Cuda:
 
     def __init__(self) -> None:
         self.sides: dict[int, Any] = {}
+        self.current: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
     def new_pool(self) -> Any:
         return torch.cuda.graph_pool_handle()
@@ -57,7 +58,7 @@ class Cuda:
         return bool(torch.cuda.is_current_stream_capturing())
 
     def stream(self, index: int) -> int:
-        return int(torch.cuda.current_stream(index).cuda_stream)
+        return int(torch.cuda.current_stream(index).cuda_stream) if self.current is None else self.current(index)
 
     def capture(
         self, run: Run, inputs: list[Any], pool: Any, index: int, generators: Sequence[torch.Generator]
