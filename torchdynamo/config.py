@@ -48,7 +48,7 @@ capture_scalar_outputs: bool = False
 capture_dynamic_output_shape_ops: bool = False
 """Capture operators whose output shape depends on values (`nonzero`, a mask as index); by default they break."""
 
-regions: bool | str = False
+regions: bool | str = "auto"
 """Compile blocks that repeat in a graph once and call the result for each, with backends that can ("inductor").
 
 "auto" does so from six equal blocks on, True from three; False compiles each graph as a whole."""

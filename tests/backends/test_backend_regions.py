@@ -256,6 +256,22 @@ def test_the_graph_that_is_kept_stays_whole() -> None:
     assert sum(node.target is torch.sin for node in gm.graph.nodes) == 4
 
 
+@torch.no_grad()
+def test_graphs_on_whose_blocks_inductor_fails_are_compiled_whole(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from torch._inductor.graph import SubgraphLowering
+
+    def fail(self: Any, **settings: Any) -> None:
+        raise RuntimeError("no bodies today")
+
+    monkeypatch.setattr(SubgraphLowering, "init_wrapper_code", fail)
+    inductors: Any = _inductor.config
+    with inductors.patch(force_disable_caches=True):
+        assert outcome(small(), torch.randn(4, 16)).startswith("none: Inductor fails on its blocks: ")
+    assert "a graph is compiled without regions: " in caplog.text
+
+
 def test_an_error_in_a_block_names_its_own_line() -> None:
     """Eager runs the whole graph where a compiled one has failed, and its error is the program's."""
 

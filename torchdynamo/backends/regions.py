@@ -14,6 +14,7 @@ from torch._guards import HopDispatchSetCache, TracingContext
 
 from torchdynamo import config
 from torchdynamo.backends.joint_pass import before_inductors
+from torchdynamo.backends.settings import LOG
 from torchdynamo.errors import UnknownSetting
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.mutation import effects_of
@@ -87,6 +88,17 @@ def found(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, limits: 
     # Bodies are remembered in the context by their names, and a context may have seen another graph.
     context.hop_dispatch_set_cache = HopDispatchSetCache()
     return RegionsOutcome(tuple(map(str, families)))
+
+
+def left_whole(captured: torch.fx.GraphModule, error: Exception) -> bool:
+    """Note that Inductor failed on the regions of a graph, which is to be compiled whole; False if it had none."""
+    outcome = outcome_of(captured)
+    if outcome is None or not outcome.families:
+        return False
+    reason = f"Inductor fails on its blocks: {error}".splitlines()[0]
+    LOG.warning("a graph is compiled without regions: %s", reason)
+    captured.meta[_KEY] = RegionsOutcome((), reason)
+    return True
 
 
 def outcome_of(captured: torch.fx.GraphModule) -> RegionsOutcome | None:

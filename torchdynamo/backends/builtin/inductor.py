@@ -30,7 +30,7 @@ from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_arguments import bodies_keep_arguments
-from torchdynamo.backends.regions import Choice, choice_in, outlined
+from torchdynamo.backends.regions import Choice, choice_in, left_whole, outlined
 from torchdynamo.backends.registry import register_backend
 from torchdynamo.backends.rewrites import choice_in as rewrites_in
 from torchdynamo.backends.rewrites import rewritten
@@ -67,7 +67,15 @@ def inductor(
     ledger = ledger_for(gm, recordings) if recorded else None
     if is_for_eager(gm, example_inputs):
         return None if ledger is None else recorded_as_captured(gm, example_inputs, ledger)
-    return Compilation(gm, patches, regions, rewrites, recorded, ledger).compiled(example_inputs)
+    compilation = Compilation(gm, patches, regions, rewrites, recorded, ledger)
+    from torch._inductor.exc import InductorError
+
+    try:
+        return compilation.compiled(example_inputs)
+    except InductorError as error:
+        if not left_whole(gm, error):
+            raise
+    return compilation._replace(regions=False).compiled(example_inputs)
 
 
 class Compilation(NamedTuple):
