@@ -320,6 +320,7 @@ def generator(x: torch.Tensor) -> Any:
         (lambda x: {x}, exc.ExportError, "returns a set"),
         (nn.LazyLinear(3), exc.ExportError, "gets its parameters in its first call"),
         (torch.func.grad(lambda x: (x * x).sum()), exc.ExportError, "differentiates by torch.func"),
+        (lambda x: slope(x.detach().requires_grad_()), exc.ExportError, "computes gradients itself"),
         (lambda x: (x * 2).requires_grad_(), exc.ExportError, "makes a leaf of autograd's"),
         (lambda x, y: x, TypeError, "missing a required argument: 'y'"),
         (lambda x: torch.rand(3, generator=GENERATOR) + x, exc.TorchDynamoError, "generator"),
@@ -331,6 +332,10 @@ def test_what_cannot_be_exported_says_so(fn: Any, error: type[Exception], text: 
 
 
 GENERATOR = torch.Generator()
+
+
+def slope(x: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad((x * x).sum(), x)[0]
 
 
 class Loud(torch.Tensor):

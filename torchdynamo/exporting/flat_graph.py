@@ -6,6 +6,7 @@ graph can tell (capture/speculate/assertions.py) becomes an operator that checks
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torchdynamo.graph.mutation import mutated_inputs
 from torchdynamo.graph.torch_compat import OPENERS
 
 Node = torch.fx.Node
+GRADIENTS = inspect.unwrap(torch.autograd.grad)
 CONSTANTS = (int, float, bool, str, type(None))
 CHECKS = {torch._check, torch._check_index, torch._check_value, torch._check_type, torch._check_not_implemented}
 
@@ -110,6 +112,8 @@ class FlatGraph:
                 continue
             if node.target in OPENERS and node.target is not torch._C._functorch._vmap_increment_nesting:
                 raise ExportError("the program differentiates by torch.func, which torch.export does not record")
+            if node.target is GRADIENTS:
+                raise ExportError("the program computes gradients itself, which torch.export does not record")
             if node.op.startswith("call_"):
                 self.modes.prepare()
             if node.op == "get_attr":
