@@ -123,7 +123,8 @@ def shape_env_type() -> Any:
             torch's own answer is that for the current sizes. AOTAutograd gives the backward's inputs these strides
             unless it knows that they have them already, which it does not where sizes 0 and 1 are like others.
             """
-            sizes = {symbol: value for symbol, value in self.backed_var_to_val.items() if symbol.is_integer}
+            known = self.backed_var_to_val.items()  # ragged sizes of nested tensors are no integers
+            sizes = {symbol: value for symbol, value in known if symbol.is_integer and value.is_Integer}
             symbols = {str(symbol): self.create_symintnode(symbol, hint=int(value)) for symbol, value in sizes.items()}
             return eval(code, {**SYMPY_INTERP, "max": greatest, "min": least}, symbols)
 
