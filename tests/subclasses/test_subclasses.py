@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import subclasses.nested  # noqa: F401  # adds its programs to the table
+import subclasses.nested  # adds its programs to the table
 import torch
 from counting import Counting
 from subclasses.comparing import differs, picture
@@ -161,3 +161,37 @@ def test_an_operator_that_replaces_what_is_inside_ends_the_graph() -> None:
         result = torchdynamo.compile(f, backend=backend)(x)
         assert result.a.tolist() == [4, 4]
         assert x.a.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nested_tensors_of_other_lengths_are_served_by_one_graph(backend: str) -> None:
+    net = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.Linear(8, 8))
+    counting = Counting(backend)
+
+    def f(x: Any) -> Any:
+        return (net(x) * x).values().sum()
+
+    fast = torchdynamo.compile(f, backend=counting, fullgraph=True)
+    for seed, lengths in enumerate([(2, 5, 3), (4, 1, 6), (3, 3, 3), (7, 8, 9), (1, 2, 3, 4), (6, 2, 5, 4), (2, 2)]):
+        found = []
+        for run in (f, fast):
+            torch.manual_seed(seed)
+            net.zero_grad()
+            x = subclasses.nested.jagged(8, lengths, grad=True)
+            result = run(x)
+            result.backward()
+            found.append([result, x.grad.values(), *(each.grad for each in net.parameters())])
+        assert all(map(torch.allclose, *found))
+    assert len(counting.graphs) == 3  # for these lengths, for other lengths, for other numbers of them
+
+
+def test_ragged_sizes_that_are_one_are_not_taken_for_two() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x + y
+
+    for backend in BACKENDS:
+        fast = torchdynamo.compile(f, backend=backend)
+        x = subclasses.nested.jagged()
+        assert torch.equal(fast(x, x * 2).values(), x.values() * 3)
+        with pytest.raises(RuntimeError):
+            fast(x, subclasses.nested.jagged())

@@ -35,7 +35,7 @@ from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
 from torchdynamo.graph.passes.enclose import NodeRange, enclose
 from torchdynamo.graph.recording import WorldRecord
-from torchdynamo.graph.sizes import SizeLayout, can_vary, fake_with_sizes, layout, note_sizes
+from torchdynamo.graph.sizes import Extents, InnerLayouts, SizeLayout, fake_with_sizes, layout_of_input, note_sizes
 from torchdynamo.graph.steps import ERASED, GIVEN, INPUT, ITEM, TRIED, Step
 from torchdynamo.graph.tracebacks import PROGRAMS, Program
 from torchdynamo.graph.while_loop import repeat
@@ -68,7 +68,7 @@ class GraphBuilder(FakeExecution):
         self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None
         self._numbers = 0  # inputs that are numbers, so far
-        self._layouts: dict[str, SizeLayout] = {}  # by placeholder: of inputs whose sizes may vary
+        self._layouts: dict[str, SizeLayout | InnerLayouts] = {}  # by placeholder: of inputs whose sizes may vary
         self._stretches: list[NodeRange] = []
         self._bodies: dict[str, torch.fx.GraphModule] = {}
 
@@ -97,12 +97,12 @@ class GraphBuilder(FakeExecution):
         tensor: torch.Tensor,
         source: Source,
         static: bool,
-        sizes: Mapping[int, tuple[int, int, bool]] = MappingProxyType({}),
-        strides: Collection[int] = (),
+        varying: Extents = Extents({}, ()),  # noqa: B008 - immutable
+        parts: Mapping[str, tuple[Source, Extents]] = MappingProxyType({}),
     ) -> tuple[Node, Any]:
         """Return a tensor that exists before the graph runs. The caller asks once for each distinct tensor.
 
-        `sizes` and `strides` are the dimensions whose size or stride may be another next time; sizes with bounds.
+        `varying` is what may be another next time; `parts` has that of tensors inside of a nested tensor, by name.
         """
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
@@ -110,11 +110,11 @@ class GraphBuilder(FakeExecution):
             node.target = node.name
         origin = InputSource(node.name, source, static)
         try:
-            if sizes and can_vary(tensor):
-                shape = self._layouts[node.name] = layout(self.numbers, tensor, source, sizes, strides)
-                fake = fake_with_sizes(self.fake_mode, tensor, shape)
-            else:
+            shape = layout_of_input(self.numbers, tensor, source, varying, parts)
+            if shape is None:
                 fake = self.entrants.fake_of(self.fake_mode, tensor, origin)
+            else:
+                self._layouts[node.name], fake = shape, fake_with_sizes(self.fake_mode, tensor, shape)
         except Exception as raised:
             self.graph.erase_node(node)
             raise UnsupportedTensor(node.name, raised) from raised
@@ -140,7 +140,7 @@ class GraphBuilder(FakeExecution):
         self._last_placeholder = node
         return node
 
-    def layout(self, node: Node) -> SizeLayout | None:
+    def layout(self, node: Node) -> SizeLayout | InnerLayouts | None:
         """Return the sizes and strides of an input, if some of them may vary."""
         return self._layouts.get(node.name)
 

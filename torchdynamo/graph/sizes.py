@@ -29,6 +29,35 @@ class SizeLayout(NamedTuple):
     stride: tuple[Any, ...]
 
 
+class Extents(NamedTuple):
+    """What of a tensor may be another next time: dimensions whose size does, with bounds, and whose stride does."""
+
+    sizes: Mapping[int, tuple[int, int, bool]]
+    strides: Collection[int]
+
+
+class InnerLayouts(NamedTuple):
+    """Sizes and strides of tensors inside of a nested tensor, by name; of no more than the tensors that vary."""
+
+    parts: dict[str, SizeLayout]
+
+
+def layout_of_input(
+    numbers: Numbers,
+    tensor: torch.Tensor,
+    source: Source,
+    varying: Extents,
+    parts: Mapping[str, tuple[Source, Extents]],
+) -> SizeLayout | InnerLayouts | None:
+    """Return the layout of an input some of whose sizes vary, or of `parts` of a wrapper that do; None if none do."""
+    if parts:
+        inside: Any = tensor
+        return InnerLayouts(
+            {name: layout(numbers, getattr(inside, name), place, *each) for name, (place, each) in parts.items()}
+        )
+    return layout(numbers, tensor, source, *varying) if varying.sizes and can_vary(tensor) else None
+
+
 def layout(
     numbers: Numbers,
     tensor: torch.Tensor,
@@ -101,8 +130,32 @@ def can_vary(tensor: torch.Tensor) -> bool:
     return plain and not (tensor.is_conj() or tensor.is_neg())
 
 
-def fake_with_sizes(mode: FakeTensorMode, tensor: torch.Tensor, shape: SizeLayout) -> torch.Tensor:
+def wrapper_with_sizes(mode: FakeTensorMode, wrapper: Any, shapes: InnerLayouts) -> torch.Tensor:
+    """Return the fake tensor of a nested tensor, with other sizes inside. Its ragged size becomes a symbol."""
+    names, context = wrapper.__tensor_flatten__()
+    inside: dict[str, Any] = {}
+    for name in names:
+        part, shape = getattr(wrapper, name), shapes.parts.get(name)
+        inside[name] = torch_compat.static_fake(mode, part) if shape is None else fake_with_sizes(mode, part, shape)
+    with mode:
+        size = tuple([ragged_size(mode, each) if isinstance(each, torch.SymInt) else each for each in wrapper.shape])
+        made: torch.Tensor = type(wrapper).__tensor_unflatten__(inside, context, size, wrapper.stride())
+    return made
+
+
+def ragged_size(mode: Any, size: torch.SymInt) -> Any:
+    """Return the symbol for a ragged size in a fake mode: one for each."""
+    known = mode.__dict__.setdefault("ragged_sizes", {})
+    number = size.node.nested_int()
+    if number not in known:
+        known[number] = mode.create_symbolic_nested_int(nt_tensor_id=number)
+    return known[number]
+
+
+def fake_with_sizes(mode: FakeTensorMode, tensor: torch.Tensor, shape: SizeLayout | InnerLayouts) -> torch.Tensor:
     """Return a fake tensor like this tensor, with other sizes and strides."""
+    if isinstance(shape, InnerLayouts):
+        return wrapper_with_sizes(mode, tensor, shape)
     inference = tensor.is_inference()
     with torch.inference_mode(inference), contextlib.nullcontext() if inference else torch.enable_grad(), mode:
         fake = torch.empty_strided(shape.size, shape.stride, dtype=tensor.dtype, device=tensor.device)
@@ -119,12 +172,15 @@ class Sizes(NamedTuple):
 
     numbers: Numbers
     layouts: dict[str, SizeLayout]  # placeholder -> its sizes and strides
+    inside: dict[str, InnerLayouts]  # placeholder -> those of tensors inside of a nested tensor
 
 
-def note_sizes(gm: torch.fx.GraphModule, numbers: Numbers, layouts: dict[str, SizeLayout]) -> None:
+def note_sizes(gm: torch.fx.GraphModule, numbers: Numbers, layouts: Mapping[str, SizeLayout | InnerLayouts]) -> None:
     """Store the symbols and layouts with the graph, if there are symbols at entry."""
     if numbers.entries:
-        gm.meta[_KEY] = Sizes(numbers, layouts)
+        plain = {name: each for name, each in layouts.items() if isinstance(each, SizeLayout)}
+        inside = {name: each for name, each in layouts.items() if isinstance(each, InnerLayouts)}
+        gm.meta[_KEY] = Sizes(numbers, plain, inside)
 
 
 def sizes_of(gm: torch.fx.GraphModule) -> Sizes | None:
@@ -137,7 +193,7 @@ def fakes_for(gm: torch.fx.GraphModule, inputs: Sequence[Any], mode: FakeTensorM
     """Return the inputs as a tracer wants them: numbers as symbols, a fake tensor for each tensor."""
     made: list[Any] = []
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True):
-        known = None if sizes is None else sizes.layouts.get(node.name)
+        known = None if sizes is None else sizes.layouts.get(node.name) or sizes.inside.get(node.name)
         if known is not None:
             made.append(fake_with_sizes(mode, value, known))
         elif isinstance(value, torch.Tensor):

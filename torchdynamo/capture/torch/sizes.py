@@ -13,6 +13,8 @@ import torch
 from torchdynamo.capture.torch.dynamic_marks import said_of
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Symbol
+from torchdynamo.graph.sizes import Extents
+from torchdynamo.graph.wrappers import is_wrapper
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -55,6 +57,21 @@ def varying_strides(vm: Machine, tensor: torch.Tensor, source: Source) -> frozen
     """Return the dimensions that have been seen with another stride that sizes do not explain."""
     varying = vm.builder.numbers.varying
     return frozenset(dim for dim in range(tensor.dim()) if Source("stride", source, dim) in varying)
+
+
+def varying(vm: Machine, tensor: torch.Tensor, source: Source, static: bool) -> Extents:
+    """Return what of an input may be another in the next call."""
+    lengths = varying_sizes(vm, tensor, source, static)
+    return Extents(lengths, varying_strides(vm, tensor, source) if lengths else ())
+
+
+def varying_parts(vm: Machine, tensor: torch.Tensor, source: Source) -> dict[str, tuple[Source, Extents]]:
+    """Return what of the tensors inside of a nested tensor may be another in the next call, by name."""
+    if not tensor.is_nested or not is_wrapper(tensor) or not (tensor.is_leaf or not tensor.requires_grad):
+        return {}
+    places = vm.places_inside(tensor, source)
+    found = {name: (place, varying(vm, part, place, False)) for name, (place, part) in places.items()}
+    return {name: row for name, row in found.items() if row[1].sizes}
 
 
 def varies(vm: Machine, number: int, source: Source) -> bool:

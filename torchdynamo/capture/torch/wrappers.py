@@ -61,7 +61,8 @@ def guard_contents(vm: Machine, wrapper: Any, source: Source) -> None:
             continue
         if part.layout is not torch.strided and not is_wrapper(part):
             raise Break("unsupported type", type=f"{part.layout} tensor")
-        vm.guard(place, "TENSOR_MATCH")
+        if place not in vm.layouts:  # of which some sizes vary
+            vm.guard(place, "TENSOR_MATCH")
         guard_identity(vm, part, place)
         if is_wrapper(part):
             guard_contents(vm, part, place)
@@ -100,6 +101,13 @@ def part_source(cls: type, own: dict[str, Any], source: Source, name: str) -> So
         return Source("key", Source("dict", source), name)
     slot = type(found) is types.MemberDescriptorType
     return Source("attr", source, name) if slot else Source("asked", source, getter(name))
+
+
+def places_inside(vm: Machine, wrapper: Any, source: Source) -> dict[str, tuple[Source, torch.Tensor]]:
+    """Return where the plain tensors inside of a wrapper that exists at entry are found, by name."""
+    own = getattr(wrapper, "__dict__", {})
+    plain = ((name, part) for name, part in parts(wrapper) if isinstance(part, torch.Tensor) and not is_wrapper(part))
+    return {name: (part_source(type(wrapper), own, source, name), part) for name, part in plain}
 
 
 def located_leaves(tensor: Any, source: Source) -> Iterator[tuple[Source, torch.Tensor]]:

@@ -115,6 +115,7 @@ class Machine(CaptureState):
     concrete = arguments.concrete
     concretely = arguments.concretely
     guard_contents = wrappers.guard_contents
+    places_inside = wrappers.places_inside
     hkey = keys.hkey
     identity = keys.identity
     import_module = imports.import_module

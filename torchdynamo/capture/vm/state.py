@@ -17,6 +17,7 @@ from torchdynamo.core.signals import Break, StopPath
 from torchdynamo.core.source import Guard, Position, Roots, Source
 from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.graph.sizes import SizeLayout
 
 ABOUT_OBJECTS = frozenset({"TYPE_MATCH", "ID_MATCH", "FUNCTION_MATCH", "CLASS_ATTR"})
 
@@ -119,14 +120,16 @@ class CaptureState:
     # -- graph ----------------------------------------------------------------------------------------------------
     def tensor_input(self, tensor: torch.Tensor, source: Source, static: bool) -> TensorNode:
         """Make a tensor that exists at entry an input of the graph, and each of its sizes that varies another."""
-        lengths = sizes.varying_sizes(self, tensor, source, static)  # type: ignore[arg-type]
-        strides = sizes.varying_strides(self, tensor, source) if lengths else ()  # type: ignore[arg-type]
-        node, fake = self.builder.input(input_name(source), tensor, source, static, lengths, strides)
-        layout = self.builder.layout(node) if lengths else None
-        if layout is None:
-            self.guard(source, "TENSOR_MATCH")
+        vm: Any = self
+        varying, parts = sizes.varying(vm, tensor, source, static), sizes.varying_parts(vm, tensor, source)
+        node, fake = self.builder.input(input_name(source), tensor, source, static, varying, parts)
+        layout = self.builder.layout(node)
+        if isinstance(layout, SizeLayout):
+            sizes.enter_sizes(vm, source, layout)
         else:
-            sizes.enter_sizes(self, source, layout)  # type: ignore[arg-type]
+            self.guard(source, "TENSOR_MATCH")
+        for name, (place, _) in parts.items():
+            sizes.enter_sizes(vm, place, layout.parts[name])  # type: ignore[union-attr]
         value = TensorNode(node, fake, type(tensor), source)
         self.inputs.append(value)
         return value
