@@ -4,9 +4,9 @@
 
 Each model is called once, exported by `torchdynamo.export`, and by torch.export in its two modes, saved, loaded by
 another process, and called on the same and on fresh inputs. Shares are of the models that are whole graphs: those for
-which `torchdynamo.export` does not raise Unsupported. `--aoti` compiles what was saved by AOTInductor as well, and compares
-that. Caches of transformers are registered with torch's pytree for all of them. Seconds are CPU seconds of the export.
-One thread.
+which `torchdynamo.export` does not raise Unsupported. `--aoti` compiles what was saved by AOTInductor as well, and
+compares that. Caches of transformers are registered with torch's pytree for all of them. Seconds are CPU seconds of the
+export. One thread.
 """
 
 from __future__ import annotations

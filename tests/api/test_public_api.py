@@ -36,7 +36,7 @@ def public() -> Iterator[str]:
         yield f"torchdynamo.exc.{name}({bases})"
     for name in sorted(eval_frame.__all__):
         yield signature(f"torchdynamo.eval_frame.{name}", getattr(eval_frame, name))
-    yield from (f"torchdynamo.config.{name} = {default!r}" for name, default in sorted(config._DEFAULTS.items()))
+    yield from (f"torchdynamo.config.{name}" for name in sorted(config._DEFAULTS))
     yield from (f"python -m torchdynamo {verb}" for verb in sorted(VERBS))
     yield from (f"{row.number} {row.slug}" for row in sorted(REASONS.values()))
 
