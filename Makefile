@@ -34,6 +34,9 @@
 #   make debug     the same tests on a CPython with asserts and counted references (DEBUG_PYTHON: a --with-pydebug build of
 #                  the environment's version; Debian's python3.11-dbg is one)
 
+# What is tested and measured is captured anew, not what an earlier run has left in the store.
+export TORCHDYNAMO_CACHE ?= 0
+
 PYTHON ?= python3.11
 PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 TORCH ?= 2.13.0

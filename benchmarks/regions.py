@@ -139,6 +139,7 @@ def steady(spec: str, training: bool, seconds: float) -> None:
 
 
 def main() -> None:
+    os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("cold", "one-cold", "steady"))
     parser.add_argument("models", nargs="+", metavar="NAME:LAYERS:HIDDEN")

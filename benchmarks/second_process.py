@@ -164,6 +164,7 @@ def run(front: str, program: str, folder: Path) -> dict[str, Any]:
     environment = {
         **os.environ,
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TORCHDYNAMO_CACHE": "1",
         "TORCHDYNAMO_CACHE_DIR": str(folder / "torchdynamo"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }

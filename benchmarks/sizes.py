@@ -229,6 +229,7 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
+    os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="../shared/corpus", help="the folder of corpus.py and runner.py")
     parser.add_argument("--out", default="build/sizes.jsonl")

@@ -202,6 +202,7 @@ def written(value: Any) -> Any:
 
 
 def main() -> None:
+    os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["resnet18", "encoder"])
     parser.add_argument("--frontends", nargs="+", choices=FRONTENDS, default=list(FRONTENDS))

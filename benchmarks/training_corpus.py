@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -98,6 +99,7 @@ def in_a_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
+    os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="../shared/corpus", help="the folder of corpus.py and runner.py")
     parser.add_argument("--backend", default="inductor")

@@ -179,6 +179,7 @@ def _front_end(name: str) -> tuple[Compile, Callable[[], int]]:
 def _serve(connection: Connection, name: str, cache: str, threads: int) -> None:
     """Answer commands until the other side closes the connection."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    os.environ["TORCHDYNAMO_CACHE_DIR"] = os.path.join(cache, "torchdynamo")
     warnings.filterwarnings("ignore", module="torch")
     torch.set_num_threads(threads)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives

@@ -1,4 +1,4 @@
-"""A second process: its first call, with what an earlier process has left in Inductor's cache."""
+"""A second process: its first call, with what an earlier process has left in the caches of its compiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def first_calls(program: str, caches: Path, rounds: int, threads: int, done: Cal
     done: called after each round.
     """
     outcome = Outcome(
-        title=f"A second process: the first result of {program}, from Inductor's cache",
+        title=f"A second process: the first result of {program}, from what an earlier one left on disk",
         about="What a service waits for when it starts again, without the import of torch.",
         unit="process",
     )

@@ -318,16 +318,17 @@ def entry_of(
         settling.entry = entry
         return entry
     pure = draft.does_nothing_else
+    at_call = isinstance(captured.exit, BreakExit) and captured.exit.callee is None and bool(why and why.callers)
     new = storing.NewEntry(
-        *(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why)
+        *(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why, at_call)
     )
     stored = storing.keep(key, new)
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if failed is not None:
         tell_again(code, failed, again, roots, compiler.dynamic)
-    at_call = isinstance(captured.exit, BreakExit) and captured.exit.callee is None and bool(why and why.callers)
-    tell_compiled(code, graph_id, compiler.backend_name, entry, started, varying, again, at_call, stored)
+    calls = sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0
+    tell_compiled(code, graph_id, compiler.backend_name, entry, started, calls, varying, again, at_call, stored)
     if config.debug:
         debug.print_frame(record.name, gm, code, new_code, guards)
         if again:

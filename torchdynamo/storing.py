@@ -27,7 +27,7 @@ from torchdynamo.errors import RecordError
 from torchdynamo.graph_compilation import CalledGraph
 from torchdynamo.report import explain
 from torchdynamo.report.compiles import beginning
-from torchdynamo.warm_start import key_of, mode, stored, tell
+from torchdynamo.warm_start import complain, key_of, mode, stored, tell
 
 
 class NewEntry(NamedTuple):
@@ -44,6 +44,7 @@ class NewEntry(NamedTuple):
     pure: bool
     operators: int
     why: Why | None
+    at_call: bool  # it ends before a call that leads to where capture ends
 
 
 def keep(key: keys.FrameKey | None, entry: NewEntry) -> str:
@@ -126,7 +127,7 @@ def telling(code: CodeType) -> Iterator[None]:
     except places.Untrusted as error:
         places.complain(str(error))
     except OSError as error:
-        places.complain(f"it cannot be written ({error.strerror})")
+        complain(code, f"it cannot be written ({error.strerror})")
     except Exception as error:  # what has been compiled serves all the same
         if not config.suppress_errors:
             raise
@@ -164,6 +165,7 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         as_captured,
         entry.pure,
         entry.operators,
+        entry.at_call,
         None if called.rerun is None else (called.rerun.warned, called.rerun.assumes_sizes),
     )
     answers = [frames.RegistryAnswer(cls, abstract, answer) for (cls, abstract), answer in vm.answers.items()]

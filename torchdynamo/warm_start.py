@@ -18,6 +18,7 @@ from weakref import ref
 import torch
 
 from torchdynamo import _native, config, events
+from torchdynamo.backends.ensemble import record
 from torchdynamo.backends.run import Careful, on_error
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry
@@ -35,8 +36,17 @@ from torchdynamo.errors import RecordError
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph_compilation import callable_graph, next_graph_name
 from torchdynamo.guards.explain import Guards
+from torchdynamo.hook import interrupts
 from torchdynamo.report import explain
-from torchdynamo.report.compiles import beginning, next_graph_id
+from torchdynamo.report.compiles import (
+    GraphId,
+    beginning,
+    next_graph_id,
+    recompile_text,
+    tell_again,
+    tell_compiled,
+    what_failed,
+)
 from torchdynamo.specialization import CompilerSettings
 
 MODES = {"0": "off", "off": "off", "read": "read", "1": "on", "on": "on"}
@@ -44,12 +54,27 @@ MODES = {"0": "off", "off": "off", "read": "read", "1": "on", "on": "on"}
 
 def mode() -> str:
     """Return whether the store is used: "off", "read" or "on"."""
-    return MODES.get(config.cache or os.environ.get("TORCHDYNAMO_CACHE", ""), "off")
+    return MODES.get(asked_for(), "off") if places.is_somewhere() else "off"
+
+
+def asked_for() -> str:
+    """Return what the program or the environment says of the store; "" if neither says anything."""
+    return config.cache or os.environ.get("TORCHDYNAMO_CACHE", "")
+
+
+def complain(code: CodeType, text: str) -> None:
+    """Tell that the store cannot be used: by a warning if it was asked for, else among the events."""
+    if asked_for():
+        places.complain(text)
+    else:
+        tell(code, f"not stored: {text}")
 
 
 def is_used(compiler: CompilerSettings) -> bool:
     """Return whether frames of a compiler are looked for: not by whoever wants to see them captured."""
-    return mode() != "off" and not (explain.watched() or config.verify_correctness or config.debug)
+    return mode() != "off" and not (
+        explain.watched() or record.is_active() or config.verify_correctness or config.debug
+    )
 
 
 def key_of(code: CodeType, roots: Roots, compiler: Any) -> keys.FrameKey:
@@ -92,11 +117,15 @@ def find(key: keys.FrameKey | None, code: CodeType, roots: Roots, compiler: Any,
     """Return an entry for a frame that another process has stored, and whose guards hold; None if there is none."""
     if key is None:
         return None
-    for root, path in stored(key):
-        found = read(path, root, code, roots, compiler, started)
-        if found is not None:
-            return found
-    return None
+    try:
+        found = (read(path, root, code, roots, compiler, started) for root, path in stored(key))
+        return next((entry for entry in found if entry is not None), None)
+    except Exception as error:  # the frame can be captured all the same
+        if interrupts.came() or not config.suppress_errors:
+            raise
+        fault = f"by a fault of torchdynamo ({type(error).__name__}: {error})"
+        places.complain(f"an entry for {code.co_name} cannot be read, {fault}")
+        return None
 
 
 def stored(key: keys.FrameKey) -> Iterator[tuple[Path, Path]]:
@@ -112,7 +141,8 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
         sections = files.unpacked(places.contents(path))
         frame = frames.LoadedFrame(sections, code, roots)
         program = frame.verified()
-        entry = entry_of(frame, program, sections, root, compiler)
+        graph_id, failed = next_graph_id(code), what_failed(code, compiler.owner_id, roots)
+        entry = entry_of(frame, program, sections, root, compiler, graph_id)
     except Unresolved as error:
         tell(code, f"a stored version does not fit: {error}")
         return None
@@ -128,23 +158,21 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
     except (RecordError, *compiled.FAULTS) as error:
         places.complain(f"{path} cannot be read ({type(error).__name__}: {error})")
         return None
-    seconds = {"store": time.perf_counter() - started}
-    events.record(
-        "compile",
-        beginning(code),
-        operators=frame.call.operators,
-        backend=compiler.backend_name,
-        graph=str(entry.info.name),
-        code=ref(code),
-        made=ref(entry.info.code),
-        seconds=seconds,
-        stored="hit",
+    again = "" if failed is None else recompile_text(code, failed, [], frame.guards, None)
+    if failed is not None:
+        tell_again(code, failed, again, roots, compiler.dynamic)
+    operators, at_call = frame.call.operators, frame.call.at_call
+    tell_compiled(
+        *(code, graph_id, compiler.backend_name, entry, started, operators, (), again, at_call, "in the store"),
+        loaded=True,
     )
     touch(path)
     return entry
 
 
-def entry_of(frame: frames.LoadedFrame, program: Any, sections: dict[str, bytes], root: Path, compiler: Any) -> Any:
+def entry_of(
+    frame: frames.LoadedFrame, program: Any, sections: dict[str, bytes], root: Path, compiler: Any, graph_id: GraphId
+) -> Any:
     """Return the entry of a frame whose guards hold."""
     code, call = frame.code, frame.call
     name = next_graph_name() if call.name else ""
@@ -154,15 +182,15 @@ def entry_of(frame: frames.LoadedFrame, program: Any, sections: dict[str, bytes]
         rerun.final = compiler.fullgraph
     if name:
         gm = graphs.StoredGraph(sections["graph"])
-        graph = graph_of(frame, gm, name, sections["backend"], root, compiler, rerun)
+        graph = graph_of(frame, gm, name, sections["backend"], root, compiler, rerun, graph_id)
     items = frame.written(name, rerun)
     made = Written(items, frame.variables).assembled(code)
     bound = frame.bound[call.bound_inputs :]
-    record = CompiledEntry(
+    info = CompiledEntry(
         made, Guards(frame.guards, program), gm, frame.why, name, compiler, Ties(code, frame.guards, bound)
     )
     begun = {"local": (name, graph)} if graph is not None else {}
-    entry = _native.Entry(made, program, owner_id=compiler.owner_id, info=record, **begun)
+    entry = _native.Entry(made, program, owner_id=compiler.owner_id, info=info, **begun)
     budget.spent(code, compiler.owner_id, call.operators)
     budget.fruitful(code, resume.origin(code).code, compiler.owner_id)
     return entry
@@ -176,9 +204,10 @@ def graph_of(
     root: Path,
     compiler: Any,
     rerun: Bailout | None,
+    graph_id: GraphId,
 ) -> Any:
     """Return the compiled graph of a frame as its code calls it."""
-    call, graph_id = frame.call, next_graph_id(frame.code)
+    call = frame.call
     made = compiled.load_compiled(backend, gm, functools.partial(blob_at, root))
     run = made
     if (call.mutated or call.random) and not compiled.is_as_captured(backend):

@@ -24,6 +24,7 @@ OURS = ("loops", "vision", "language", "science", "reinforcement", "serving", "p
 
 
 def main() -> None:
+    os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     if not (RUNNER / "programs.py").exists():
         raise SystemExit(f"no runner at {RUNNER}; set PROGRAMS to the folder that has programs.py")
     sys.path[:0] = [str(RUNNER), str(HERE)]

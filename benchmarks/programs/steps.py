@@ -81,6 +81,7 @@ def run(name: str, backend: str, steps: int) -> None:
 
 
 def main() -> None:
+    os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", help="programs, separated by commas")
     parser.add_argument("--backend", default="eager")

@@ -43,6 +43,41 @@ UNCHANGED: dict[str, Program] = {
         def args(): return (torch.ones(3),)
         """
     ),
+    "modules_with_classes_of_their_own": Program(
+        """
+        import sys, types
+        class Lazy(types.ModuleType):
+            pass
+        lazy = sys.modules["lazy"] = Lazy("lazy")
+        lazy.scale = 3
+        def f(x): return torch.ops.aten.mul.Tensor(x, torch.ones(3)) * lazy.scale
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "wrapper_around_a_wrapper": Program(
+        """
+        import functools
+        def scaled(fn):
+            @functools.wraps(fn)
+            def wrapper(x): return fn(x) * 2
+            return wrapper
+        @scaled
+        def inner(x): return x + 1
+        @scaled
+        def f(x): return inner(x) - 3
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "questions_to_sets": Program(
+        """
+        NAMES = frozenset({"aa", "b", "cccc"})
+        def f(x, name="b"):
+            if name in {"b", "dd"} and name not in ("x", "y") and "zz" not in NAMES:
+                x = x * len(NAMES)
+            return x + (frozenset({"b"}) <= NAMES) + (NAMES == {"b"}) + NAMES.isdisjoint({"q"})
+        def args(): return (torch.ones(3),)
+        """
+    ),
     "integer_enum": Program(
         """
         import enum

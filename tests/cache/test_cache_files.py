@@ -101,6 +101,26 @@ def test_a_file_in_which_a_byte_has_changed_is_not_used(store: Path) -> None:
             files.unpacked(data[:end])
 
 
+def test_whoever_has_no_home_has_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
+    for name in ("TORCHDYNAMO_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert call() == (0, [])
+    assert call() == (0, [])
+
+
+def test_an_error_of_ours_while_reading_leaves_the_result(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> Any:
+        raise ZeroDivisionError("fault")
+
+    call()
+    monkeypatch.setattr(places, "contents", fails)
+    hits, told = call()
+    assert hits == 0
+    assert len(told) == 1 and "cannot be read, by a fault of torchdynamo" in told[0]
+
+
 @pytest.mark.parametrize("cut", ["empty", "half", "changed"])
 def test_a_damaged_file_is_a_miss_with_one_warning_and_is_replaced(store: Path, cut: str) -> None:
     call()
@@ -293,6 +313,18 @@ def test_data_that_a_backend_cannot_read_is_a_miss_without_a_warning(store: Path
     hits, warned, told = compiled_call()
     assert (hits, warned) == (0, [])
     assert "what its backend has compiled" in told[0]
+
+
+@in_this_torch
+def test_settings_of_the_compilers_are_in_the_key(store: Path) -> None:
+    from torch._functorch import config as of_aot_autograd
+    from torch._inductor import config as of_inductor
+
+    compiled_call()
+    for patched in (of_inductor.patch(fallback_random=True), of_aot_autograd.patch(activation_memory_budget=0.5)):
+        with patched:
+            assert compiled_call() == (0, [], [])
+    assert compiled_call() == (1, [], [])
 
 
 @in_this_torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -148,3 +149,38 @@ def test_an_entry_that_was_loaded_holds_nothing_of_the_call() -> None:
     del x
     gc.collect()
     assert gone() is None
+
+
+def shown_version(version: Any) -> dict[str, Any]:
+    """What a report says of a version, but for when, how long it took, and what was seen meanwhile."""
+    return {name: version[name] for name in ("number", "operators", "backend") if name in version}
+
+
+def with_a_break(x: torch.Tensor, n: int) -> torch.Tensor:
+    y = x + n
+    torchdynamo.graph_break()
+    return y * 2
+
+
+def test_reports_logs_and_records_are_as_of_a_capture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A loaded version is shown with its graph, its break and why it was needed; graphs to record are captured."""
+    seen = []
+    for loaded in (False, True):
+        torchdynamo.reset()
+        caplog.clear()
+        compiled = torchdynamo.compile(with_a_break, backend="eager", dynamic=False)
+        with caplog.at_level(logging.DEBUG, "torchdynamo"):
+            for n in (2, 3):
+                assert torch.equal(compiled(torch.ones(2), n), with_a_break(torch.ones(2), n))
+        told = [event for event in events.recent() if event.kind != "cache"]
+        assert [event.stored for event in told if event.kind == "compile"] == ["hit" if loaded else ""] * 3
+        report = torchdynamo.report()
+        functions = [(each["function"], list(map(shown_version, each["versions"]))) for each in report["functions"]]
+        topics = [record.name for record in caplog.records if "bytecode" not in record.name]
+        seen.append(([(each.kind, each.place, each.reason, each.graph[-2:]) for each in told], functions, topics))
+    assert seen[0][0] == seen[1][0]
+    assert seen[0][1:] == seen[1][1:]
+    torchdynamo.reset()
+    with torchdynamo.record(tmp_path / "recorded"):
+        torchdynamo.compile(with_a_break, backend="eager", dynamic=False)(torch.ones(2), 2)
+    assert len(list((tmp_path / "recorded").iterdir())) == 2

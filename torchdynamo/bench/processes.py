@@ -20,8 +20,8 @@ def run(request: BenchRequest, timeout: float) -> list[Measured]:
         text = json.dumps(request._replace(out=str(out))._asdict())
         command = [sys.executable, "-m", "torchdynamo.bench.measure", text]
         try:
-            # without a database that is named, each process measures by itself
-            environment = {"TORCHDYNAMO_ENSEMBLE_DB": "", **os.environ}
+            # each process measures by itself, and captures anew, unless somebody says otherwise
+            environment = {"TORCHDYNAMO_ENSEMBLE_DB": "", "TORCHDYNAMO_CACHE": "0", **os.environ}
             ended = subprocess.run(
                 command, capture_output=True, text=True, timeout=timeout, check=False, env=environment
             )

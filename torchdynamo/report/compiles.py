@@ -97,19 +97,20 @@ def tell_compiled(
     backend: str,
     entry: _native.Entry,
     started: float,
+    operators: int,
     numbers: Sequence[NumberInput],
     again: str,
     at_call: bool,
     stored: str,
+    loaded: bool = False,
 ) -> None:
     """Record a frame that has an entry, and the break at which that ends, if it does.
 
     at_call: the frame ends before a call that leads to the break, so the callee, if it is compiled, has it as well.
-    stored: what the store of captures has of it.
+    stored: what the store of captures has of it. loaded: the entry comes from there.
     """
     record: CompiledEntry = entry.info
     gm, why = record.graph, record.why
-    operators = sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0
     facts: dict[str, Any] = {"graph": str(graph_id), "backend": backend, "code": ref(code), "made": ref(record.code)}
     compiled = events.record(
         "compile",
@@ -118,7 +119,8 @@ def tell_compiled(
         operators=operators,
         symbols=tuple((each.name, named_source(each.source), each.least, each.most) for each in numbers),
         chain=calling(),
-        seconds=events.seconds(),
+        seconds={"store": time.perf_counter() - started} if loaded else events.seconds(),
+        stored="hit" if loaded else "",
         **facts,
     )
     if why is not None:

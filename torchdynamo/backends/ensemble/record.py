@@ -147,6 +147,11 @@ def meta_of(subgraph: Subgraph, file: BinaryIO, data: bool = False) -> dict[str,
 _active: list[Recorder] = []
 
 
+def is_active() -> bool:
+    """Return whether graphs are recorded."""
+    return bool(_active)
+
+
 def note(gm: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> None:
     """Record a graph that is about to be compiled, wherever recording is on. name: of the graph, for the log."""
     for each in list(_active):

@@ -56,6 +56,8 @@ def describe(obj: Any) -> Description:
     cls = type(obj)
     if issubclass(cls, type):
         return _class(obj)
+    if issubclass(cls, types.ModuleType):
+        return Description("module", _module(obj).values, (cls,))
     if issubclass(cls, enum.Enum):
         return Description("member", (obj.__dict__["_name_"],), (cls, obj.__dict__["_value_"]))
     if issubclass(cls, tuple) and _layout_of(cls) is tuple:
@@ -70,8 +72,8 @@ def place_in_modules(obj: Any) -> tuple[str, str] | None:
     cls = type(obj)
     if obj is sys.modules:
         return "sys", "modules"
-    if cls is types.ModuleType:
-        name = obj.__dict__.get("__name__")
+    if issubclass(cls, types.ModuleType):
+        name = OF_MODULE.__get__(obj).get("__name__")
         return (name, "") if type(name) is str and sys.modules.get(name) is obj else None
     names = _names_of(obj)
     return next((name for name in names if object_at(*name) is obj), None)
@@ -169,8 +171,13 @@ def _module_of_c(cls: type) -> str:
     return name.rpartition(".")[0] or name
 
 
+_MODULE: Any = types.ModuleType
+OF_MODULE: Any = _MODULE.__dict__["__dict__"]
+"""Gives the names of a module, also of one whose class answers for it."""
+
+
 def _module(obj: types.ModuleType) -> Description:
-    return Description("module", (str(obj.__dict__.get("__name__")),))
+    return Description("module", (str(OF_MODULE.__get__(obj).get("__name__")),))
 
 
 def _code(obj: types.CodeType) -> Description:

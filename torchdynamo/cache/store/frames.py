@@ -45,6 +45,7 @@ class GraphFacts(NamedTuple):
     as_captured: bool
     pure: bool  # the frame does nothing but to run its graph
     operators: int
+    at_call: bool  # the frame ends before a call that leads to where capture ends
     rerun: tuple[bool, bool] | None  # if it runs as written when its graph raises: a warning was shown, sizes assumed
 
 

@@ -75,7 +75,8 @@ def _kind(obj: Any) -> str:
     if type(obj) is FunctionType:
         return hash_of(obj.__code__)
     cls = obj if issubclass(type(obj), type) else type(obj)
-    return f"{OWN.__get__(cls).get('__module__', '')}.{class_name(cls)}"
+    module = OWN.__get__(cls).get("__module__")
+    return f"{module if type(module) is str else ''}.{class_name(cls)}"
 
 
 def _digest(*texts: str) -> str:
@@ -133,14 +134,18 @@ def parts_of_process(backend: str) -> dict[str, str]:
 
 
 def inductor_settings() -> str:
-    """Return Inductor's variables, and its settings that are not the defaults; none are, if it is not imported."""
+    """Return Inductor's variables, and settings of Inductor and AOTAutograd that are not the defaults.
+
+    None are, if they are not imported.
+    """
     variables = [
         (name, value)
         for name, value in sorted(os.environ.items())
         if name.startswith(("TORCHINDUCTOR_", "TORCH_COMPILE_")) and name != "TORCHINDUCTOR_CACHE_DIR"
     ]
-    found: Any = sys.modules.get("torch._inductor.config")
-    return f"{variables} {torch_compat.changed_settings(found) if found is not None else '[]'}"
+    found = (sys.modules.get(name) for name in ("torch._inductor.config", "torch._functorch.config"))
+    changed = (torch_compat.changed_settings(each) if each is not None else "[]" for each in found)
+    return f"{variables} {' '.join(changed)}"
 
 
 _MARKS = {

@@ -29,8 +29,18 @@ def folder(environment: Mapping[str, str] = os.environ) -> Path:
     own = environment.get("TORCHDYNAMO_CACHE_DIR")
     if own:
         return Path(own)
-    caches = environment.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches and os.path.isabs(caches) else Path.home() / ".cache") / "torchdynamo"
+    return Path(_caches(environment)) / "torchdynamo"
+
+
+def is_somewhere(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether there is a place for the store: not for a user without a home."""
+    return bool(environment.get("TORCHDYNAMO_CACHE_DIR")) or os.path.isabs(_caches(environment))
+
+
+def _caches(environment: Mapping[str, str]) -> str:
+    """Return the user's folder of caches."""
+    named = environment.get("XDG_CACHE_HOME", "")
+    return named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
 
 
 def baked(environment: Mapping[str, str] = os.environ) -> list[Path]:

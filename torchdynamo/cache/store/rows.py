@@ -269,12 +269,17 @@ class RowReader:
             self.fact(owner)
         kind, values, parts, *_ = self.row(number)
         if number not in self.objects and self.pool[kind][0] in MADE:
-            content = self.parts[parts]
-            found = tuple(self.fact(each) if type(each) is FactNumber else each for each in content)
+            found = tuple(map(self.part, self.parts[parts]))
             self.match(number, made_again(self.pool[kind][0], self.pool[values], found))
         if number not in self.objects:
             raise Unresolved(f"{self.named(number)} has no place")
         return self.objects[number]
+
+    def part(self, content: Any) -> Any:
+        """Return a part of an object from what a row says of it. Raises Unresolved."""
+        if type(content) is FactNumber:
+            return self.fact(content)
+        return self.other(content) if type(content) is OtherNumber else content
 
     def match(self, number: int, obj: Any) -> None:
         """Take an object for the one that a row describes. Raises Unresolved if it is not like that."""
@@ -298,6 +303,9 @@ class RowReader:
         """Compare a part of an object with what a row says of it. Raises Unresolved."""
         if type(wanted) is FactNumber:
             self.match(wanted, part)
+        elif type(wanted) is OtherNumber:
+            if self.other(wanted) is not part:
+                raise Unresolved(f"{self.named(number)} changed")
         elif type(wanted) is tuple and type(part) is tuple and len(part) == len(wanted):
             for each, other in zip(part, wanted, strict=True):
                 self.match_part(number, each, other)
@@ -348,10 +356,17 @@ class FactNumber(int):
     """The number of a fact, among values."""
 
 
+class OtherNumber(int):
+    """The number of what the code holds, among values."""
+
+
 def _number(tag: bytes, number: int) -> Any:
-    if tag != FACT:
+    if tag not in _PARTS:
         raise Malformed("a part of an object is a value or an object")
-    return FactNumber(number)
+    return _PARTS[tag](number)
+
+
+_PARTS: dict[bytes, Callable[[int], Any]] = {FACT: FactNumber, OTHER: OtherNumber}
 
 
 _RESTORED: dict[bytes, Callable[[RowReader, int], Any]] = {

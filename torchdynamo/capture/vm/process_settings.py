@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _locale
 import locale
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -51,13 +52,16 @@ HASH_SEED = "the seed of hashes, which decides the order of sets"
 ASKING_A_SET = frozenset(
     "__contains__ __len__ __bool__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ issubset issuperset isdisjoint".split()
 )
+ASKED_BY = (len, operator.contains, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+"""What asks a set for something that it answers alike in all processes, besides its methods."""
 
 
 def note_hashes(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
     """Note that the capture rests on the seed of hashes, where a hash or the order of a set is asked for."""
     name = getattr(fn, "__name__", "")
     hashing = name in ("hash", "__hash__") and not all(map(hashes_alike, args))
-    if hashing or (name not in ASKING_A_SET and any(map(holds_set, args))):
+    alike = name in ASKING_A_SET or any(fn is each for each in ASKED_BY)
+    if hashing or (not alike and any(map(holds_set, args))):
         vm.of_process[HASH_SEED] = None
 
 
