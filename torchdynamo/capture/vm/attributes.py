@@ -194,9 +194,11 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if hook is None:
         vm.guard(Source("dict", source), "NO_KEY", "__getattr__")
     try:
-        return lift(vm, getattr(module, name))
+        given = getattr(module, name)
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None
+    kept = own.get(name, MISSING) is given  # as `torch.ops` keeps a namespace of operators once somebody asks for it
+    return wrap(vm, given, instance_attr(source, name)) if kept else lift(vm, given)
 
 
 def is_written(found: Any) -> bool:
