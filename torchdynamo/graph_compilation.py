@@ -87,7 +87,8 @@ def compile_captured(
     bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     rerun = draft.rerun
     told, leaving = rerun.raised if rerun else None, blocks_left(captured)
-    written = captured.code if draft.does_nothing_else else None
+    effects = effects_of(gm)
+    written = captured.code if draft.does_nothing_else and not effects.communicates else None
     program = Program(starting(captured), builder.call_sites)
     mutates = mutated_inputs(gm)
     advice = failed_graph(gm, backend).advice
@@ -96,7 +97,7 @@ def compile_captured(
     subclasses = builder.wrapped or bool(overriding)
     closed = subclasses and not (takes_wrappers(backend) and all(map(is_wrapper, overriding)))
     layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured
-    plain = written_apart(vm, gm) and not (closed or layered or effects_of(gm).as_captured)
+    plain = written_apart(vm, gm) and not (closed or layered or effects.as_captured)
     backend = backend if plain else decline_graph
     compile_part = functools.partial(compile_graph, backend=backend, name=shown, fullgraph=compiler.fullgraph)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
@@ -122,6 +123,8 @@ def compile_captured(
     only_here = ""
     if subclasses or layered:
         only_here = "its tensors are of a subclass, or inside of a torch.func transform"
+    elif effects.communicates:
+        only_here = "it communicates with other ranks"
     elif leaving:
         only_here = "an error that it raises leaves `with` blocks"
     elif rerun is not None:

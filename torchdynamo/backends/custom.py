@@ -121,8 +121,7 @@ class FirstCallTrial:
 
     def __init__(self, run: Run, by_value: ByValue) -> None:
         self.run, self.by_value, self.tried = run, by_value, False
-        effects = effects_of(by_value.gm)
-        self.repeatable = not (effects.mutated or effects.random)
+        self.repeatable = effects_of(by_value.gm).repeatable
 
     def __call__(self, *args: Any) -> Any:
         return self.run(*args) if self.tried else self.first(args)

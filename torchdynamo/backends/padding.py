@@ -158,8 +158,7 @@ class Padding:
             expr = sizes.numbers.env.replace(symbol)
             if given and expr.is_Symbol:
                 found[expr] = tuple(sorted({*found.get(expr, ()), *given}))
-        effects = effects_of(gm)
-        if not found or effects.mutated or effects.random or changes_modes(gm):
+        if not found or not effects_of(gm).repeatable or changes_modes(gm):
             return None
         return Padding(gm, sizes, places, found)
 

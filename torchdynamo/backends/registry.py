@@ -104,6 +104,12 @@ def takes_wrappers(backend: B) -> B:
     return backend
 
 
+def tries_graphs(backend: B) -> B:
+    """Mark a backend that runs graphs beside their calls, to see what they do: it gets none that communicate."""
+    backend.tries_graphs = True  # type: ignore[attr-defined]
+    return backend
+
+
 def has_mark(backend: Backend, name: str) -> bool:
     """Return whether a backend, or the function behind a `functools.partial`, has this mark (`fixed_sizes`, ...)."""
     while isinstance(backend, functools.partial):

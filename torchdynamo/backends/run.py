@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import torch.fx
 
 from torchdynamo import config
+from torchdynamo.backends import collectives
 from torchdynamo.backends.custom import with_symbols
 from torchdynamo.backends.ensemble import record
 from torchdynamo.backends.failed_graph import failed_graph
@@ -21,7 +22,7 @@ from torchdynamo.backends.preserve import (
     tensors_at,
     versions,
 )
-from torchdynamo.backends.registry import Backend, backend_name
+from torchdynamo.backends.registry import Backend, backend_name, has_mark
 from torchdynamo.backends.replaceable import Replaceable
 from torchdynamo.backends.verify import Advice, Shadowed, no_advice, verify
 from torchdynamo.core.reasons import explained
@@ -50,7 +51,9 @@ def compile_graph(
     """
     record.note(gm, example_inputs, name)
     as_captured: Run = gm.forward
-    guarded = _needs_care(gm)
+    effects = effects_of(gm)
+    if effects.communicates and has_mark(backend, "tries_graphs"):
+        return as_captured
     label = backend_name(backend)
     kept = failed_graph(gm, backend)
 
@@ -76,71 +79,75 @@ def compile_graph(
             raise BackendError(explained(text, "backend failed") + advice, label, name) from cause
         _warn(explained(f"{text}; the graph runs eagerly", "backend failed"), cause, advice, name)
         return as_captured
-    if config.verify_correctness:
+    if config.verify_correctness and not effects.communicates:
         with state_restored(gm, example_inputs, backend):
             verify(as_captured, made, example_inputs, label, name, kept.advice)
-    if type(config.verify_correctness) is int:
+    if type(config.verify_correctness) is int and not effects.communicates:
         made = Shadowed(as_captured, made, config.verify_correctness, label, name, kept.advice)
-    if not guarded or getattr(compiled, "__code__", None) is as_captured.__code__:
+    if effects.repeatable or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
-    careful = Careful(made, mutated_positions(gm), as_captured.__code__)
+    careful = Careful(made, mutated_positions(gm), as_captured.__code__, effects.communicates)
     if isinstance(made, Replaceable):
         made.held_by(careful)
     return careful
 
 
-def _needs_care(gm: torch.fx.GraphModule) -> bool:
-    effects = effects_of(gm)
-    return bool(effects.mutated) or effects.random
+WROTE, COMMUNICATED = "changed its inputs", "communicated with other ranks"
 
 
 class GraphFailure(Exception):
-    """Reports that a compiled graph which writes to inputs or draws random numbers raised `original`.
+    """Reports that a compiled graph which must not simply run twice raised `original`.
 
-    spoiled: inputs have changed, so the graph cannot run again.
+    done: what it had done by then that cannot be undone, so that it cannot run again; empty for nothing.
     """
 
-    def __init__(self, original: Exception, spoiled: bool) -> None:
+    def __init__(self, original: Exception, done: str) -> None:
         super().__init__(original)
         self.original = original
-        self.spoiled = spoiled
+        self.done = done
 
 
 class Careful:
-    """Runs a compiled graph that must not simply run twice: it writes to its inputs, or draws random numbers.
+    """Runs a compiled graph that must not simply run twice: it writes to inputs, draws random numbers or communicates.
 
-    Most failures occur in the first call, which is undone. Later calls only record whether inputs have changed.
+    Most failures occur in the first call, which is undone. Later calls only record whether inputs have changed. What
+    was communicated is never undone.
     """
 
-    __slots__ = ("__weakref__", "code", "fn", "made", "positions", "proven")
+    __slots__ = ("__weakref__", "code", "communicates", "fn", "made", "positions", "proven")
 
-    def __init__(self, fn: Run, positions: tuple[int, ...], code: CodeType) -> None:
+    def __init__(self, fn: Run, positions: tuple[int, ...], code: CodeType, communicates: bool = False) -> None:
         self.fn = self.made = fn  # another may come in the place of `fn` (`replaceable.py`)
         self.positions = positions
         self.code = code
+        self.communicates = communicates
         self.proven = False
 
     def __call__(self, *args: Any) -> Any:
         if not self.proven:
             return self._first(args)
-        if not self.positions:
+        if not (self.positions or self.communicates):
             return self.fn(*args)
         tensors = tensors_at(self.positions, args)
-        before = versions(tensors)
+        before, begun = versions(tensors), self._issued()
         try:
             return self.fn(*args)
         except Exception as raised:
-            raise GraphFailure(raised, spoiled=before != versions(tensors)) from raised
+            done = WROTE if before != versions(tensors) else ""
+            raise GraphFailure(raised, COMMUNICATED if collectives.any_since(begun) else done) from raised
+
+    def _issued(self) -> collectives.Issued:
+        return collectives.issued() if self.communicates else {}
 
     def _first(self, args: tuple[Any, ...]) -> Any:
-        contents, random = Contents(tensors_at(self.positions, args)), RandomState()
+        contents, random, begun = Contents(tensors_at(self.positions, args)), RandomState(), self._issued()
         try:
             result = self.fn(*args)
         except Exception as raised:
             if not raised_inside(raised, self.code):  # an error of the program leaves its side effects behind
                 contents.restore()
                 random.restore()
-            raise GraphFailure(raised, spoiled=False) from raised
+            raise GraphFailure(raised, COMMUNICATED if collectives.any_since(begun) else "") from raised
         self.proven = True
         return result
 
@@ -178,15 +185,15 @@ def on_error(
             return program.shown(error, code)
         if switches:
             begun.restore()
-        spoiled, given_up = bool(mutates), error
+        done, given_up = WROTE if mutates else "", error
         if isinstance(error, GraphFailure):
-            spoiled = error.spoiled
+            done = error.done
             error = error.original
         if isinstance(error, (InternalError, RecordingError, VerificationError)):
             return program.shown(error, code)
         if is_ordinary(error) and not raised_inside(error, code):
-            if spoiled:
-                return program.shown(failed_after_writes(error, advice(args)), code)
+            if done:
+                return program.shown(failed_after(done, error, advice(args)), code)
             result, failed = _attempt(eager, args)
             if failed is None:
                 if not warned:
@@ -207,8 +214,8 @@ def on_error(
             call(*given)
         return program.shown(error, code)
 
-    def failed_after_writes(cause: Exception, ending: str) -> BackendError:
-        text = f"backend {backend_name!r} failed while {name} ran and had changed its inputs already"
+    def failed_after(done: str, cause: Exception, ending: str) -> BackendError:
+        text = f"backend {backend_name!r} failed while {name} ran and had {done} already"
         text = explained(f"{text} ({type(cause).__name__}: {cause})", "graph failed")
         error = BackendError(text + ending, backend_name, name)
         error.__cause__ = cause

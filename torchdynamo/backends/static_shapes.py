@@ -34,7 +34,7 @@ def at_fixed_sizes(backend: Backend, buckets: Buckets) -> Backend:
 
     fixing.__name__ = backend_name(backend)
     fixing.func = backend  # type: ignore[attr-defined]  # as a functools.partial has it
-    for mark in ("leaves_inputs_alone", "fixed_sizes"):
+    for mark in ("leaves_inputs_alone", "fixed_sizes", "tries_graphs"):
         setattr(fixing, mark, getattr(backend, mark, False))
     return fixing
 

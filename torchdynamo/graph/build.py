@@ -379,15 +379,10 @@ class GraphBuilder(FakeExecution):
         enclose(root, self.graph, self._stretches)
         gm = graph_module(root, self.graph)
         note_sizes(gm, self.numbers, self._layouts)
-        note_effects(
-            gm,
-            Effects(
-                frozenset(node.name for node in self.mutated() if node in remaining),
-                self.record.random,
-                self.record.as_captured,
-                frozenset(node.name for node in self.graph.nodes if self.is_overwritten(node)),
-            ),
-        )
+        mutated = frozenset(node.name for node in self.mutated() if node in remaining)
+        overwritten = frozenset(node.name for node in self.graph.nodes if self.is_overwritten(node))
+        record = self.record
+        note_effects(gm, Effects(mutated, record.random, record.as_captured, overwritten, record.communicates))
         return gm
 
     def is_overwritten(self, node: Node) -> bool:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
 from torchdynamo.core.policy import FUSED_UPDATES
+from torchdynamo.graph.recording import is_collective
 from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, OPENERS, is_layered
 
 _KEY = "torchdynamo_effects"
@@ -26,6 +27,12 @@ class Effects(NamedTuple):
     random: bool
     as_captured: bool = False  # it has operations that compilers do not know
     overwritten: frozenset[str] | None = None  # names of nodes in memory that is written to; None: not known
+    communicates: bool = False  # with other ranks: it runs once for each call, and never but for one
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the graph can run a second time for one call, and nobody would notice."""
+        return not (self.mutated or self.random or self.communicates)
 
 
 def note_effects(gm: torch.fx.GraphModule, effects: Effects) -> None:
@@ -38,7 +45,9 @@ def effects_of(gm: torch.fx.GraphModule) -> Effects:
     known = gm.meta.get(_KEY)
     if isinstance(known, Effects):
         return known
-    return Effects(frozenset(node.name for node in gm.graph.find_nodes(op="placeholder")), random=True)
+    communicates = any(is_collective(node.target) for node in gm.graph.nodes)
+    inputs = frozenset(node.name for node in gm.graph.find_nodes(op="placeholder"))
+    return Effects(inputs, random=True, communicates=communicates)
 
 
 def mutated_inputs(gm: torch.fx.GraphModule) -> set[str]:

@@ -38,6 +38,7 @@ class WorldRecord:
         # Address of a copy made since this was cleared -> its storage, and its original's.
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self.unknown_effects = False  # an operator that is not torch's own has run
+        self.communicates = False  # an operator that sends to other ranks, or receives from them, has run
         self.everything_written = False  # a tensor without a storage was written to: it may have been any
 
     @property
@@ -120,15 +121,28 @@ NO_DRAW_IF_FALSE = frozenset({"dropout", "dropout_p", "training", "train"})
 COPYING = frozenset(("aten::clone", "aten::_to_copy", "aten::copy", "aten::_reshape_copy", "prims::clone"))
 # Namespaces of operators whose schemas declare all their side effects.
 OWN_NAMESPACES = frozenset({"aten", "prim", "prims"})
+# Namespaces of operators that communicate, but for the one that waits until they have.
+COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})
+COLLECTIVES |= {"symm_mem", "_dtensor"}
+WAIT = "wait_tensor"
+
+
+def is_collective(op: Any) -> bool:
+    """Return whether this is an operator that communicates with other ranks."""
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        namespace, _, name = op._qualified_op_name.partition("::")
+        return namespace in COLLECTIVES and name != WAIT
+    return isinstance(op, torch._ops.OpOverload) and op.namespace in COLLECTIVES and op._opname != WAIT
 
 
 class _Effect:
     """The side effects of an ATen operator, read off its schema."""
 
-    __slots__ = ("copies", "foreign", "random", "switches", "training", "written")
+    __slots__ = ("collective", "copies", "foreign", "random", "switches", "training", "written")
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         self.foreign = op.namespace not in OWN_NAMESPACES
+        self.collective = is_collective(op)
         self.random = torch.Tag.nondeterministic_seeded in op.tags
         self.copies = op._schema.name in COPYING
         arguments = op._schema.arguments
@@ -182,6 +196,7 @@ def _mode_class() -> type[FakeTensorMode]:
             effect = _effect(func)
             if effect is not None:
                 self.record.unknown_effects |= effect.foreign
+                self.record.communicates |= effect.collective
                 if effect.draws(args, kwargs):
                     self.record.draw()
                 if effect.writes(args):

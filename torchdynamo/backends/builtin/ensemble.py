@@ -13,7 +13,7 @@ from torchdynamo.backends.ensemble.choice import Choice
 from torchdynamo.backends.ensemble.member import MEMBERS
 from torchdynamo.backends.ensemble.settings import settings_of
 from torchdynamo.backends.preserve import leaves_inputs_alone
-from torchdynamo.backends.registry import discover, register_backend
+from torchdynamo.backends.registry import discover, register_backend, tries_graphs
 from torchdynamo.backends.settings import checked_by
 from torchdynamo.graph.sizes import sizes_of
 
@@ -21,6 +21,7 @@ discover(files)
 
 
 @register_backend
+@tries_graphs
 @checked_by(settings_of)
 @leaves_inputs_alone
 def ensemble(

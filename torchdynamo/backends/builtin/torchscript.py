@@ -9,11 +9,12 @@ from typing import Any
 import torch
 import torch.fx
 
-from torchdynamo.backends.registry import fixed_sizes, register_backend
+from torchdynamo.backends.registry import fixed_sizes, register_backend, tries_graphs
 from torchdynamo.graph.mutation import changes_modes, makes_leaves
 
 
 @register_backend
+@tries_graphs
 @fixed_sizes
 def ts(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
     """Trace by `torch.jit.trace` and freeze the result; return None for graphs that a trace cannot represent."""
@@ -21,6 +22,7 @@ def ts(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[...,
 
 
 @register_backend
+@tries_graphs
 @fixed_sizes
 def ofi(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
     """Trace, and apply `torch.jit.optimize_for_inference`; return None for graphs that need gradients."""

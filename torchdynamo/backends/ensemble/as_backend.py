@@ -13,7 +13,7 @@ from torchdynamo.backends.ensemble.member import MEMBERS, Declined, Member, Run,
 from torchdynamo.backends.ensemble.requirements import MISSING
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.backends.preserve import leaves_inputs_alone
-from torchdynamo.backends.registry import fixed_sizes
+from torchdynamo.backends.registry import fixed_sizes, tries_graphs
 from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.hook.user_warnings import warn_user
@@ -28,6 +28,7 @@ def as_backend(member_name: str, backend_name: str) -> Callable[..., Run | None]
     member's package is not installed.
     """
 
+    @tries_graphs
     @fixed_sizes
     @leaves_inputs_alone
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Run | None:

@@ -13,7 +13,7 @@ import torch
 import torch.fx
 
 from torchdynamo.graph.modules import graph_module
-from torchdynamo.graph.mutation import Effects, effects_of, note_effects
+from torchdynamo.graph.mutation import effects_of, note_effects
 from torchdynamo.graph.torch_compat import is_layered
 
 Node = torch.fx.Node
@@ -94,7 +94,7 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switch
     module = graph_module(gm, inner)
     effects = effects_of(gm)
     written = frozenset(node.name for node in inputs if node.name in effects.mutated or is_written_to(node))
-    note_effects(module, Effects(written, effects.random, overwritten=effects.overwritten))
+    note_effects(module, effects._replace(mutated=written, as_captured=False))
     return GraphStage(module, [node.name for node in inputs], [node.name for node in results])
 
 
