@@ -62,9 +62,7 @@ class Contents:
                     tensor.detach().copy_(copied)
                 else:
                     tensor.set_(copied.untyped_storage(), 0, copied.shape, copied.stride())
-        for tensor, version in zip(self.tensors, self.versions, strict=True):
-            if version is not None:
-                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+        restore_versions(self.tensors, self.versions)
 
 
 def versions(tensors: Sequence[torch.Tensor]) -> list[int | None]:
@@ -72,10 +70,28 @@ def versions(tensors: Sequence[torch.Tensor]) -> list[int | None]:
     return [None if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
+def restore_versions(tensors: Sequence[torch.Tensor], before: Sequence[int | None]) -> None:
+    """Set version counters back to what `versions` has given."""
+    for tensor, version in zip(tensors, before, strict=True):
+        if version is not None:
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
 def mutated_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
     """Return the positions of the graph's inputs that it may write to."""
     mutated = effects_of(gm).mutated
     return tuple(i for i, node in enumerate(gm.graph.find_nodes(op="placeholder")) if node.name in mutated)
+
+
+def unseen_positions(gm: torch.fx.GraphModule) -> tuple[int, ...]:
+    """Return the positions of the inputs that a graph with collectives writes to without moving their version counters.
+
+    AOTAutograd's graphs copy the new contents into such inputs, which moves them.
+    """
+    if not effects_of(gm).communicates:
+        return ()
+    examples = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    return tuple(i for i in mutated_positions(gm) if examples[i] is not None and versions([examples[i]]) == [0])
 
 
 def tensors_at(positions: Sequence[int], args: Sequence[Any]) -> list[torch.Tensor]:

@@ -18,8 +18,10 @@ from torchdynamo.backends.preserve import (
     Contents,
     RandomState,
     mutated_positions,
+    restore_versions,
     state_restored,
     tensors_at,
+    unseen_positions,
     versions,
 )
 from torchdynamo.backends.registry import Backend, backend_name, has_mark
@@ -51,7 +53,7 @@ def compile_graph(
     """
     record.note(gm, example_inputs, name)
     as_captured: Run = gm.forward
-    effects = effects_of(gm)
+    effects, unseen = effects_of(gm), unseen_positions(gm)
     if effects.communicates and has_mark(backend, "tries_graphs"):
         return as_captured
     label = backend_name(backend)
@@ -86,7 +88,7 @@ def compile_graph(
         made = Shadowed(as_captured, made, config.verify_correctness, label, name, kept.advice)
     if effects.repeatable or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
-    careful = Careful(made, mutated_positions(gm), as_captured.__code__, effects.communicates)
+    careful = Careful(made, mutated_positions(gm), as_captured.__code__, effects.communicates, unseen)
     if isinstance(made, Replaceable):
         made.held_by(careful)
     return careful
@@ -114,13 +116,21 @@ class Careful:
     was communicated is never undone.
     """
 
-    __slots__ = ("__weakref__", "code", "communicates", "fn", "made", "positions", "proven")
+    __slots__ = ("__weakref__", "code", "communicates", "fn", "made", "positions", "proven", "unseen")
 
-    def __init__(self, fn: Run, positions: tuple[int, ...], code: CodeType, communicates: bool = False) -> None:
+    def __init__(
+        self,
+        fn: Run,
+        positions: tuple[int, ...],
+        code: CodeType,
+        communicates: bool = False,
+        unseen: tuple[int, ...] = (),
+    ) -> None:
         self.fn = self.made = fn  # another may come in the place of `fn` (`replaceable.py`)
         self.positions = positions
         self.code = code
         self.communicates = communicates
+        self.unseen = unseen  # positions of inputs that it writes to behind autograd's back
         self.proven = False
 
     def __call__(self, *args: Any) -> Any:
@@ -131,10 +141,19 @@ class Careful:
         tensors = tensors_at(self.positions, args)
         before, begun = versions(tensors), self._issued()
         try:
-            return self.fn(*args)
+            return self._run(args)
         except Exception as raised:
             done = WROTE if before != versions(tensors) else ""
             raise GraphFailure(raised, COMMUNICATED if collectives.any_since(begun) else done) from raised
+
+    def _run(self, args: tuple[Any, ...]) -> Any:
+        if not self.unseen:
+            return self.fn(*args)
+        tensors = tensors_at(self.unseen, args)
+        before = versions(tensors)
+        result = self.fn(*args)
+        restore_versions(tensors, before)
+        return result
 
     def _issued(self) -> collectives.Issued:
         return collectives.issued() if self.communicates else {}
@@ -142,7 +161,7 @@ class Careful:
     def _first(self, args: tuple[Any, ...]) -> Any:
         contents, random, begun = Contents(tensors_at(self.positions, args)), RandomState(), self._issued()
         try:
-            result = self.fn(*args)
+            result = self._run(args)
         except Exception as raised:
             if not raised_inside(raised, self.code):  # an error of the program leaves its side effects behind
                 contents.restore()
