@@ -7,6 +7,7 @@ in it, where nobody waits, and where PyTorch raises or warns.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,7 @@ class Collective:
     """A call of a collective that is about to be put into the graph. Raises Break if it cannot."""
 
     def __init__(self, vm: Machine, fn: Callable[..., Any], group: Value, async_op: Value) -> None:
+        importlib.import_module("torch.distributed._functional_collectives")  # how fake tensors go through operators
         self.vm = vm
         self.fn = fn
         if vm.known(async_op, "async_op"):
