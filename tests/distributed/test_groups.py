@@ -8,6 +8,9 @@ from process_groups import among
 
 import torchdynamo
 
+functional = pytest.importorskip("torch.distributed._functional_collectives")
+device_mesh = pytest.importorskip("torch.distributed.device_mesh")
+
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch was built without torch.distributed")
 X = torch.ones(3)
 
@@ -91,3 +94,43 @@ def test_a_destroyed_group():
         dist.destroy_process_group(group)
         with pytest.raises(KeyError):
             fn(X, group)
+
+
+def gathers_over(x, name):
+    return functional.all_gather_tensor(x, 0, name) * 2
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_groups_by_name():
+    counting = Counting()
+    fn = torchdynamo.optimize(counting, nopython=True)(gathers_over)
+    with among(2, 8):
+        for size in (2, 3, 2):
+            group = dist.new_group(list(range(2, 2 + size)))
+            for _ in range(2):
+                assert fn(X, group.group_name).shape == (3 * size,)
+    assert len(counting.graphs) == 3
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_name_that_another_group_gets():
+    counting = Counting()
+    fn = torchdynamo.optimize(counting)(lambda x: gathers_over(x, "0"))
+    for size in (4, 8):
+        with among(0, size):
+            for _ in range(2):
+                assert fn(X).shape == (3 * size,)
+    assert len(counting.graphs) == 2
+    with pytest.raises(RuntimeError, match="Could not resolve the process group"):
+        fn(X)
+
+
+def test_meshes():
+    with among(5, 8):
+        mesh = device_mesh.init_device_mesh("cpu", (4, 2), mesh_dim_names=("data", "tensor"))
+
+        def program(x):
+            facts = mesh.size() + mesh.ndim + mesh.get_local_rank("data") + mesh.get_rank()
+            return functional.all_reduce(x, "sum", (mesh, 1)) * facts * mesh.get_group("tensor").size()
+
+        assert whole(program)(X).equal(X * (8 + 2 + 2 + 5) * 2)

@@ -36,6 +36,7 @@ PRIVATE: dict[str, str] = {
     "torch.autograd.grad_mode._enter_inference_mode": "inference mode as an operation of a graph",
     "torch.autograd.grad_mode._exit_inference_mode": "inference mode as an operation of a graph",
     "torch.distributed.distributed_c10d._get_default_group": "the group that collectives use if none is given",
+    "torch._C._distributed_c10d._resolve_process_group": "the group of a name, as meshes of devices keep it",
     "torch.distributed.distributed_c10d._world": "which groups are known, their ranks and backends, and what waits",
     "torch.ops._c10d_functional": "collectives that return what others have sent, as operators of a graph",
     "torch.overrides._get_current_function_mode_stack": "modes that see functions of torch first",

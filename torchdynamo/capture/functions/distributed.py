@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Model, enters, function, models
 from torchdynamo.core.signals import Break
-from torchdynamo.core.source import Source
+from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import NONE, Known, Object, Value, is_none
 
 
@@ -97,7 +98,18 @@ def get_global_rank(vm: Machine, group: Value, group_rank: Value) -> Value:
     return Known(ranks[rank])
 
 
+def resolve_group(vm: Machine, name: Value) -> Value:
+    """Return the group of a name, which is asked for again before each call."""
+    resolve, given = torch._C._distributed_c10d._resolve_process_group, vm.known(name, "group")
+    try:
+        real = resolve(given)
+    except (RuntimeError, TypeError):
+        raise Break("unknown call", name="_resolve_process_group") from None
+    return vm.wrap(real, Source("call", Source("pinned", None, Pinned(resolve)), (given,)))
+
+
 if dist.is_available():
+    function(torch._C._distributed_c10d._resolve_process_group)(resolve_group)
     enters(dist.ProcessGroup)(enter_group)
     for _name in ("rank", "size", "name"):
         function(getattr(dist.ProcessGroup, _name))(fact(_name))
