@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from typing import Any
 
@@ -313,3 +314,19 @@ def test_sizes_that_nobody_knows() -> None:
             before = box.held
             assert torch.equal(compiled(box, x), before * 2)
             assert torch.equal(box.held, x[x > 0])
+
+
+def test_operators_that_nobody_has_asked_for() -> None:
+    with torch.library._scoped_library("torchdynamo_unasked", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+
+        @torchdynamo.optimize("eager")
+        def program(x: torch.Tensor) -> torch.Tensor:
+            doubled: torch.Tensor = torch.ops.torchdynamo_unasked.twice(x)
+            return doubled + 1
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(2):
+                assert program(torch.ones(2)).tolist() == [3, 3]
