@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
+from torchdynamo.graph import torch_compat
 from torchdynamo.graph.regions.labels import Descriptions
+from torchdynamo.graph.wrappers import is_wrapper
 
 Node = torch.fx.Node
 
@@ -62,11 +64,16 @@ def shared(nodes: Sequence[Node]) -> tuple[int, ...]:
 
 
 def memory_of(node: Node) -> int:
-    """Return the address of the memory of a node's value; a number of its own for what has none."""
+    """Return the address of the memory of a node's value; a number of its own for what has none, or hides it."""
     example = node.meta.get("example_value")
-    if isinstance(example, torch.Tensor) and example.layout is torch.strided:
-        return int(example.untyped_storage()._cdata)
-    return -id(node)
+    if not isinstance(example, torch.Tensor) or example.layout is not torch.strided or hides_others(example):
+        return -id(node)
+    return int(example.untyped_storage()._cdata)
+
+
+def hides_others(value: Any) -> bool:
+    """Return whether a tensor stands for others: one of a torch.func transform, or of a wrapper subclass."""
+    return torch_compat.is_layered(value) or is_wrapper(value)
 
 
 def records(block: Block) -> bool:

@@ -7,9 +7,18 @@ from typing import NamedTuple
 
 import torch
 import torch.fx
+from torch.utils._pytree import tree_leaves
 
 from torchdynamo.graph import torch_compat
-from torchdynamo.graph.regions.blocks import Block, CannotOutline, block_of, check_memory, check_values, equal_blocks
+from torchdynamo.graph.regions.blocks import (
+    Block,
+    CannotOutline,
+    block_of,
+    check_memory,
+    check_values,
+    equal_blocks,
+    hides_others,
+)
 from torchdynamo.graph.regions.borders import Traffic, bytes_of
 from torchdynamo.graph.regions.labels import Descriptions, interned
 from torchdynamo.graph.regions.search import Repetition, repetitions
@@ -153,7 +162,7 @@ def is_barred(node: Node) -> bool:
     """Return whether a node can be in no block: it sets a mode, has a body, or has a value that is not known."""
     if node.op == "get_attr" or "example_value" not in node.meta or node.target in MODES:
         return True
-    inputs = [each.meta.get("example_value") for each in node.all_input_nodes]
-    if isinstance(node.target, torch._ops.HigherOrderOperator) or torch_compat.is_layered(inputs):
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
         return True
-    return any(isinstance(each, torch.Generator) for each in inputs)
+    values = [each.meta.get("example_value") for each in (node, *node.all_input_nodes)]
+    return any(isinstance(each, torch.Generator) or hides_others(each) for each in tree_leaves(values))
