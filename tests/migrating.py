@@ -59,7 +59,7 @@ NAMES: dict[str, Row] = {
     "wrap_numpy": Row(SAME, "followed where a compiled function calls it; by itself it runs as it is"),
     "is_compiling": Row(SAME, "also `torchdynamo.is_compiling`"),
     "is_dynamo_compiling": Row(SAME, ""),
-    "is_exporting": Row(SAME, "False while torchdynamo captures"),
+    "is_exporting": Row(SAME, "True inside of `torchdynamo.export`, else False while torchdynamo captures"),
     "save_cache_artifacts": Row(SAME, "what Inductor and AOTAutograd have compiled; captures are made again"),
     "load_cache_artifacts": Row(SAME, ""),
     "keep_portable_guards_unsafe": FILTER,
