@@ -114,13 +114,13 @@ def _(q: Any, k: Any, v: Any) -> Any:
     return F.softmax(scores, -1) @ v
 
 
-@spelling("a padding mask, added")
+@spelling("a padding mask, added", training=False)
 def _(q: Any, k: Any, v: Any) -> Any:
     extended = (1.0 - PADDING.to(q.device)[:, None, None, :].to(q.dtype)) * torch.finfo(q.dtype).min
     return F.softmax(q @ k.mT / 4 + extended, -1) @ v
 
 
-@spelling("a padding mask, subtracted")
+@spelling("a padding mask, subtracted", training=False)
 def _(q: Any, k: Any, v: Any) -> Any:
     return F.softmax(q @ k.mT / 4 - (1.0 - PADDING.to(q.device)[:, None, None, :].float()) * 1e9, -1) @ v
 
@@ -148,7 +148,7 @@ def _(q: Any, k: Any, v: Any) -> Any:
     return scores.masked_fill(CAUSAL.to(q.device) == 0, -INF).softmax(-1) @ v
 
 
-@spelling("a bias before the scale")
+@spelling("a bias before the scale", training=False)
 def _(q: Any, k: Any, v: Any) -> Any:
     return ((q @ k.mT + RELATIVE.to(q.device)) * 0.5).softmax(-1) @ v
 
@@ -285,7 +285,7 @@ def _(q: Any, k: Any, v: Any) -> Any:
     return (q @ k.transpose(-2, -1) * temperature).softmax(dim=-1) @ v
 
 
-@spelling("windows with a bias and a mask", shapes=((BATCH * 2, HEADS, LENGTH, SIZE),) * 3)
+@spelling("windows with a bias and a mask", training=False, shapes=((BATCH * 2, HEADS, LENGTH, SIZE),) * 3)
 def _(q: Any, k: Any, v: Any) -> Any:
     scores = q @ k.transpose(-2, -1) * SCALE + RELATIVE.to(q.device)
     mask = torch.stack([CAUSAL.to(q.device), torch.ones(LENGTH, LENGTH, device=q.device)]).sub(1) * 100000.0

@@ -57,14 +57,41 @@ def test_rows_without_keys(value: float, mask: torch.Tensor, training: bool) -> 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("value", [-INF, torch.finfo(torch.float32).min])
 def test_rows_without_keys_by_addition(value: float, training: bool) -> None:
-    """But queries and keys get no gradient from a row whose scores a finite mask makes equal (docs/limits.md)."""
+    """In training they are left as written: the operator has other gradients for such a row."""
     added = torch.zeros(8, 8).masked_fill(~ROWS, value)
-    used = ROWS.any(-1, keepdim=True) if value != -INF and training else torch.tensor(True)
 
     def fn(q: Any, k: Any, v: Any) -> Any:
-        return ((q @ k.mT / 3 + added).softmax(-1) @ v) * used
+        return (q @ k.mT / 3 + added).softmax(-1) @ v
 
-    assert check(fn, heads(), training).fused[0] == 1
+    assert check(fn, heads(), training).fused[0] == (not training)
+
+
+@pytest.mark.parametrize("value", [-1e9, torch.finfo(torch.float32).min])
+def test_rows_of_several_masks_that_are_added_are_of_the_keys_that_fewest_masks_hide(value: float) -> None:
+    padding = torch.zeros(8, 8)
+    padding[:, :2] = value
+    both = padding + torch.zeros(8, 8).masked_fill(~torch.ones(8, 8).tril().bool(), value)
+
+    def fn(q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.mT / 3 + both).softmax(-1) @ v
+
+    assert check(fn, heads(), False).fused[0] == 1
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_rows_that_a_finite_mask_fills_are_no_nan_to_replace(training: bool) -> None:
+    check(lambda q, k, v: (q @ k.mT).masked_fill(~ROWS, -1e9).softmax(-1).nan_to_num() @ v, heads(), training)
+
+
+@pytest.mark.parametrize("value", [-1e9, -INF])
+def test_weights_that_one_of_two_masks_sets_to_zero(value: float) -> None:
+    later = ~torch.ones(8, 8).tril().bool()
+
+    def fn(q: Any, k: Any, v: Any) -> Any:
+        scores = (q @ k.mT).masked_fill(later, value).masked_fill(~ROWS, value)
+        return scores.softmax(-1).masked_fill(~ROWS, 0.0) @ v
+
+    check(fn, heads(), False)
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -244,6 +244,22 @@ def test_a_tensor_that_requires_gradients_ends_the_graph(issued, backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "gather", [lambda x, y: dist.all_gather([x], y), dist.all_gather_into_tensor], ids=["list", "one"]
+)
+def test_autograd_notices_an_input_that_is_gathered_into(issued, backend, gather):
+    def program(x, y):
+        gather(x, y)
+
+    w, x = torch.ones(2, requires_grad=True), torch.ones(2)
+    loss = (w * x).sum()
+    torchdynamo.optimize(backend, nopython=True)(program)(x, torch.full((2,), 7.0))
+    assert x.equal(torch.full((2,), 7.0))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_autograd_does_not_notice_an_input_that_is_reduced(issued, backend):
     def program(x, y):
         y.add_(1)

@@ -460,3 +460,38 @@ def test_a_process_without_torchdynamo_loads_and_checks(tmp_path: Path) -> None:
         "torch.Size([4, 2]) ['x.size(0) > 2']",
         "Guard failed: x.size()[0] >= 3",
     ], done.stderr
+
+
+def facts(program: Any) -> dict[str, bool]:
+    guards = program.graph_module.meta["custom"]["torchdynamo"]["guards"]
+    return {each["text"]: each["checked"] for each in guards}
+
+
+def test_what_nothing_checks_is_not_said_to_be_checked() -> None:
+    leaf = torchdynamo.export(lambda x: x * 2 if x.is_leaf else x, torch.ones(2))
+    assert not any(checked for text, checked in facts(leaf).items() if "is_leaf" in text)
+    keys = torchdynamo.export(lambda d: list(d.values())[0] * 2, {"a": torch.ones(1), "b": torch.zeros(1)})
+    assert not any(checked for text, checked in facts(keys).items() if "DICT_KEYS" in text)
+    needs = facts(torchdynamo.export(lambda x: x * 2 if x.requires_grad else x.t(), torch.ones(2, 3)))
+    assert needs["x.requires_grad == False"] is False and needs["x.size(1) == 3"] is True
+
+
+def test_none_is_checked() -> None:
+    program = torchdynamo.export(lambda x, n=None: x * 2 if n is None else x, torch.ones(2), None)
+    assert torch.equal(program.module()(torch.ones(2), None), torch.full((2,), 2.0))
+    with pytest.raises(AssertionError, match="is None"):
+        program.module()(torch.ones(2), torch.ones(1))
+
+
+def test_names_that_are_taken() -> None:
+    def named(self: torch.Tensor, x: torch.Tensor, k: int = 3) -> torch.Tensor:
+        return self + x * k
+
+    def numbered(*args: torch.Tensor, args_0: torch.Tensor) -> torch.Tensor:
+        return args[0] - args_0
+
+    one, two = torch.ones(2), torch.full((2,), 2.0)
+    program = torchdynamo.export(named, one, two, kwargs={"k": 4})
+    assert torch.equal(program.module()(one, two, k=4), named(one, two, k=4))
+    program = torchdynamo.export(numbered, one, kwargs={"args_0": two})
+    assert torch.equal(program.module()(one, args_0=two), numbered(one, args_0=two))

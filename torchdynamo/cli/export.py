@@ -51,6 +51,8 @@ def main(given: Sequence[str]) -> int:
         parser.error(f"{type(error).__name__}: {error}")
     if isinstance(target, torch.nn.Module) and not found.train:
         target.eval()
+    if not os.path.isdir(os.path.dirname(found.output) or "."):
+        parser.error(f"there is no folder {os.path.dirname(found.output)!r} to write to")
     try:
         program = export(target, *args, kwargs=kwargs, dynamic_shapes=shapes, strict=not found.no_strict)
     except (TorchDynamoError, TypeError, ValueError) as error:

@@ -58,8 +58,8 @@ def export(
 
     With example arguments the result is a `torch.export.ExportedProgram`, for `torch.export.save`, AOTInductor,
     `torch.onnx` and whatever else takes one. Its conditions, with the lines of the program that rely on them, are in
-    `program.graph_module.meta["custom"]["torchdynamo"]`; those on arguments are checked by `program.module()`, also
-    where the program has been loaded without torchdynamo.
+    `program.graph_module.meta["custom"]["torchdynamo"]`; those on dtypes, sizes and values of arguments are checked by
+    `program.module()`, also where the program has been loaded without torchdynamo.
 
     Without example arguments the result is a function of them: `torchdynamo.export(fn)(*args, **kwargs)` returns a
     graph module that takes the same arguments as `fn` and returns the same results, and its guards.

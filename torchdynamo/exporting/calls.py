@@ -103,9 +103,11 @@ def names_of(bound: inspect.BoundArguments, count: int, kwargs: Mapping[str, Any
     found: list[str] = []
     for name, parameter in bound.signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            while any(f"{name}_{index}" in kwargs for index in range(count - len(found))):
+                name += "_"
             found += [f"{name}_{index}" for index in range(count - len(found))]
         elif len(found) < count and name not in kwargs:
-            found.append(name)
+            found.append(name if name != SUBJECT else f"{SUBJECT}_")
     for name in kwargs:
         if not name.isidentifier():
             raise TypeError(f"an exported call takes keywords that are names, not {name!r}")

@@ -49,13 +49,13 @@ def conditions(guards: Iterable[Guard], call: ExampleCall) -> list[Condition]:
                 checked = is_checked(program, guard, call)
                 (own if checked else others).append(Condition(tell(program, sources), place, checked))
         elif call.is_argument(guard.source):
-            own += [Condition(text, place, checked) for text, checked in of_argument(guard)]
+            own += [Condition(text, place, checked) for text, checked in of_argument(guard, call)]
         else:
             others.append(Condition(of_program(guard), place, False))
     return list(dict.fromkeys([*own, *others]))
 
 
-def of_argument(guard: Guard) -> list[tuple[str, bool]]:
+def of_argument(guard: Guard, call: ExampleCall) -> list[tuple[str, bool]]:
     """Return what a guard says of an argument, and whether a loaded program checks it."""
     place, arg = str(guard.source), guard.arg
     if isinstance(arg, TensorMeta):
@@ -63,10 +63,12 @@ def of_argument(guard: Guard) -> list[tuple[str, bool]]:
             (f"{place}.size({dim}) == {size}", True) for dim, size in enumerate(arg.size or ()) if size is not None
         ]
         facts = [(f"{place}.dtype == {arg.dtype}", True), (f"{place}.dim() == {len(arg.size or ())}", True)]
-        return [*facts, *sizes, (f"{place}.device == {str(arg.device)!r}", False)]
+        told = [f"device == {str(arg.device)!r}", f"requires_grad == {arg.requires_grad}", f"layout == {arg.layout}"]
+        told += [] if arg.stride is None else [f"stride() == {arg.stride}"]
+        return [*facts, *sizes, *((f"{place}.{fact}", False) for fact in told)]
     if guard.kind == "EQUALS_MATCH":
-        return [(f"{place} == {text_of(arg)}", True)]
-    return [(of_program(guard), guard.kind in ("TYPE_MATCH", "LENGTH", "DICT_KEYS", "HAS_KEY", "NO_KEY"))]
+        return [(f"{place} == {text_of(arg)}", guard.source in call.sources)]
+    return [(of_program(guard), guard.kind in ("TYPE_MATCH", "LENGTH", "HAS_KEY", "NO_KEY"))]
 
 
 def of_program(guard: Guard) -> str:
@@ -161,6 +163,8 @@ def checks(guards: Iterable[Guard], call: ExampleCall, leaf_of: Callable[[Source
                         found[tell(program, tuple(sources))] = None
         elif isinstance(guard.arg, TensorMeta) and spelled(guard.source) is not None:
             found[f"str({spelled(guard.source)}.dtype) == {str(guard.arg.dtype)!r}"] = None
+        elif guard.kind == "EQUALS_MATCH" and guard.arg is None and spelled(guard.source) is not None:
+            found[f"{spelled(guard.source)} is None"] = None
     return list(found)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +26,7 @@ CONSTANTS = frozenset(
         *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
     }
 )
+BY_IDENTITY = (type, torch.Tensor, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType)
 DEEPEST = 16
 
 
@@ -99,20 +101,35 @@ def frozen(value: Any, depth: int) -> Any:
     if kind in CONSTANTS:
         return value
     if depth > 0:
-        if kind in (tuple, list):
+        if kind is tuple:
             return kind.__name__, *(frozen(item, depth - 1) for item in value)
-        if kind is dict:
-            return "dict", *((frozen(key, depth - 1), frozen(item, depth - 1)) for key, item in value.items())
+        if isinstance(value, dict):
+            items = ((frozen(key, depth - 1), frozen(item, depth - 1)) for key, item in dict.items(value))
+            return numbered(kind), attributes(value, depth), *items
+        if isinstance(value, list):
+            items = (frozen(item, depth - 1) for item in list.__iter__(value))
+            return numbered(kind), attributes(value, depth), *items
+        if kind in (set, frozenset):
+            return kind.__name__, *sorted((frozen(item, depth - 1) for item in value), key=repr)
         if isinstance(value, tuple):
             return numbered(kind), *(frozen(item, depth - 1) for item in tuple.__iter__(value))
         if isinstance(value, torch.SymInt):
             return "symint", str(value)
         if is_value(value):
             return numbered(kind), _by_value.setdefault(kind, {}).setdefault(value, next(_serials))
-        own = getattr(value, "__dict__", None)
-        if type(own) is dict and not isinstance(value, (type, torch.Tensor)) and not callable(value):
-            return numbered(kind), *((name, frozen(item, depth - 1)) for name, item in own.items())
+        if not isinstance(value, BY_IDENTITY) and (own := attributes(value, depth)):
+            return numbered(kind), *own
     return "object", numbered(value)
+
+
+def attributes(value: Any, depth: int) -> tuple[Any, ...]:
+    """Return the attributes of an object as constants, those in its dict and those in slots."""
+    own = getattr(value, "__dict__", None)
+    found = dict(own) if type(own) is dict else {}
+    for cls in type(value).__mro__:
+        slots = (name for name, each in vars(cls).items() if type(each) is types.MemberDescriptorType)
+        found.update((name, getattr(value, name)) for name in slots if hasattr(value, name))
+    return tuple((name, frozen(item, depth - 1)) for name, item in found.items())
 
 
 def told(value: Any) -> Any:
@@ -152,7 +169,12 @@ def numbered(obj: Any) -> int:
 
 
 def is_told_by_attributes(wrapper: Any) -> bool:
-    """Return whether all that a wrapper holds besides tensors are constants: guards on these tell its context."""
+    """Return whether a wrapper of torch's holds only tensors and constants: guards on these tell its context.
+
+    Other classes may take it from elsewhere: from an attribute of the class, a slot, a global.
+    """
+    if type(wrapper).__module__.partition(".")[0] != "torch":
+        return False
     own = getattr(wrapper, "__dict__", {})
     return all(name in own for name, _ in parts(wrapper)) and all(
         type(value) in CONSTANTS or isinstance(value, torch.Tensor) for value in own.values()

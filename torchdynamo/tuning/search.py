@@ -71,7 +71,7 @@ def tune(
 
     `compile(fn, options={"tuned": True})` and `mode="max-autotune"` use the choice, in other processes too, for the
     same graph on such a machine with the same versions. Forward and backward are tuned together, at the sizes of the
-    call. Graphs that draw random numbers keep the default.
+    call. Graphs that draw random numbers, or communicate with other ranks, keep the default.
 
     Raises what the call raises, and ValueError if `seconds` is not positive.
     """
@@ -102,7 +102,7 @@ def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) 
     given = [copied(each) if at in written else each for at, each in enumerate(inputs)]
     rows: dict[str, Row] = {}
     runs: dict[str, Run] = {}
-    if not subgraph.effects.random:
+    if not (subgraph.effects.random or subgraph.effects.communicates):
         sets = sets_for("cuda" if on_gpu else "cpu")
         runs = built(subgraph, sets, given, rows, time.monotonic() + BUILDING * seconds)
     timings: dict[str, Timing] = {}

@@ -1,8 +1,8 @@
 """torch.distributed: synchronous collectives, said again by operators that return what others have sent.
 
-What is sent and received is the same, in the same order. A result is copied to where the program wants it without its
-version counter moving, as in eager. Wherever that could be told from eager, the graph ends: where autograd has a part
-in it, where nobody waits, and where PyTorch raises or warns.
+What is sent and received is the same, in the same order. A result is copied to where the program wants it; as in eager
+with gloo, a gather or scatter moves the version counter there, and a reduction or exchange does not. Where a graph
+could be told from eager, it ends: if autograd has a part in it, if nobody waits, and if PyTorch raises or warns.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def all_gather_single_steps(output: Any, input: Any, size: int, name: str) -> No
     if input.dim() == 0 or output.shape != (input.shape[0] * size, *input.shape[1:]):
         misfit()
     gathered = torch.ops._c10d_functional.all_gather_into_tensor(input, size, name)
-    output.data.copy_(torch.ops._c10d_functional.wait_tensor(gathered))
+    output.detach().copy_(torch.ops._c10d_functional.wait_tensor(gathered))
 
 
 def all_gather_steps(outputs: list[Any], input: Any, size: int, name: str) -> None:
@@ -60,14 +60,14 @@ def all_gather_steps(outputs: list[Any], input: Any, size: int, name: str) -> No
     gathered = torch.ops._c10d_functional.all_gather_into_tensor(input.view(-1), size, name)
     parts = torch.ops._c10d_functional.wait_tensor(gathered).view((size, *input.shape))
     for output, part in zip(outputs, parts.unbind(0)):
-        output.data.copy_(part)
+        output.detach().copy_(part)
 
 
 def reduce_scatter_steps(output: Any, input: Any, op: str, size: int, name: str) -> None:
     if output.dim() == 0 or input.shape != (output.shape[0] * size, *output.shape[1:]):
         misfit()
     scattered = torch.ops._c10d_functional.reduce_scatter_tensor(input, op, size, name)
-    output.data.copy_(torch.ops._c10d_functional.wait_tensor(scattered))
+    output.detach().copy_(torch.ops._c10d_functional.wait_tensor(scattered))
 
 
 def all_to_all_steps(output: Any, input: Any, receives: Any, sends: Any, size: int, name: str) -> None:

@@ -31,7 +31,11 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
     at, inner = sizes(found.scores)[:-2], sizes(found.weights)[:-2]
     (query, keys, _), value = found.first, found.second.right
     rows = write.arranged(query._replace(node=write.of_dtype(query.node, dtype, exact=exact)))
+    if arguments.absorbs and example(found.result).dtype == torch.float16:
+        raise Miss("what is added may leave no key of a row, and float16 has no room to tell such keys apart")
     for each in arguments.factors:
+        if not same(each.lead, at):
+            raise Miss("the scores are scaled in another shape than they are made in", each.by)
         rows = write.call(torch.div if each.divides else torch.mul, rows, each.by)
     columns = write.arranged(keys._replace(node=write.of_dtype(keys.node, dtype, exact=exact)))
     heads = [

@@ -85,7 +85,7 @@ class Attention(NamedTuple):
     weights: Node  # the first factor of the second product
     result: Node
     dropout: float
-    emptied: bool  # the weights of rows without keys become zero after the softmax
+    emptied: str  # what makes the weights of rows without keys zero after the softmax: see `empties`
     inner: tuple[Node, ...]  # all nodes that the operator replaces
 
     @property

@@ -52,11 +52,11 @@ class Arguments:
 
 
 def lowered(
-    steps: Sequence[ScoreStep], sizes: tuple[Any, Any], evaluator: Evaluator, *, emptied: bool, train: bool
+    steps: Sequence[ScoreStep], sizes: tuple[Any, Any], evaluator: Evaluator, *, emptied: str, train: bool
 ) -> Arguments:
     """Return the operator's arguments for these steps on scores of (queries, keys). Raises Miss.
 
-    emptied: the weights of rows without keys are set to zero. train: gradients are asked for.
+    emptied: what sets the weights of rows without keys to zero (`empties`). train: gradients are asked for.
     """
     found = Arguments()
     for step in steps:
@@ -74,6 +74,14 @@ def lowered(
         if not fill.value <= LEAST_FILL:
             raise Miss(f"a mask fills in {fill.value:g}, which has weight in a softmax", fill.mask)
     simplify(found, sizes, evaluator)
+    if found.absorbs and train:
+        raise Miss("what is added may leave no key of a row, and the operator has other gradients there")
+    if emptied == "nan" and found.rows == MEAN:
+        if found.infinite:
+            raise Miss("NaN is replaced after a mask has filled in a finite value")
+        return found
+    if emptied == "mask" and found.infinite:
+        raise Miss("the weights are masked, and may be NaN elsewhere")
     if found.rows and emptied:
         if found.rows == NAN and train:
             raise Miss("rows without keys become zero after they were NaN, and have NaN for gradients")

@@ -19,6 +19,8 @@ from torchdynamo.graph.passes.attention.lower import ABSORBING, MEAN, NAN, ZERO,
 from torchdynamo.graph.passes.attention.writer import NodeWriter
 
 Node = torch.fx.Node
+DOUBLE = 2.0**29
+"""How much larger a number has to be in double precision to absorb what is added to it."""
 Repair = Callable[[NodeWriter, Node, Node, Node], Node]
 """Gets the writer, a result, its rows that stay, and the values; returns the result with its other rows repaired."""
 
@@ -47,11 +49,15 @@ def masks_of(found: Attention, arguments: Arguments, write: NodeWriter, dtype: t
         return Masks(kept, repairs)
     if arguments.absorbs:
         most = write.call(torch.amax, bias, -1, True)
-        absorbed = write.call(
-            torch.logical_and, write.call(torch.le, most, ABSORBING), write.call(torch.gt, most, -math.inf)
-        )
+        low = ABSORBING * (DOUBLE if example(bias).dtype == torch.float64 else 1.0)
+        absorbed = write.call(torch.logical_and, write.call(torch.le, most, low), write.call(torch.gt, most, -math.inf))
+        even = write.call(torch.eq, write.call(torch.amin, bias, -1, True), most)
+        uneven = write.call(torch.logical_and, absorbed, write.call(torch.logical_not, even))
+        absorbed = write.call(torch.logical_and, absorbed, even)
         repairs.append((average, write.call(torch.logical_not, absorbed)))
         bias = write.call(torch.where, absorbed, 0.0, bias)
+        apart = write.call(torch.where, write.call(torch.lt, bias, most), -3e38, -1e30)
+        bias = write.call(torch.where, uneven, apart, bias)
     if arguments.infinite:
         there = write.call(torch.gt, bias, -math.inf)
         if keep is not None and filled_in:

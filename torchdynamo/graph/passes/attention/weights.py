@@ -119,13 +119,18 @@ def follow(softmax: Node) -> Weights:
         node = user
 
 
-def empties(weights: Weights, fills: list[Fill]) -> bool:
-    """Return whether weights of rows without keys become zero. Raises Miss for a mask that the scores have not."""
+def empties(weights: Weights, fills: list[Fill]) -> str:
+    """Return what makes weights of rows without keys zero: "nan" where NaN is replaced, "mask", or "" for nothing.
+
+    Raises Miss for a mask that is not the only one of the scores.
+    """
     masks = {each.mask for each in fills if not each.keeps}
     for mask in weights.emptied:
-        if mask is not None and mask not in masks:
+        if mask is not None and (mask not in masks or len(fills) != 1):
             raise Miss("the weights are masked by another mask than the scores", mask)
-    return bool(weights.emptied) and (None in weights.emptied or len(fills) == 1)
+    if not weights.emptied:
+        return ""
+    return "nan" if None in weights.emptied else "mask"
 
 
 def softmaxes(graph: torch.fx.Graph) -> Iterator[tuple[Node, Softmax]]:
