@@ -61,6 +61,13 @@ def test_what_cannot_be_exported_ends_with_1(here: Path, capsys: pytest.CaptureF
     assert "left out: self.count is set" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("here")
+def test_a_folder_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", "exported_net:Net", "--input", "torch.ones(3, 3)", "-o", "no/such/net.pt2"])
+    assert "no/such" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -70,13 +77,6 @@ def test_what_cannot_be_exported_ends_with_1(here: Path, capsys: pytest.CaptureF
         ["exported_net:Net", "--dynamic", "x"],
     ],
 )
-@pytest.mark.usefixtures("here")
-def test_a_folder_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["export", "exported_net:Net", "--input", "torch.ones(3, 3)", "-o", "no/such/net.pt2"])
-    assert "no/such" in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("here")
 def test_wrong_arguments_end_with_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
