@@ -159,3 +159,13 @@ def test_conditions_on_what_tensors_hold_are_compared(op: str) -> None:
     for x in (torch.ones(2), -torch.ones(2)):
         for y in (torch.ones(2), -torch.ones(2)):
             assert torch.equal(fn(x, y), names["fn"](x, y))
+
+
+@pytest.mark.parametrize("division", ["n % n", "n // n", "(2 * n) % n", "divmod(2 * n, n)[0]", "7 % n"])
+def test_a_number_divided_by_itself_raises_for_zero(division: str) -> None:
+    fn = eval(f"lambda x, n: x + {division}")
+    compiled = torchdynamo.compile(fn, backend="eager", dynamic=True)
+    for n in (5, 6):
+        assert torch.equal(compiled(torch.ones(1), n), fn(torch.ones(1), n))
+    with pytest.raises(ZeroDivisionError, match="modulo by zero|division or modulo"):
+        compiled(torch.ones(1), 0)

@@ -99,6 +99,12 @@ def is_positive(vm: Machine, value: Value) -> bool:
         return False
 
 
+def is_nonzero(vm: Machine, value: Value) -> bool:
+    """Return whether a number of the graph is not zero now, which is guarded: sympy takes `n % n` for 0 in any case."""
+    differs = vm.binary("!=", value, Known(0))
+    return truth(vm, differs) if isinstance(differs, Symbol) else bool(vm.concretely(differs))
+
+
 def opaque(
     vm: Machine, fn: Callable[..., Any], args: list[Value], pytype: type, kwargs: dict[str, Value] | None = None
 ) -> Value:
@@ -164,6 +170,8 @@ def arithmetic(vm: Machine, op: str, fn: Callable[[Any, Any], Any], a: Value, b:
         if unknown(vm, a) or unknown(vm, b):
             return opaque(vm, fn, [a, b], int)
         return of_constants(vm, op, a, b)
+    if op in DIVISIONS and b.__class__ is Symbol and not unknown(vm, b) and not is_nonzero(vm, b):
+        return of_constants(vm, op, a, b)  # which raises
     return vm.emit("call_function", fn, [a, b], {})
 
 
