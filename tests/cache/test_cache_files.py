@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,6 @@ def program(x: torch.Tensor) -> torch.Tensor:
 
 X = torch.ones(3)
 in_this_torch = pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A store of this test's own, in use."""
-    folder = tmp_path / "store"
-    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
-    monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(folder))
-    places.complain.cache_clear()
-    yield folder
-    places.complain.cache_clear()
 
 
 def call() -> tuple[int, list[str]]:

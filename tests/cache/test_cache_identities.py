@@ -6,8 +6,6 @@ import functools
 import gc
 import traceback
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,20 +13,12 @@ import torch
 
 import torchdynamo
 from torchdynamo import _native, events
-from torchdynamo.cache.store import places
 
 X = torch.ones(2)
 LOG: list[Any] = []
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A store of this test's own, in use."""
-    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
-    monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(tmp_path / "store"))
-    places.complain.cache_clear()
-    yield tmp_path / "store"
-    places.complain.cache_clear()
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def hits() -> int:

@@ -8,7 +8,6 @@ import random
 import signal
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +26,6 @@ CONTEXT = multiprocessing.get_context("fork")
 
 def program(x: torch.Tensor, n: int) -> torch.Tensor:
     return (x * n).relu() + 1
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A store of this test's own, in use."""
-    folder = tmp_path / "store"
-    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
-    monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(folder))
-    places.complain.cache_clear()
-    yield folder
-    places.complain.cache_clear()
 
 
 def compiled() -> Any:

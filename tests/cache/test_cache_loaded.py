@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 import torchdynamo
 from torchdynamo import _native, events
-from torchdynamo.cache.store import places
 
 sys.path.append(str(Path(__file__).parents[1] / "mutations"))
 
@@ -36,13 +34,7 @@ ALL = [*ROWS, *VIEWS, *NAMESPACES, *MEMORY, *KEYS, *SETTINGS]
 COUNTS = {"rows": 0, "loaded": 0}
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
-    monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(tmp_path / "store"))
-    places.complain.cache_clear()
-    yield
-    places.complain.cache_clear()
+pytestmark = pytest.mark.usefixtures("store")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -6,7 +6,7 @@ import gc
 import logging
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,8 @@ import torch
 
 import torchdynamo
 from torchdynamo import events
-from torchdynamo.cache.store import places
 
-
-@pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
-    monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(tmp_path / "store"))
-    places.complain.cache_clear()
-    yield tmp_path / "store"
-    places.complain.cache_clear()
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def calls(fn: Callable[..., Any], *arguments: tuple[Any, ...]) -> tuple[int, int]:

@@ -14,8 +14,7 @@ from torch._guards import HopDispatchSetCache, TracingContext
 
 from torchdynamo import config
 from torchdynamo.backends.joint_pass import before_inductors
-from torchdynamo.backends.settings import LOG
-from torchdynamo.errors import UnknownSetting
+from torchdynamo.backends.settings import LOG, split_choice
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.regions.blocks import CannotOutline
@@ -44,12 +43,7 @@ def choice_in(options: Mapping[str, Any] | None) -> tuple[Choice, Mapping[str, A
 
     Raises UnknownSetting for a choice that is neither a bool nor "auto".
     """
-    if not options or OPTION not in options:
-        return config.regions, options
-    wanted = options[OPTION]
-    if type(wanted) is not bool and wanted != "auto":
-        raise UnknownSetting(f"options['regions'] is True, False or 'auto', and not {wanted!r}")
-    return wanted, {name: value for name, value in options.items() if name != OPTION}
+    return split_choice(options, OPTION, config.regions, "auto")
 
 
 def outlined(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, wanted: Choice, patches: Any) -> None:

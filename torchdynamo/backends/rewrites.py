@@ -16,7 +16,7 @@ import torch.fx
 
 from torchdynamo import config
 from torchdynamo.backends.checked_contents import CheckedContents, can_be_checked
-from torchdynamo.errors import UnknownSetting
+from torchdynamo.backends.settings import split_choice
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.mutation import effects_of
@@ -50,12 +50,7 @@ def choice_in(options: Mapping[str, Any] | None) -> tuple[bool, Mapping[str, Any
 
     Raises UnknownSetting for a choice that is not a bool.
     """
-    if not options or OPTION not in options:
-        return config.rewrites, options
-    wanted = options[OPTION]
-    if type(wanted) is not bool:
-        raise UnknownSetting(f"options['rewrites'] is True or False, and not {wanted!r}")
-    return wanted, {name: value for name, value in options.items() if name != OPTION}
+    return split_choice(options, OPTION, config.rewrites)
 
 
 def rewritten(

@@ -71,6 +71,22 @@ def without_guard_filters(options: Mapping[str, Any] | None) -> Mapping[str, Any
     return {name: value for name, value in options.items() if name not in OF_TORCH_COMPILE} or None
 
 
+def split_choice(
+    options: Mapping[str, Any] | None, name: str, default: Any, word: str | None = None
+) -> tuple[Any, Mapping[str, Any] | None]:
+    """Split options into the choice of this name, by default `default`, and the others.
+
+    Raises UnknownSetting for a choice that is neither a bool nor the word.
+    """
+    if not options or name not in options:
+        return default, options
+    choice = options[name]
+    if type(choice) is not bool and (word is None or choice != word):
+        known = "True or False" if word is None else f"True, False or {word!r}"
+        raise UnknownSetting(f"options[{name!r}] is {known}, and not {choice!r}")
+    return choice, {other: value for other, value in options.items() if other != name}
+
+
 def nearest(name: str, known: Collection[str]) -> str:
     """Return "; did you mean ...?" for the most similar known name; "" if there is none."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

@@ -38,7 +38,7 @@ def main(given: Sequence[str]) -> int:
     sys.path.insert(0, os.getcwd())
     try:
         target = target_of(found.target)
-        inputs = [eval(each, {"torch": torch, **vars(torch)}) for each in found.input]
+        inputs = [evaluated(each) for each in found.input]
     except Exception as error:  # of the user's own module or expression: shown with its name, whatever it is
         parser.error(f"{type(error).__name__}: {error}")
     try:
@@ -73,3 +73,8 @@ def target_of(named: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found() if isinstance(found, type) else found
+
+
+def evaluated(expression: str) -> Any:
+    """Return the value of an expression of the command line, in which the names of torch are known."""
+    return eval(expression, {"torch": torch, **vars(torch)})

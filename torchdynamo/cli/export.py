@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.export
 
-from torchdynamo.cli.explain import target_of
+from torchdynamo.cli.explain import evaluated, target_of
 from torchdynamo.errors import TorchDynamoError
 from torchdynamo.exporting.api import export
 from torchdynamo.exporting.conditions import KEY
@@ -70,7 +70,7 @@ def inputs_of(expressions: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     for text in expressions:
         name, is_named, value = text.partition("=")
         named = bool(is_named) and name.strip().isidentifier() and not value.startswith("=")
-        made = eval(value if named else text, {"torch": torch, **vars(torch)})
+        made = evaluated(value if named else text)
         if named:
             kwargs[name.strip()] = made
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -92,8 +92,3 @@ def guards_of(made: Captured, gm: Any) -> list[Guard]:
     sizes = number_guards(builder.numbers, captured.machine.layouts)
     state = Guard(Source("globals"), "GLOBAL_STATE")
     return list(complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], made.roots))
-
-
-def decided(guards: Sequence[Guard]) -> list[Guard]:
-    """Return the guards that are conditions on sizes and numbers."""
-    return [guard for guard in guards if guard.kind == "NUMBERS"]

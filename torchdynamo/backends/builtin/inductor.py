@@ -129,7 +129,9 @@ def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
 def of_inductor(options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the options that are Inductor's own. Raises UnknownSetting for wrong values of others."""
-    return rewrites_in(wanted_in(choice_in(tuned_in(options)[1])[1])[1])[1]
+    for split in (tuned_in, choice_in, wanted_in, rewrites_in):
+        options = split(options)[1]
+    return options
 
 
 def is_recorded(wanted: Wanted, patches: dict[str, Any]) -> bool:

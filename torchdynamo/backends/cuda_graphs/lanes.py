@@ -15,6 +15,7 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.backends.cuda_graphs.device import Device
+from torchdynamo.backends.cuda_graphs.escape import address_of
 from torchdynamo.backends.cuda_graphs.limits import Ledger
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Lanes:
         """Return the lane in which the forward of a backward with these inputs ran; None if it ran plain."""
         if not self.saves:
             return self.free()
-        addresses = {each.untyped_storage().data_ptr() for each in inputs if isinstance(each, torch.Tensor)}
+        addresses = {address_of(each) for each in inputs if isinstance(each, torch.Tensor)}
         for number, lane in enumerate(self.lanes):
             if lane.forward is not None and lane.forward.saved_at & addresses and lane.is_pending():
                 return number, lane

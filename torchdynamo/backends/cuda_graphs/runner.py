@@ -46,7 +46,7 @@ class WatchedCalls:
             self.outliving.update(positions[at] for at in _native.alive(lease))
 
     def see_results(self, results: Sequence[Any]) -> None:
-        """WatchedCalls the results of a call, by weak references to their memory."""
+        """Watch the results of a call, by weak references to their memory."""
         self.calls += 1
         positions = [at for at, each in enumerate(results) if is_strided(each)]
         self._results = positions, _native.watch([results[at] for at in positions])

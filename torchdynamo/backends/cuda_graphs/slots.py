@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from torchdynamo import _native
+from torchdynamo.backends.cuda_graphs.escape import address_of
 
 
 class Slots:
@@ -78,5 +79,5 @@ def once(value: torch.Tensor) -> torch.Tensor:
 
 def share_memory(inputs: Sequence[Any], positions: Collection[int]) -> bool:
     """Return whether an input at one of the positions has its memory in common with another input."""
-    addresses = [each.untyped_storage().data_ptr() if isinstance(each, torch.Tensor) else 0 for each in inputs]
+    addresses = [address_of(each) if isinstance(each, torch.Tensor) else 0 for each in inputs]
     return any(addresses[at] and addresses.count(addresses[at]) > 1 for at in positions)

@@ -62,9 +62,14 @@ def ranks_of(group: Any) -> tuple[int, ...] | None:
     return None if known is None else tuple(known)
 
 
+def default_group(vm: Machine, group: Value) -> Value:
+    """Return a group, the default one for None."""
+    return vm.call(Known(dist.distributed_c10d._get_default_group), [], {}) if is_none(group) else group
+
+
 def asked(vm: Machine, group: Value, ask: Callable[[Any], Any], fn: Callable[..., Any]) -> Any:
     """Return what the world knows of a group, guarded. Raises Break for one that it does not know."""
-    given = vm.call(Known(dist.distributed_c10d._get_default_group), [], {}) if is_none(group) else group
+    given = default_group(vm, group)
     real = real_group(vm, given, fn.__name__)
     answer = ask(real)
     source = vm.entity(given).source  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from torchdynamo.capture.functions.distributed import asked
+from torchdynamo.capture.functions.distributed import asked, default_group
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ends_graph, function
 from torchdynamo.core.signals import Break
@@ -141,12 +141,6 @@ class Collective:
 
 
 REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
-
-
-def default_group(vm: Machine, group: Value) -> Value:
-    if group.__class__ is Known and group.obj is None:
-        return vm.call(Known(dist.distributed_c10d._get_default_group), [], {})
-    return group
 
 
 def may_be_saved(vm: Machine, tensor: TensorNode) -> bool:

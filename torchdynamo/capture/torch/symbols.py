@@ -94,15 +94,19 @@ def is_positive(vm: Machine, value: Value) -> bool:
         return bool(value.obj > 0)
     above = vm.binary(">", value, Known(0))
     try:
-        return truth(vm, above) if isinstance(above, Symbol) else bool(vm.concretely(above))
+        return holds(vm, above)
     except Break:
         return False
 
 
 def is_nonzero(vm: Machine, value: Value) -> bool:
     """Return whether a number of the graph is not zero now, which is guarded: sympy takes `n % n` for 0 in any case."""
-    differs = vm.binary("!=", value, Known(0))
-    return truth(vm, differs) if isinstance(differs, Symbol) else bool(vm.concretely(differs))
+    return holds(vm, vm.binary("!=", value, Known(0)))
+
+
+def holds(vm: Machine, condition: Value) -> bool:
+    """Return whether a condition holds now, which is guarded. Raises Break if only the graph can tell."""
+    return truth(vm, condition) if isinstance(condition, Symbol) else bool(vm.concretely(condition))
 
 
 def opaque(

@@ -7,22 +7,12 @@ from typing import Any
 
 import torch
 
-from torchdynamo.backends.artifacts.artifact import (
-    Artifact,
-    BadArtifact,
-    CannotStore,
-    ReadBlob,
-    Value,
-    add_blob,
-    field,
-    read_verified,
-)
+from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, CannotStore, ReadBlob, Value, field
 from torchdynamo.backends.artifacts.inductor.noting import notes_of
+from torchdynamo.backends.artifacts.inductor.values import decode_tensor, encode_tensor
 from torchdynamo.backends.artifacts.kinds import inductor
 from torchdynamo.backends.artifacts.rows import ArtifactKind, Captured
 from torchdynamo.backends.checked_contents import Checked, CheckedContents, Index
-
-DTYPES = {str(each): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 
 
 def made_of(compiled: Any) -> Checked | None:
@@ -37,10 +27,9 @@ def dump(checked: Checked) -> Artifact:
         raise CannotStore("it rests on the contents of tensors on another device than a CPU")
     inner = inductor.dump(notes)
     blobs = dict(inner.blobs)
-    regions: list[Value] = []
-    for at, index, known in checked.contents.regions:
-        content = known.contiguous().flatten().view(torch.uint8).numpy().tobytes()
-        regions.append([at, index, str(known.dtype), list(known.shape), add_blob(blobs, content)])
+    regions: list[Value] = [
+        [at, index, encode_tensor(known.detach(), blobs)] for at, index, known in checked.contents.regions
+    ]
     return Artifact({"graph": inner.data, "regions": regions}, blobs)
 
 
@@ -59,10 +48,9 @@ def load(data: dict[str, Value], read_blob: ReadBlob, captured: Captured | None)
 def region(data: Value, read_blob: ReadBlob) -> tuple[int, Index, torch.Tensor]:
     """Return one region of an input, with its contents. Raises BadArtifact."""
     try:
-        at, index, dtype, shape, name = data
-        _, content = read_verified(name, read_blob)
-        known = torch.frombuffer(bytearray(content), dtype=DTYPES[dtype]).view(shape)
-    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+        at, index, tensor = data
+        known = decode_tensor(tensor, read_blob)
+    except (AttributeError, TypeError, ValueError, KeyError, RuntimeError) as error:
         raise BadArtifact(f"a region of an input is not what was written ({error})") from error
     return at, index, known
 
