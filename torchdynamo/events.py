@@ -59,13 +59,13 @@ class Event:
     source: str = ""
     old: str = ""
     new: str = ""
-    """What changed, where from and to, for a recompile."""
+    """Change that led to a recompile: of what, from which value and to which."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase of the compiler, each without those inside of it."""
     parent: int = 0
     """The number of the event that this is a part of; 0 for none."""
     at_call: bool = False
-    """Whether a frame ended before a call that leads to the break's place, so that the callee may have it again."""
+    """True if a frame ended before a call that leads to the break's place, so that the callee may have it again."""
     code: ref[CodeType] | None = None
     """The user's code that was compiled, as long as it lives; or a continuation of it."""
     made: ref[CodeType] | None = None

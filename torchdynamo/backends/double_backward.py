@@ -42,7 +42,7 @@ REFUSALS = ("Trying to backward through the graph a second time", "has been modi
 
 
 class GradientFacts(NamedTuple):
-    """What backwards of a captured graph rest on."""
+    """Facts that backwards of a captured graph rest on."""
 
     inputs: int
     repeatable: bool  # the graph may run again: it writes to no input, and draws no random numbers

@@ -29,7 +29,7 @@ _KEY = "torchdynamo_rewrites"
 
 
 class RewritesOutcome(NamedTuple):
-    """What the rewrites of a graph have found."""
+    """Findings of the rewrites of a graph."""
 
     found: tuple[Found, ...]
 

@@ -49,7 +49,7 @@ class BackendSpec:
 
     @property
     def chooses(self) -> bool:
-        """Whether calls must settle before they are timed."""
+        """Return whether calls must settle before they are timed."""
         return self.name == "ensemble"
 
 

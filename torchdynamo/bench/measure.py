@@ -28,7 +28,7 @@ FEWEST = 5
 
 
 class BenchRequest(NamedTuple):
-    """What a process is asked to measure."""
+    """Request to a process that measures."""
 
     model: str
     batch: int
@@ -44,7 +44,7 @@ class BenchRequest(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured of one backend. Times are seconds."""
+    """Measurements of one backend. Times are seconds."""
 
     backend: str
     value: float

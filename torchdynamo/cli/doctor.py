@@ -53,7 +53,7 @@ IGNORED = (
 
 
 class Finding(NamedTuple):
-    """What one check found. remedy: one line to type in a shell; "" where nothing is wrong."""
+    """Finding of one check. remedy: one line to type in a shell; "" where nothing is wrong."""
 
     check: str
     text: str

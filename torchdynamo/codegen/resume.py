@@ -168,7 +168,7 @@ COMPUTING = frozenset({"CALL", "CALL_EX", "BINARY", "COMPARE", "UNARY", "GETITEM
 
 
 class Rest(NamedTuple):
-    """What the code for the rest of a frame was made of: the arguments of `rest_of_frame`."""
+    """Arguments of `rest_of_frame`, from which the code for the rest of a frame was made."""
 
     code: ref[CodeType]  # weak, because it may be the code that owns the entry
     items: list[Item]

@@ -19,7 +19,7 @@ from torchdynamo.optimized_module import OptimizedModule
 
 
 class ExportResult(NamedTuple):
-    """What `torchdynamo.export(fn)(*args)` returns: a graph that is called as `fn` is, and what it rests on."""
+    """Result of `torchdynamo.export(fn)(*args)`: a graph that is called as `fn` is, and the guards it rests on."""
 
     graph_module: torch.fx.GraphModule
     guards: list[Condition]

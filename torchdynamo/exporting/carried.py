@@ -1,4 +1,4 @@
-"""What a call carries over to the next one: state that it reads and changes, other than the contents of tensors.
+"""Find the state that a call carries over to the next one: read and changed by it, other than contents of tensors.
 
 An exported program keeps parameters and buffers only. It repeats what the captured call did, so it would go on with the
 state of the first call for ever.

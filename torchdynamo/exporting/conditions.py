@@ -1,4 +1,4 @@
-"""What an exported program rests on: the guards of its capture, as conditions that people read and torch checks.
+"""Turn the guards of a capture into conditions of an exported program, which people read and torch checks.
 
 Conditions on sizes and integers of arguments become guards of torch's own shape environment while the graph is traced,
 which an ExportedProgram keeps and its `module()` checks; so do dtypes. What is about the program itself (modules,

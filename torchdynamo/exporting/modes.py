@@ -21,7 +21,7 @@ DEVICES = ("cpu", "cuda")
 
 
 class Autocast(NamedTuple):
-    """What `torch.autocast` takes."""
+    """Arguments of `torch.autocast`."""
 
     device: str
     dtype: torch.dtype

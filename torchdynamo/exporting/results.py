@@ -1,4 +1,4 @@
-"""What a captured call returns, as the object itself: graph outputs in it are the fake tensors of their nodes.
+"""Build the object that a captured call returns, with the fake tensors of their nodes for graph outputs in it.
 
 The code that would replace the frame is made and run once, with these in place of what the graph would give. It
 changes nothing of the program's: of the side effects only those on the call's own containers are replayed.
@@ -37,7 +37,7 @@ class Rebinding(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """What a captured call returns and leaves behind."""
+    """Result and effects of a captured call."""
 
     leaves: list[Any]  # of the result: nodes, tensors that existed, constants
     spec: pytree.TreeSpec

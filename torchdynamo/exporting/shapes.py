@@ -26,7 +26,7 @@ COLLECTIONS = (torch.export.ShapesCollection, torch.export.AdditionalInputs)
 
 
 class Varying:
-    """What varies in a call. `given`: for torch.export; `leaves`: what is said of each leaf, None for nothing."""
+    """Sizes and integers that vary in a call. `given`: for torch.export; `leaves`: one mark a leaf, None for none."""
 
     def __init__(self, call: ExampleCall, dynamic_shapes: Any, module: torch.nn.Module) -> None:
         """Raise ValueError for `dynamic_shapes` that do not fit the call. module: has the call's signature."""
@@ -65,7 +65,7 @@ class Varying:
 
     @property
     def numbers_said(self) -> dict[Source, Any]:
-        """What is said of integers that vary, by their sources."""
+        """Return the marks of integers that vary, by their sources."""
         found = zip(self.call.leaves, self.leaves, self.call.sources, strict=True)
         return {
             source: said for leaf, said, source in found if type(leaf) is int and varies(said) and source is not None

@@ -1,4 +1,4 @@
-"""What an exported call owns: parameters, buffers and other tensors, as modules that have nothing else.
+"""Make modules of the state of an exported call: parameters, buffers and other tensors, and nothing else.
 
 torch.export takes a module. It gets one that has the state of the program's, under the same names, and whose `forward`
 runs the captured graph.

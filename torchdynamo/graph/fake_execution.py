@@ -50,7 +50,7 @@ class FakeExecution:
 
     @cached_property
     def fake_cache(self) -> FakeCache:
-        """What operations gave before."""
+        """Return the results of operations that were run before."""
         return FakeCache(self.record)
 
     def example(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

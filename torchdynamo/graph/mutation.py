@@ -31,7 +31,7 @@ class Effects(NamedTuple):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the graph can run a second time for one call, and nobody would notice."""
+        """Return whether the graph can run twice in one call without an effect that the program could see."""
         return not (self.mutated or self.random or self.communicates)
 
 

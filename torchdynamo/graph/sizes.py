@@ -30,7 +30,7 @@ class SizeLayout(NamedTuple):
 
 
 class Extents(NamedTuple):
-    """What of a tensor may be another next time: dimensions whose size does, with bounds, and whose stride does."""
+    """Dimensions of a tensor whose size may change between calls, with bounds, and those whose stride may."""
 
     sizes: Mapping[int, tuple[int, int, bool]]
     strides: Collection[int]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 FORMAT = 1
 APPEARED, DISAPPEARED, CHANGED, SAME = "appeared", "disappeared", "changed", "same"
 FAILURES = ("breaks", "recompiles", "fallbacks", "limits")
-"""What `appeared` can be asked for."""
+"""Kinds that `appeared` accepts."""
 PHASES = ("capture", "graph", "backend", "code", "guards")
 _SKIPPED = re.compile(r"(?P<function>.*) \((?P<filename>.*):(?P<line>\d+)\)")  # as the lists of a report have them
 Row = dict[str, Any]

@@ -136,24 +136,24 @@ class Explanation:
 
     @property
     def regions(self) -> list[str]:
-        """What became of the repeated blocks of each graph for which `config.regions` asked: how many, or why none."""
+        """Return a line for each graph whose repeated blocks `config.regions` asked for: how many, or why none."""
         outcomes = [(index, regions.outcome_of(graph)) for index, graph in enumerate(self.graphs)]
         return [f"graph {index}: {outcome}" for index, outcome in outcomes if outcome is not None]
 
     @property
     def cuda_graphs(self) -> list[str]:
-        """What became of each graph's CUDA graphs, if they were wanted: recordings, replays, why calls ran plain."""
+        """Return lines on each graph's CUDA graphs, if they were wanted: recordings, replays, why calls ran plain."""
         return [f"graph {index}: {line}" for index, graph in enumerate(self.graphs) for line in seam.outcome_of(graph)]
 
     @property
     def rewrites(self) -> list[str]:
-        """What became of attention in each graph, with its line: which operator computes it, or why none does."""
+        """Return lines on each graph's attention, with its line: which operator computes it, or why none does."""
         outcomes = [(index, rewrites.outcome_of(graph)) for index, graph in enumerate(self.graphs)]
         return [f"graph {index}: {line}" for index, found in outcomes if found is not None for line in found.lines()]
 
     @property
     def stored(self) -> list[str]:
-        """What the store of captures has of each graph, or why it has nothing; none if the store is off."""
+        """Return a line for each graph: what the store has of it, or why nothing; no lines if the store is off."""
         return [f"graph {index}: {event.stored}" for index, event in enumerate(self.compiled) if event.stored]
 
     @property

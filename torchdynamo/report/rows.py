@@ -17,7 +17,7 @@ from torchdynamo.report.timing import GraphCall
 BEGAN = time.perf_counter()
 """Times of a report are seconds since then."""
 BEGAN_AT = time.time()
-"""The same moment in seconds since 1970."""
+"""Start of the process in seconds since 1970."""
 MOST_CALLS = 2000
 """Calls of graphs that a report has, of a step in which no graph is called a second time."""
 LISTED = 20

@@ -34,7 +34,7 @@ _OBJECT = re.compile(r"<[\w ]+>|[\w']+(?:\.\w+)?")
 
 
 class Report:
-    """What the compiler did: graphs, breaks and what each costs, recompiles, guards, and what stayed Python."""
+    """Summary of the compiler's work: graphs, breaks with costs, recompiles, guards, and functions left to Python."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self._facts = facts

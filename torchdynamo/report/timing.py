@@ -12,7 +12,7 @@ from torchdynamo import _native
 
 KEPT = 20_000
 PREFIX = "torchdynamo: "
-"""What a graph's range in a profile begins with."""
+"""Prefix of the names of graphs' ranges in a profile."""
 
 
 class GraphCall(NamedTuple):

@@ -39,7 +39,7 @@ class Case(NamedTuple):
     settings: Mapping[str, Any]
     """The backend's mode and options."""
     accuracy: bool
-    """Whether results are compared with those in float64, too."""
+    """True if results are compared with those in float64, too."""
 
     @classmethod
     def of_text(cls, text: str) -> Case:

@@ -28,7 +28,7 @@ from torchdynamo.repro.trials import CannotRun, Trials
 
 
 class CutResult(NamedTuple):
-    """What came of cutting a graph."""
+    """Result of cutting a graph."""
 
     case: Case
     """The smallest that fails."""

@@ -23,7 +23,7 @@ from torchdynamo.graph.modes import Modes
 from torchdynamo.repro.case import Case, backend_at
 
 SEED = 0
-"""Of the default random number generators, before each run."""
+"""Seed of the default random number generators, set before each run."""
 
 
 class Failure(NamedTuple):
@@ -44,7 +44,7 @@ class Failure(NamedTuple):
 
 
 class RunValues(NamedTuple):
-    """What a run gave: tensors, detached."""
+    """Detached tensors that a run gave."""
 
     results: list[Any]
     inputs: list[Any]

@@ -34,7 +34,7 @@ Run = Callable[[], Any]
 
 
 class TunedGraph(NamedTuple):
-    """What the search has found for one graph. gain: how many times faster than the default, at least."""
+    """Result of a search for one graph. gain: how many times faster than the default, at least."""
 
     choice: str
     gain: float

@@ -48,7 +48,7 @@ class Lane:
 
 
 class Lanes:
-    """What the forward and the backward of one captured graph share."""
+    """State that the forward and the backward of one captured graph share."""
 
     def __init__(self, device: Device, ledger: Ledger) -> None:
         self.device, self.ledger = device, ledger

@@ -26,7 +26,7 @@ ORDINARY = frozenset({WATCHING, INSIDE_CAPTURE})
 
 
 class Ledger:
-    """What became of the calls of one captured graph, forward and backward.
+    """Count the calls of one captured graph, forward and backward: recorded, replayed, run plain and why.
 
     limit: number of recordings of each of the two. required: raise RecordingError where a call would be without one.
     """

@@ -16,7 +16,7 @@ from torchdynamo.backends.cuda_graphs.slots import Slots
 
 
 class Plan(NamedTuple):
-    """What is known of a compiled graph before it is recorded.
+    """Facts about a compiled graph that are known before it is recorded.
 
     run: it, as a function of one list of inputs. kind: "inference", "forward" or "backward". visible: number of results
     that leave the graph; those behind are saved for the backward. fixed: positions of inputs that keep their memory

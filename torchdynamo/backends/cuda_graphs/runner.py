@@ -25,7 +25,7 @@ MOST_WATCHED = 256  # combinations of sizes; beyond, watching begins anew
 
 
 class WatchedCalls:
-    """What plain calls at the same sizes have shown."""
+    """Observations of plain calls at the same sizes."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -65,7 +65,7 @@ def sizes_or_value(value: Any) -> Any:
 
 
 class Verdict(NamedTuple):
-    """What a call does: replay a recording, or run plain and say why; `watch`: watched."""
+    """Decision for a call: replay a recording, or run plain and say why; `watch`: watched."""
 
     recording: Recording | None = None
     why: str = ""

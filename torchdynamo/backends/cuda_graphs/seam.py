@@ -30,7 +30,7 @@ Compiler = Callable[..., Any]
 
 
 class Wanted(NamedTuple):
-    """Whether graphs are recorded, and how often: the options "cudagraphs" and "cudagraph_recordings"."""
+    """Options that say whether graphs are recorded, and how often: "cudagraphs" and "cudagraph_recordings"."""
 
     on: bool | None = None  # None: as the backend has it
     required: bool = False
@@ -66,7 +66,7 @@ def outcome_of(captured: torch.fx.GraphModule) -> list[str]:
 
 
 class Pair:
-    """What the forward and the backward of a graph share, made when the device is known."""
+    """State that the forward and the backward of a graph share, made when the device is known."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger

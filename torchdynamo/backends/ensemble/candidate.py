@@ -97,7 +97,7 @@ class Candidate:
 
     @property
     def may_be_outdated(self) -> bool:
-        """Whether what was built rests on constants or on a number of threads."""
+        """Return whether what was built rests on constants or on a number of threads."""
         return self.run is not None and (bool(self.bytes) or self.member.has_threads)
 
     def drop(self, state: str, reason: str) -> None:

@@ -31,7 +31,7 @@ create table if not exists measurements (
 
 
 class Row(NamedTuple):
-    """What became of one member for one graph. Times are seconds; those of members not measured are None."""
+    """Outcome of one member for one graph. Times are seconds; those of members not measured are None."""
 
     member: str
     state: str

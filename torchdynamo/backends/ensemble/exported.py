@@ -31,7 +31,7 @@ _MADE: weakref.WeakKeyDictionary[Subgraph, Exported] = weakref.WeakKeyDictionary
 
 
 class Layout(NamedTuple):
-    """What a result's memory is like, as eager would allocate it."""
+    """Layout of a result's memory, as eager would allocate it."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]

@@ -17,7 +17,7 @@ from torchdynamo.backends.ensemble.member import Declined
 
 
 class Values(NamedTuple):
-    """What the elements of an integer tensor may be: integers from low to high, or elements of inputs."""
+    """Possible elements of an integer tensor: integers from low to high, or elements of inputs."""
 
     low: int
     high: int

@@ -93,7 +93,7 @@ class Tournament:
 
     @property
     def is_over(self) -> bool:
-        """Whether each contender that is left was measured often enough."""
+        """Return whether each contender that is left was measured often enough."""
         return all(is_enough(self.seconds[name]) for name in self.left)
 
     def timings(self) -> dict[str, Timing]:

@@ -9,7 +9,7 @@ from torchdynamo.backends.ensemble.requirements import Requirement
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 
 Run: TypeAlias = Callable[..., Any]
-"""What a member builds: a callable that takes the graph's inputs and returns its results, as `gm.forward` does.
+"""Callable that a member builds: it takes the graph's inputs and returns its results, as `gm.forward` does.
 
 If it was built with constants, it takes the inputs at `Subgraph.moving` only.
 """
@@ -32,14 +32,14 @@ class Member(NamedTuple):
     rank: int = 50
     """Who wins a tie: the member of the lowest rank, which is the most exact, the smallest and the cheapest."""
     makes_constants: bool = False
-    """Whether it makes constants of the parameters where the options allow it."""
+    """True if it makes constants of the parameters where the options allow it."""
     has_threads: bool = False
-    """Whether what it builds computes on threads of its own, whose number is fixed then."""
+    """True if what it builds computes on threads of its own, whose number is fixed then."""
     checks_indices: bool = False
-    """Whether what it builds raises for indices out of range by construction, so that they are not tried: a kernel that
+    """True if what it builds raises for indices out of range by construction, so that they are not tried: a kernel that
     raises where C++ exceptions do not work ends the process."""
     isolated: bool = False
-    """Whether it is built and tried in a process of its own before it is built in this one: it may crash or hang."""
+    """True if it is built and tried in a process of its own before it is built in this one: it may crash or hang."""
 
 
 MEMBERS: dict[str, Member] = {}

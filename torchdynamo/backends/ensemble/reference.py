@@ -19,11 +19,11 @@ from torchdynamo.graph.modes import Modes
 Run = Callable[..., Any]
 SEED = 0
 ProbeKind: TypeAlias = Literal["ordinary", "special", "denormal", "index"]
-"""What inputs hold: values as in calls, NaN or infinities, denormal numbers, or an integer that may be a bad index."""
+"""Kinds of inputs: values as in calls, NaN or infinities, denormal numbers, or an integer that may be a bad index."""
 
 
 class Outcome(NamedTuple):
-    """What one run of a graph returned, or the error that it raised."""
+    """Results of one run of a graph, or the error that it raised."""
 
     results: list[Any]
     """The leaves of what it returned."""
@@ -69,7 +69,7 @@ class Reference:
 
     @property
     def raises(self) -> bool:
-        """Whether eager raises for the call's own inputs."""
+        """Return whether eager raises for the call's own inputs."""
         return next(iter(self)).wanted.error is not None
 
     def probes(self) -> Iterator[Probe]:

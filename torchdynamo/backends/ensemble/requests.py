@@ -1,4 +1,4 @@
-"""What the processes that tune are asked, and what they answer: JSON in both directions."""
+"""Requests to the processes that tune, and their answers: JSON in both directions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load_users_members(paths: Sequence[str]) -> None:
 
 
 class TrialAnswer(NamedTuple):
-    """What a process found out."""
+    """Answer of a process that tuned."""
 
     rows: list[Row]
     key: str = ""

@@ -197,11 +197,11 @@ PLAIN_INFERENCE: tuple[Requirement, ...] = (
     results_own_their_memory,
     no_autocast,
 )
-"""What runtimes require that know tensors and nothing else of PyTorch's state."""
+"""Requirements of runtimes that know tensors and nothing else of PyTorch's state."""
 
 FOREIGN: tuple[Requirement, ...] = (
     *(no_lasting_modes if each is no_modes else each for each in PLAIN_INFERENCE),
     no_inference_parameters,
     no_integer_division,
 )
-"""What runtimes of other projects require, which get the graph as ATen operators."""
+"""Requirements of other projects' runtimes, which get the graph as ATen operators."""

@@ -13,7 +13,7 @@ TUNE = ("online", "now")
 
 
 class Settings(NamedTuple):
-    """What the user asked of the ensemble: `torchdynamo.compile(model, backend="ensemble", options={...})`."""
+    """Options of the ensemble: `torchdynamo.compile(model, backend="ensemble", options={...})`."""
 
     constants: bool = False
     """Members may make constants of parameters and buffers, which are compared in each call by identity, address and

@@ -62,7 +62,7 @@ class Subgraph:
 
     @functools.cached_property
     def is_symbolic(self) -> bool:
-        """Whether sizes or numbers of the graph are symbols."""
+        """Return whether sizes or numbers of the graph are symbols."""
         return sizes_of(self.gm) is not None or any(
             isinstance(node.meta.get("example_value"), SYMBOLIC) for node in self.gm.graph.nodes
         )
@@ -74,7 +74,7 @@ class Subgraph:
 
     @functools.cached_property
     def wants_gradients(self) -> bool:
-        """Whether the call follows gradients: grad mode is on, and an input or a result requires one."""
+        """Return whether the call follows gradients: grad mode is on, and an input or a result requires one."""
         return torch.is_grad_enabled() and (
             any(each.requires_grad for each in self.tensors)
             or any(each.requires_grad for each in self.results if isinstance(each, torch.Tensor))

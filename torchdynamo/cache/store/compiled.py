@@ -100,4 +100,4 @@ def _none_again(tag: bytes, number: int) -> Any:
 
 
 FAULTS = (Malformed, struct.error, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError)
-"""What reading a file that is not what was written may raise."""
+"""Errors that reading a damaged or foreign file may raise."""

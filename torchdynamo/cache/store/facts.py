@@ -31,7 +31,7 @@ from torchdynamo.guards.constants import is_constant
 
 
 class Description(NamedTuple):
-    """What is known of an object in every process."""
+    """Description by which every process can find or recognize an object."""
 
     kind: str
     values: tuple[Any, ...]

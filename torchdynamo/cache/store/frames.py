@@ -50,7 +50,7 @@ class GraphFacts(NamedTuple):
 
 
 class RegistryAnswer(NamedTuple):
-    """What an abstract class said of a class, by its registrations."""
+    """Answer of an abstract class about a class, given by its registrations."""
 
     cls: type
     abstract: type

@@ -35,7 +35,7 @@ class FrameKey(NamedTuple):
 
     name: str
     parts: dict[str, str]
-    """What the name is a digest of, besides the environment."""
+    """Parts of a key besides the environment; the entry's folder is named by a digest of all."""
 
 
 def frame_key(code: CodeType, roots: Roots, backend: str, settings: tuple[Any, ...]) -> FrameKey:

@@ -99,7 +99,7 @@ def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Tables(NamedTuple):
-    """What a writer has written, as bytes."""
+    """Tables of a finished writer, as bytes."""
 
     values: bytes
     parts: bytes

@@ -1,4 +1,4 @@
-"""Whether a frame changes what its own capture rests on: `if self.table is None: self.table = make()`.
+"""Find frames that change what their own capture rests on: `if self.table is None: self.table = make()`.
 
 Code compiled for such a frame could not run again: its guards fail as soon as its effects are there. What counts is
 what lasts from call to call.

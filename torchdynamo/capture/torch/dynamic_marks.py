@@ -1,4 +1,4 @@
-"""What users say of a tensor's dimensions: that one varies (`mark_dynamic`), between which bounds, or that it does not.
+"""Read users' marks of a tensor's dimensions: that one varies (`mark_dynamic`), within bounds, or that it does not.
 
 It is left on the tensor, in the attributes that torch.compile reads and its own functions of these names write.
 """

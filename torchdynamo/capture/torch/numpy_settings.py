@@ -1,4 +1,4 @@
-"""What NumPy does about errors of floating point, and how it writes arrays: settings of a thread.
+"""Guard NumPy's settings of a thread: what it does about floating-point errors, and how it prints arrays.
 
 A function is run with errors noted. Where there was none, as nearly always, its result rests on no setting. Where NumPy
 is told to ignore what there was, that is guarded; a warning or an exception is left to Python.

@@ -1,4 +1,4 @@
-"""What a program has put on torch.Tensor, in place of torch's own methods or beside them; and that nothing else is."""
+"""Find what a program has put on torch.Tensor, in place of torch's own methods or beside them, and guard the rest."""
 
 from __future__ import annotations
 

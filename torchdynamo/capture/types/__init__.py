@@ -1,4 +1,4 @@
-"""What torchdynamo knows of Python's types, one file each. Importing this package registers them all."""
+"""Captured operations of Python's types, one file each. Importing this package registers them all."""
 
 import importlib
 import pkgutil

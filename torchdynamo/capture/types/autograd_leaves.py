@@ -1,4 +1,4 @@
-"""What a program does to autograd's leaves: makes parameters, asks for gradients, changes a tensor's memory under it.
+"""Capture operations on autograd's leaves: making parameters, asking for gradients, replacing a tensor's memory.
 
 Each is a node, and happens when the graph runs. A backend that replays traces of operators cannot say such things, so
 the graph says of itself that it does them (`graph.mutation.makes_leaves`).

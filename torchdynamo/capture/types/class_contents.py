@@ -1,5 +1,7 @@
-"""What the real class holds that a capture makes for a class statement. What it must not hold (a cell, an object of the
-user, a tensor) is stood for by an object that the heap knows."""
+"""Choose the contents of the real class that a capture makes for a class statement.
+
+An object that it must not hold (a cell, an object of the user, a tensor) is stood for by one that the heap knows.
+"""
 
 from __future__ import annotations
 

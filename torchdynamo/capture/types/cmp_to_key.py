@@ -1,4 +1,4 @@
-"""What functools.cmp_to_key makes: keys that compare by a function."""
+"""Capture the keys of functools.cmp_to_key, which compare by a function."""
 
 from __future__ import annotations
 

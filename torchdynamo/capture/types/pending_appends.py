@@ -1,4 +1,4 @@
-"""What is appended to a list or deque that nobody has looked into: how long that is makes no difference.
+"""Append to a list or deque that nobody has looked into, so that its length at entry makes no difference.
 
 Once something is read of it, what was appended comes after what there was at entry, like any other change.
 """

@@ -1,4 +1,4 @@
-"""What sets make of each other: union and its kin as methods, operators and in place, and which contains which."""
+"""Capture set algebra: union and its kin as methods, operators and in place, and tests of inclusion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What C keeps in an object under a name, which is not always what the object has as an attribute of that name.
+"""Read the fields that C keeps in an object under a name, which its attribute of that name need not be.
 
 A subclass may have a slot, a property or another attribute under the name of a field of the type that it extends
 (`__slots__ = "func"` in a subclass of functools.partial). C goes on reading its own field, and so do the models.

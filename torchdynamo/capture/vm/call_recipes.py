@@ -59,7 +59,7 @@ class ValueRow(NamedTuple):
 
 
 class Recipe:
-    """What a call has added, relative to its object."""
+    """Additions of a call, relative to its object."""
 
     def __init__(self, vm: Machine, done: RecordedCall, checking: Checking) -> None:
         self.done = done

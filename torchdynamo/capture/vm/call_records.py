@@ -1,4 +1,4 @@
-"""What the capture of a call has added, and how guards that it has added are held against other objects."""
+"""Record what the capture of a call has added, and hold its guards against other objects."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def newest(table: dict[Any, Any], count: int) -> list[tuple[Any, Any]]:
 
 
 class RecordedCall(NamedTuple):
-    """What the capture of a call has added."""
+    """Additions of the capture of a call."""
 
     source: Source
     real: Any

@@ -1,4 +1,4 @@
-"""What a class attribute becomes where it is read: functions bind, properties are asked, the rest is what it is."""
+"""Read class attributes as descriptors: functions bind, properties are asked, the rest is returned as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exception that the frame made has been through, which none of its attributes says."""
+"""State of an exception that the frame made, which none of its attributes shows."""
 
 from __future__ import annotations
 

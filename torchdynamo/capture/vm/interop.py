@@ -1,4 +1,4 @@
-"""What user code and libraries already say to torch.compile, honoured.
+"""Honor the marks that user code and libraries make for torch.compile.
 
 Marks are read where PyTorch leaves them (attributes on functions, registries), and only if it is loaded.
 """

@@ -1,4 +1,4 @@
-"""What a function without effects gave, as a value: what can change is another object in each call."""
+"""Make a value of the result of a function without effects: objects in it that can change are new in each call."""
 
 from __future__ import annotations
 

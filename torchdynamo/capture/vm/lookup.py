@@ -1,4 +1,4 @@
-"""What a name is on a class, along the order of its bases, and the guards that it stays so."""
+"""Look up a name on a class, along the order of its bases, and make the guards that it stays so."""
 
 from __future__ import annotations
 

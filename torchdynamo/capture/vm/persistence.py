@@ -1,5 +1,6 @@
-"""What lasts from call to call: a module's, an optimizer's, a global's, a closure's. An argument that is neither may
-well be another one next time.
+"""Find objects that last from call to call: a module's, an optimizer's, a global's, a closure's.
+
+An argument that is none of these may well be another object next time.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ ASKING_A_SET = frozenset(
     "__contains__ __len__ __bool__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ issubset issuperset isdisjoint".split()
 )
 ASKED_BY = (len, operator.contains, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
-"""What asks a set for something that it answers alike in all processes, besides its methods."""
+"""Functions, besides its methods, that a set answers alike in all processes."""
 
 
 def note_hashes(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Whether a frame can hold anything worth compiling: a tensor, a module or torch itself within a few steps."""
+"""Decide whether a frame is worth compiling: a tensor, a module or torch itself is within a few steps of it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class File(NamedTuple):
 
 
 class Marks:
-    """What is known of the lines of one file."""
+    """Marks of the lines of one source file."""
 
     def __init__(self) -> None:
         self.marks: dict[int, str] = {}

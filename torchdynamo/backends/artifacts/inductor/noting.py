@@ -25,7 +25,7 @@ _thread = threading.local()
 
 
 class Wrapped(NamedTuple):
-    """What AOTAutograd's runtime wrapper is made of."""
+    """Parts of AOTAutograd's runtime wrapper."""
 
     run: Any  # compiled kernels, or `apply` of an autograd function
     metadata: Any  # ViewAndMutationMeta
@@ -36,7 +36,7 @@ class Wrapped(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What is known of a graph that Inductor has compiled."""
+    """Notes taken while Inductor compiled a graph."""
 
     wrapped: tuple[Wrapped, ...]
     inputs: int

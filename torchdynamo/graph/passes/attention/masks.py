@@ -26,7 +26,7 @@ class Unknown(Exception):
 
 
 class Proof(NamedTuple):
-    """What is known of a mask: it keeps at least one key for each query; it is causal; it keeps everything.
+    """Properties proved of a mask: it keeps at least one key for each query; it is causal; it keeps everything.
 
     inputs: the placeholders whose contents prove it.
     """

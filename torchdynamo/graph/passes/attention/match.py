@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 class AttentionOutcome(NamedTuple):
-    """What became of the attention in a graph. proven_by: inputs whose contents were taken for granted."""
+    """Attention found in a graph, rewritten or not. proven_by: inputs whose contents were taken for granted."""
 
     found: list[Found]
     proven_by: frozenset[Node]

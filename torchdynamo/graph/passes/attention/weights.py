@@ -84,7 +84,7 @@ def exponential(call: NamedCall, node: Node) -> Softmax | None:
 
 
 class Weights(NamedTuple):
-    """What becomes of the weights: the second product, and what is done on the way."""
+    """Use of attention's weights: the second product, and the operations between softmax and it."""
 
     product: Product
     nodes: list[Node]  # after the softmax; the product last
