@@ -281,14 +281,14 @@ def _(q: Any, k: Any, v: Any) -> Any:
 @spelling("a temperature per head")
 def _(q: Any, k: Any, v: Any) -> Any:
     q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-    temperature = torch.linspace(1, 4, HEADS, device=q.device).view(HEADS, 1, 1)
+    temperature = torch.linspace(1, 4, HEADS, device=q.device, dtype=q.dtype).view(HEADS, 1, 1)
     return (q @ k.transpose(-2, -1) * temperature).softmax(dim=-1) @ v
 
 
 @spelling("windows with a bias and a mask", training=False, shapes=((BATCH * 2, HEADS, LENGTH, SIZE),) * 3)
 def _(q: Any, k: Any, v: Any) -> Any:
-    scores = q @ k.transpose(-2, -1) * SCALE + RELATIVE.to(q.device)
-    mask = torch.stack([CAUSAL.to(q.device), torch.ones(LENGTH, LENGTH, device=q.device)]).sub(1) * 100000.0
+    scores = q @ k.transpose(-2, -1) * SCALE + RELATIVE.to(q)
+    mask = torch.stack([CAUSAL.to(q), torch.ones(LENGTH, LENGTH).to(q)]).sub(1) * 100000.0
     scores = scores.view(BATCH, 2, HEADS, LENGTH, LENGTH) + mask.unsqueeze(1).unsqueeze(0)
     return scores.view(-1, HEADS, LENGTH, LENGTH).softmax(-1) @ v
 

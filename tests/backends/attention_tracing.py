@@ -57,7 +57,8 @@ def outcome(fn: Callable[..., Any], given: Tensors, training: bool) -> Tensors:
     with torch.set_grad_enabled(training):
         result = fn(*given)
         if training:
-            result.backward(torch.linspace(-1, 1, result.numel(), dtype=result.dtype).view_as(result))
+            weights = torch.linspace(-1, 1, result.numel(), dtype=result.dtype, device=result.device)
+            result.backward(weights.view_as(result))
     return [result.detach(), *(each.grad for each in given if each.grad is not None)]
 
 
