@@ -54,7 +54,7 @@ class Attention(nn.Module):
             mixed = F.softmax(scores, dim=-1) @ v
         else:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
 class Block(nn.Module):
