@@ -94,6 +94,33 @@ def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rejected" in {row.state for row in found.rows}
 
 
+@pytest.mark.parametrize("off", [0.0, 1.0])
+def test_what_is_written_to_inputs_is_compared(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
+    real = search.inductor
+
+    def leaves_other_contents(gm: Any, inputs: Any, options: Any = None) -> Any:
+        made: Any = real(gm, inputs, options=options)
+
+        def run(*args: Any) -> Any:
+            found = made(*args)
+            for each in args if options is not None else ():
+                each.add_(off)
+            return found
+
+        return run
+
+    def counted(total: torch.Tensor) -> torch.Tensor:
+        total.add_(1)
+        return total * 2
+
+    monkeypatch.setattr(search, "inductor", leaves_other_contents)
+    total = torch.zeros(4)
+    (found,) = torchdynamo.tune(counted, [total], seconds=600).graphs
+    states = {row.member: row.state for row in found.rows if row.member != option_sets.DEFAULT}
+    assert set(states.values()) <= ({"rejected"} if off else {"built", option_sets.CHOSEN}), found
+    assert torch.equal(total, torch.ones(4))
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="seconds is a positive number"):
         torchdynamo.tune(fn, [torch.randn(2)], seconds=0)

@@ -7,7 +7,7 @@ left has to be 3% faster than the default in three rounds of three; otherwise th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +30,7 @@ ROUNDS = 3
 SHORTEST = 0.02  # seconds for each contender in the first round
 BUILDING = 0.7  # of the time is for compiling at most
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 3e-2, torch.float16: 1e-2}
-Run = Callable[[], Any]
+Run = Callable[[], list[torch.Tensor]]
 
 
 class TunedGraph(NamedTuple):
@@ -98,13 +98,12 @@ def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) 
     subgraph = Subgraph(gm, inputs)
     end = time.monotonic() + seconds
     on_gpu = any(each.is_cuda for each in subgraph.tensors)
-    written = mutated_positions(gm)
-    given = [copied(each) if at in written else each for at, each in enumerate(inputs)]
+    trial = Trial(inputs, mutated_positions(gm))
     rows: dict[str, Row] = {}
     runs: dict[str, Run] = {}
     if not (subgraph.effects.random or subgraph.effects.communicates):
         sets = sets_for("cuda" if on_gpu else "cpu")
-        runs = built(subgraph, sets, given, rows, time.monotonic() + BUILDING * seconds)
+        runs = built(subgraph, sets, trial, rows, time.monotonic() + BUILDING * seconds)
     timings: dict[str, Timing] = {}
     choice, gain = DEFAULT, 1.0
     if DEFAULT in runs and len(runs) > 1:
@@ -123,7 +122,7 @@ def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) 
 
 
 def built(
-    subgraph: Subgraph, sets: Mapping[str, Mapping[str, Any]], given: Sequence[Any], rows: dict[str, Row], end: float
+    subgraph: Subgraph, sets: Mapping[str, Mapping[str, Any]], trial: Trial, rows: dict[str, Row], end: float
 ) -> dict[str, Run]:
     """Compile the graph with each set until time is up; return the runs whose results are the captured graph's.
 
@@ -141,28 +140,46 @@ def built(
             if made is None:
                 rows[name] = Row(name, "declined", "Inductor leaves graphs of this kind to eager")
                 return {}
-            run = trained(made, given)
             if want is None:
-                want = trained(subgraph.gm.forward, [copied(each) for each in given])()
+                want = trial.results(subgraph.gm.forward)
             for _ in range(4):  # compiles the backward, and records CUDA graphs
-                got = run()
+                got = trial.results(made)
         except Exception as error:
             rows[name] = Row(name, "failed", f"{type(error).__name__}: {error}".splitlines()[0][:200])
             continue
         seconds = time.monotonic() - started
-        if not subgraph.effects.mutated and not is_close(got, want):
+        if not is_close(got, want):
             rows[name] = Row(name, "rejected", "results differ beyond rounding", seconds)
             continue
         rows[name] = Row(name, "built", build_seconds=seconds)
-        runs[name] = run
+        runs[name] = trained(made, trial.given)
     return runs
+
+
+class Trial:
+    """The inputs that a graph is tried with: the call's, but for copies of those that it writes to.
+
+    inputs: the call's. written: positions of inputs that the graph writes to.
+    """
+
+    def __init__(self, inputs: Sequence[Any], written: Collection[int]) -> None:
+        self.contents = {at: copied(inputs[at]) for at in written if isinstance(inputs[at], torch.Tensor)}
+        self.given = [copied(each) if at in self.contents else each for at, each in enumerate(inputs)]
+
+    def results(self, run: Callable[..., Any]) -> list[torch.Tensor]:
+        """Return what a graph computes and leaves in the inputs that it writes to, which begin as in the call."""
+        with torch.no_grad():
+            for at, value in self.contents.items():
+                self.given[at].copy_(value)
+        found = trained(run, self.given)()
+        return [*(each.clone() for each in found), *(self.given[at].detach().clone() for at in self.contents)]
 
 
 def trained(run: Callable[..., Any], given: Sequence[Any]) -> Run:
     """Return a call of a graph, with the backward of its results where they have one."""
     needing = [each for each in given if isinstance(each, torch.Tensor) and each.requires_grad]
 
-    def call() -> Any:
+    def call() -> list[torch.Tensor]:
         results = [each for each in pytree.tree_leaves(run(*given)) if isinstance(each, torch.Tensor)]
         tracked = [each for each in results if each.requires_grad]
         if not tracked or not needing:
