@@ -114,13 +114,13 @@ def _(q: Any, k: Any, v: Any) -> Any:
     return F.softmax(scores, -1) @ v
 
 
-@spelling("a padding mask, added", training=False)
+@spelling("a padding mask, added")
 def _(q: Any, k: Any, v: Any) -> Any:
     extended = (1.0 - PADDING.to(q.device)[:, None, None, :].to(q.dtype)) * torch.finfo(q.dtype).min
     return F.softmax(q @ k.mT / 4 + extended, -1) @ v
 
 
-@spelling("a padding mask, subtracted", training=False)
+@spelling("a padding mask, subtracted")
 def _(q: Any, k: Any, v: Any) -> Any:
     return F.softmax(q @ k.mT / 4 - (1.0 - PADDING.to(q.device)[:, None, None, :].float()) * 1e9, -1) @ v
 

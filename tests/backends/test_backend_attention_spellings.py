@@ -29,4 +29,4 @@ def test_a_spelling(name: str, training: bool) -> None:
 def test_most_spellings_are_replaced() -> None:
     assert len(SPELLINGS) >= 26
     assert sum(each.inference for each in SPELLINGS.values()) >= len(SPELLINGS) - 1
-    assert sum(each.training for each in SPELLINGS.values()) >= len(SPELLINGS) - 6
+    assert sum(each.training for each in SPELLINGS.values()) >= len(SPELLINGS) - 4

@@ -57,13 +57,51 @@ def test_rows_without_keys(value: float, mask: torch.Tensor, training: bool) -> 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("value", [-INF, torch.finfo(torch.float32).min])
 def test_rows_without_keys_by_addition(value: float, training: bool) -> None:
-    """In training they are left as written: the operator has other gradients for such a row."""
+    """In training they are left as written where the mask's values are not known: gradients may be others."""
     added = torch.zeros(8, 8).masked_fill(~ROWS, value)
 
     def fn(q: Any, k: Any, v: Any) -> Any:
         return (q @ k.mT / 3 + added).softmax(-1) @ v
 
     assert check(fn, heads(), training).fused[0] == (not training)
+
+
+ADDED: dict[str, Callable[[Any], Any]] = {
+    "where": lambda keep: torch.where(keep, torch.tensor(0.0), torch.finfo(torch.float32).min),
+    "times": lambda keep: (1.0 - keep.float()) * -1e9,
+    "masked_fill": lambda keep: torch.zeros(keep.shape).masked_fill(~keep, -3e38),
+    "beside a bias": lambda keep: torch.where(keep, 0.0, -3e38) + keep.cumsum(-1) * -0.5,
+}
+
+
+@pytest.mark.parametrize("mask", [ROWS, ~HIDDEN, torch.zeros(1, 1, 8, 8).bool()], ids=["rows", "sequence", "all"])
+@pytest.mark.parametrize("name", list(ADDED))
+def test_rows_without_keys_by_addition_of_known_values(name: str, mask: torch.Tensor) -> None:
+    """Their weights are equal, and queries and keys have gradients for them nevertheless."""
+
+    def fn(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return (q @ k.mT / 3 + ADDED[name](mask)).softmax(-1) @ v
+
+    given = heads()
+    found, traced = compiled(lambda *args: fn(*args, mask), given, training=True)
+    wanted = outcome(lambda *args: fn(*args, mask), given, True)
+    torch.testing.assert_close(found, wanted, atol=2e-6, rtol=2e-5)
+    assert traced.fused == [1, 1], traced.lines
+
+
+UNEVEN: dict[str, Callable[[Any], Any]] = {
+    "two values": lambda keep: torch.where(keep, -1e9, -2e9),
+    "an infinity": lambda keep: torch.where(keep, -1e9, -INF),
+    "a bias that counts": lambda keep: torch.where(keep, 0.0, -1e9) + keep.cumsum(-1) * 100.0,
+}
+
+
+@pytest.mark.parametrize("name", list(UNEVEN))
+def test_rows_without_keys_whose_keys_differ(name: str) -> None:
+    def fn(q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.mT / 3 + UNEVEN[name](ROWS.roll(1, 0))).softmax(-1) @ v
+
+    assert check(fn, heads(), training=True).fused == [0, 0]
 
 
 @pytest.mark.parametrize("value", [-1e9, torch.finfo(torch.float32).min])

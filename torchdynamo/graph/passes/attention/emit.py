@@ -13,7 +13,7 @@ from torchdynamo.graph.passes.attention.calls import example, read
 from torchdynamo.graph.passes.attention.form import Attention, Miss
 from torchdynamo.graph.passes.attention.lower import Arguments
 from torchdynamo.graph.passes.attention.products import same, sizes
-from torchdynamo.graph.passes.attention.rows import masks_of
+from torchdynamo.graph.passes.attention.rows import Heads, masks_of
 from torchdynamo.graph.passes.attention.writer import NodeWriter
 
 Node = torch.fx.Node
@@ -49,16 +49,17 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
     train = example(found.result).requires_grad
     learned = train and any(example(each.tensor).requires_grad for each in arguments.biases)
     check_kernel(q, v, found.dropout, learned=learned, train=train)
+    of = Heads(q, k, v, arguments.scale * write.scale)
     result = write.call(
         F.scaled_dot_product_attention,
         *(q, k, v),
         attn_mask=mask,
         dropout_p=found.dropout,
         is_causal=arguments.causal,
-        scale=arguments.scale * write.scale,
+        scale=of.scale,
     )
     for repair, some in repairs:
-        result = repair(write, result, some, v)
+        result = repair(write, result, some, of)
     result = as_written(found, write, result, inner, overwritten)
     result.meta["example_value"] = example(found.result)
     found.result.replace_all_uses_with(result)

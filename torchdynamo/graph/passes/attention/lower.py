@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.fx
 
-from torchdynamo.graph.passes.attention.calls import example, is_float
+from torchdynamo.graph.passes.attention.bounds import bound, largest, levels, rounded
+from torchdynamo.graph.passes.attention.calls import example, is_float, read
 from torchdynamo.graph.passes.attention.form import Bias, Cap, Fill, Miss, Scale, ScoreStep
 from torchdynamo.graph.passes.attention.masks import (
     LEAST_FILL,
     Evaluator,
     Proof,
-    bound,
     keeps_where_false,
     keeps_where_true,
     keeps_zeros,
-    largest,
 )
 
 Node = torch.fx.Node
@@ -42,6 +41,7 @@ class Arguments:
     rows: str = ""  # what rows without keys give; "" if there are none
     infinite: bool = False  # biases may be -inf, and for all keys of a row
     absorbs: bool = False  # biases may be so low for all keys of a row that scores do not matter
+    even: bool = False  # and are then the same for all of them
     proven_by: frozenset[Node] = frozenset()  # inputs whose contents prove some of this
 
     def described(self) -> str:
@@ -74,8 +74,10 @@ def lowered(
         if not fill.value <= LEAST_FILL:
             raise Miss(f"a mask fills in {fill.value:g}, which has weight in a softmax", fill.mask)
     simplify(found, sizes, evaluator)
-    if found.absorbs and train:
-        raise Miss("what is added may leave no key of a row, and the operator has other gradients there")
+    if found.absorbs:
+        found.even = are_even(found.biases, evaluator)
+        if train and (not found.even or any(example(each.tensor).requires_grad for each in found.biases)):
+            raise Miss("what is added may leave no key of a row, and the operator has other gradients there")
     if emptied == "nan" and found.rows == MEAN:
         if found.infinite:
             raise Miss("NaN is replaced after a mask has filled in a finite value")
@@ -121,10 +123,10 @@ def simplify(found: Arguments, sizes: tuple[Any, Any], evaluator: Evaluator) -> 
     found.fills = [each for each, _ in masks if isinstance(each, Fill)]
     found.biases = [each for each, _ in masks if isinstance(each, Bias)]
     proven = [proof.keeps_some and not proof.inputs for _, proof in masks]
-    finite = are_finite(found.biases)
+    finite = are_finite(found.biases, evaluator)
     if not masks or (len(masks) == 1 and proven[0]):
         return
-    found.absorbs = not found.fills and largest_sum(found.biases) >= -ABSORBING
+    found.absorbs = not found.fills and largest_sum(found.biases, evaluator) >= -ABSORBING
     if not found.fills and finite:
         return
     if len(found.fills) == 1 and finite and proven[0]:
@@ -146,12 +148,45 @@ def proof_of(mask: Fill | Bias, sizes: tuple[Any, Any], evaluator: Evaluator) ->
     return evaluator.proof(mask.tensor, keeps_zeros, *sizes)
 
 
-def are_finite(biases: Sequence[Bias]) -> bool:
+def are_finite(biases: Sequence[Bias], evaluator: Evaluator) -> bool:
     """Return whether the sum of biases has no infinite values, as far as is known."""
     most = min((largest(example(each.tensor).dtype) for each in biases if is_float(each.tensor)), default=math.inf)
-    return largest_sum(biases) <= most
+    return largest_sum(biases, evaluator) <= most
 
 
-def largest_sum(biases: Sequence[Bias]) -> float:
+def are_even(biases: Sequence[Bias], evaluator: Evaluator) -> bool:
+    """Return whether biases that absorb the scores of all keys of a row are proved to be the same for all of them.
+
+    So it is where masks with a few known values are added, of which one at most is so low, and what else is added
+    vanishes beside it.
+    """
+    known: frozenset[float] | None = frozenset({0.0})
+    rest = 0.0
+    dtype = torch.float32
+    for tensor, factor in (term for each in biases for term in terms(each.tensor, each.factor)):
+        found, dtype = levels(tensor, evaluator), torch.promote_types(dtype, example(tensor).dtype)
+        if found is None:
+            rest += bound(tensor, evaluator) * abs(factor)
+        elif known is not None:
+            known = rounded({one + factor * two for one in known for two in found}, dtype)
+    if known is None or not math.isfinite(rest):
+        return False
+    low = [each for each in known if each - rest <= ABSORBING]
+    return len(low) < 2 and all(rest <= abs(each) * torch.finfo(dtype).eps / 4 < math.inf for each in low)
+
+
+def terms(node: Node, factor: float) -> Iterator[tuple[Node, float]]:
+    """Yield the tensors that a tensor is the sum of, with their factors."""
+    call = read(node)
+    if call is not None and call.name in ("add", "sub") and call["alpha"] is None:
+        one, two = call["input"], call["other"]
+        if isinstance(one, Node) and isinstance(two, Node):
+            yield from terms(one, factor)
+            yield from terms(two, factor if call.name == "add" else -factor)
+            return
+    yield node, factor
+
+
+def largest_sum(biases: Sequence[Bias], evaluator: Evaluator) -> float:
     """Return a number that the sum of biases does not exceed in size."""
-    return sum(bound(each.tensor) * abs(each.factor) for each in biases)
+    return sum(bound(each.tensor, evaluator) * abs(each.factor) for each in biases)

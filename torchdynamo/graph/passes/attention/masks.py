@@ -1,11 +1,7 @@
-"""Prove what masks are: by computing those that are made of constants, or of buffers whose contents are checked.
-
-Also bound values by how they are computed, to prove that a bias is finite.
-"""
+"""Prove what masks are: by computing those that are made of constants, or of buffers whose contents are checked."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +9,7 @@ import torch
 import torch.fx
 
 from torchdynamo.graph.constants import Deterministic, is_operation, run
-from torchdynamo.graph.passes.attention.calls import NamedCall, example, read
+from torchdynamo.graph.passes.attention.calls import example
 
 Node = torch.fx.Node
 MOST_ELEMENTS = 2**25
@@ -117,93 +113,3 @@ def keeps_zeros(value: torch.Tensor) -> torch.Tensor | None:
     """Tell which keys an added mask keeps; None for one that has more than two values."""
     kept = value == 0
     return kept if bool((kept | (value <= LEAST_FILL)).all()) else None
-
-
-# ---- bounds: how large a value can be, by how it is computed --------------------------------------------------------
-
-
-def bound(node: Any, depth: int = 0) -> float:
-    """Return a number that no element exceeds in size; infinity if none is known."""
-    if type(node) in (bool, int, float):
-        return math.inf if math.isnan(node) else abs(float(node))
-    fake = example(node)
-    if not isinstance(node, Node) or not isinstance(fake, torch.Tensor) or depth > 40:
-        return math.inf
-    if fake.dtype == torch.bool:
-        return 1.0
-    made = MADE.get(node.target)
-    if made is not None:
-        return bound(made(node), depth + 1)
-    call = read(node)
-    rule = BOUNDS.get(call.name) if call is not None else None
-    if call is None or rule is None:
-        return math.inf
-    found = rule(call, depth + 1)
-    return found if found <= largest(fake.dtype) else math.inf
-
-
-def largest(dtype: torch.dtype) -> float:
-    """Return the largest finite number of a dtype."""
-    return torch.finfo(dtype).max if dtype.is_floating_point else float(torch.iinfo(dtype).max)
-
-
-def of_input(call: NamedCall, depth: int) -> float:
-    return bound(call["input"], depth)
-
-
-def of_sum(call: NamedCall, depth: int) -> float:
-    alpha = call["alpha"]
-    return bound(call["input"], depth) + bound(call["other"], depth) * (1.0 if alpha is None else bound(alpha))
-
-
-def of_product(call: NamedCall, depth: int) -> float:
-    one, two = bound(call["input"], depth), bound(call["other"], depth)
-    return 0.0 if 0.0 in (one, two) and math.inf not in (one, two) else one * two
-
-
-def of_fill(call: NamedCall, depth: int) -> float:
-    return max(bound(call["input"], depth), bound(call["value"], depth))
-
-
-def of_choice(call: NamedCall, depth: int) -> float:
-    return max(bound(call["input"], depth), bound(call["other"], depth))
-
-
-def of_one_less(call: NamedCall, depth: int) -> float:
-    """Bound a difference; that of 1 and truth values is no larger than 1."""
-    one, two = call["input"], call["other"]
-    if one == 1 and is_truth(two):
-        return 1.0
-    return of_sum(call, depth)
-
-
-def is_truth(node: Any) -> bool:
-    """Return whether all elements are 0 or 1, as those of a boolean tensor in another dtype are."""
-    call = read(node)
-    while call is not None and call.name in ("cast", "same", "reshape", "getitem", "expand", "transpose"):
-        node = call["input"]
-        call = read(node)
-    fake = example(node)
-    return isinstance(fake, torch.Tensor) and fake.dtype == torch.bool
-
-
-BOUNDS: dict[str, Callable[[NamedCall, int], float]] = {
-    **dict.fromkeys(
-        ("cast", "same", "reshape", "getitem", "expand", "transpose", "permute", "detach", "neg"), of_input
-    ),
-    "add": of_sum,
-    "sub": of_one_less,
-    "mul": of_product,
-    "masked_fill": of_fill,
-    "where": of_choice,
-}
-MADE: dict[Any, Callable[[Node], Any]] = {  # what makes a tensor -> its value
-    torch.zeros: lambda node: 0,
-    torch.zeros_like: lambda node: 0,
-    torch.ones: lambda node: 1,
-    torch.ones_like: lambda node: 1,
-    torch.full: lambda node: node.args[1] if len(node.args) > 1 else node.kwargs.get("fill_value"),
-    torch.tensor: lambda node: node.args[0],
-    torch.triu: lambda node: node.args[0],
-    torch.tril: lambda node: node.args[0],
-}

@@ -15,14 +15,26 @@ import torch.fx
 
 from torchdynamo.graph.passes.attention.calls import example
 from torchdynamo.graph.passes.attention.form import Attention, Bias, Fill
+from torchdynamo.graph.passes.attention.level_rows import level_rows
 from torchdynamo.graph.passes.attention.lower import ABSORBING, MEAN, NAN, ZERO, Arguments
 from torchdynamo.graph.passes.attention.writer import NodeWriter
 
 Node = torch.fx.Node
 DOUBLE = 2.0**29
 """How much larger a number has to be in double precision to absorb what is added to it."""
-Repair = Callable[[NodeWriter, Node, Node, Node], Node]
-"""Gets the writer, a result, its rows that stay, and the values; returns the result with its other rows repaired."""
+
+
+class Heads(NamedTuple):
+    """The operator's arguments that repairs need: queries, keys and values of four dimensions, and the scale."""
+
+    query: Node
+    keys: Node
+    value: Node
+    scale: float
+
+
+Repair = Callable[[NodeWriter, Node, Node, Heads], Node]
+"""Gets the writer, a result, its rows that stay, and what it is of; returns it with its other rows repaired."""
 
 
 class Masks(NamedTuple):
@@ -51,13 +63,14 @@ def masks_of(found: Attention, arguments: Arguments, write: NodeWriter, dtype: t
         most = write.call(torch.amax, bias, -1, True)
         low = ABSORBING * (DOUBLE if example(bias).dtype == torch.float64 else 1.0)
         absorbed = write.call(torch.logical_and, write.call(torch.le, most, low), write.call(torch.gt, most, -math.inf))
-        even = write.call(torch.eq, write.call(torch.amin, bias, -1, True), most)
-        uneven = write.call(torch.logical_and, absorbed, write.call(torch.logical_not, even))
-        absorbed = write.call(torch.logical_and, absorbed, even)
-        repairs.append((average, write.call(torch.logical_not, absorbed)))
+        if not arguments.even:
+            even = write.call(torch.eq, write.call(torch.amin, bias, -1, True), most)
+            uneven = write.call(torch.logical_and, absorbed, write.call(torch.logical_not, even))
+            apart = write.call(torch.where, write.call(torch.lt, bias, most), -3e38, -1e30)
+            bias = write.call(torch.where, uneven, apart, bias)
+            absorbed = write.call(torch.logical_and, absorbed, even)
+        repairs.append((level, write.call(torch.logical_not, absorbed)))
         bias = write.call(torch.where, absorbed, 0.0, bias)
-        apart = write.call(torch.where, write.call(torch.lt, bias, most), -3e38, -1e30)
-        bias = write.call(torch.where, uneven, apart, bias)
     if arguments.infinite:
         there = write.call(torch.gt, bias, -math.inf)
         if keep is not None and filled_in:
@@ -102,25 +115,33 @@ def sum_of(biases: Sequence[Bias], found: Attention, write: NodeWriter) -> Node 
     return bias
 
 
-def blank(write: NodeWriter, result: Node, some: Node, value: Node) -> Node:
+def blank(write: NodeWriter, result: Node, some: Node, heads: Heads) -> Node:
     """Make rows NaN, and the gradients of values: a softmax over -inf that masks have filled in."""
     factor = write.call(torch.where, some, 1.0, math.nan)  # else NaN times the zero gradient of other rows was NaN
     factor = write.of_dtype(factor, example(result).dtype, exact=False)
-    return write.call(torch.where, some, result, write.call(torch.mul, write.call(torch.mean, value, -2, True), factor))
+    mean = write.call(torch.mean, heads.value, -2, True)
+    return write.call(torch.where, some, result, write.call(torch.mul, mean, factor))
 
 
-def spoil(write: NodeWriter, result: Node, some: Node, _: Node) -> Node:
+def spoil(write: NodeWriter, result: Node, some: Node, _: Heads) -> Node:
     """Make rows NaN, and all gradients: a softmax over scores that are -inf by addition."""
     factor = write.call(torch.where, some, 1.0, math.nan)
     return write.call(torch.mul, result, write.of_dtype(factor, example(result).dtype, exact=False))
 
 
-def average(write: NodeWriter, result: Node, some: Node, value: Node) -> Node:
+def average(write: NodeWriter, result: Node, some: Node, heads: Heads) -> Node:
     """Make rows the mean of all values: a softmax over equal scores."""
-    return write.call(torch.where, some, result, write.call(torch.mean, value, -2, True))
+    return write.call(torch.where, some, result, write.call(torch.mean, heads.value, -2, True))
 
 
-def zero(write: NodeWriter, result: Node, some: Node, _: Node) -> Node:
+def level(write: NodeWriter, result: Node, some: Node, heads: Heads) -> Node:
+    """Make rows the mean of all values, with the gradients of a softmax over scores that a sum has absorbed."""
+    if not any(example(each).requires_grad for each in (result, *heads[:3])):
+        return average(write, result, some, heads)
+    return write.call(level_rows, result, some, *heads)
+
+
+def zero(write: NodeWriter, result: Node, some: Node, _: Heads) -> Node:
     """Make rows zero."""
     return write.call(torch.where, some, result, 0.0)
 
