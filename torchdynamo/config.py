@@ -48,6 +48,9 @@ capture_scalar_outputs: bool = False
 capture_dynamic_output_shape_ops: bool = False
 """Capture operators whose output shape depends on values (`nonzero`, a mask as index); by default they break."""
 
+capture_branches: bool = False
+"""Capture branches and `while` loops on tensors' values as `torch.cond` and `while_loop`, where they only compute."""
+
 regions: bool | str = "auto"
 """Compile blocks that repeat in a graph once and call the result for each, with backends that can ("inductor").
 

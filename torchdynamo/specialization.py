@@ -75,6 +75,7 @@ class Specialization:
             shapes=compiler.fullgraph or config.capture_dynamic_output_shape_ops,
             varying=self.varying,
         )
+        made.branches = config.capture_branches
         made.may_end, made.exporting = not compiler.fullgraph, compiler.exporting
         numbers = made.numbers
         numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)

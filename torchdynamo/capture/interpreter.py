@@ -10,7 +10,7 @@ from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.core.call_sites import call_site
 from torchdynamo.core.signals import Break, Raised, Stop
-from torchdynamo.core.value import Known, Value
+from torchdynamo.core.value import ABSENT, Known, Value
 from torchdynamo.hook import frames, interrupts
 from torchdynamo.hook.interrupts import waiting
 
@@ -120,9 +120,22 @@ def directly_called(vm: Machine) -> list[Frame]:
     return found
 
 
-def run_until_raise(vm: Machine, frame: Frame) -> Value:
+def run_up_to(vm: Machine, frame: Frame, end: int) -> Value:
+    """Execute instructions from where a frame is up to another. Return its result if it returns before, else ABSENT."""
+    steps = list(plan(frame.code))
+    if end >= 0:
+        steps[end] = (arrive, 0, None, steps[end][3])
+    return run_until_raise(vm, frame, steps)
+
+
+def arrive(vm: Machine, frame: Frame, inst: Instruction) -> int:
+    frame.result = ABSENT
+    return FINISHED
+
+
+def run_until_raise(vm: Machine, frame: Frame, given: Plan | None = None) -> Value:
     """Execute instructions until the frame returns, yields or raises. This is the hot loop."""
-    steps = plan(frame.code)
+    steps = given or plan(frame.code)
     stack = frame.stack
     root = frame.root
     path = frame.path

@@ -12,6 +12,7 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return
+from torchdynamo.capture.speculate.branches import were_noticed
 from torchdynamo.capture.speculate.cached_calls import were_changed
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.codegen import replay
@@ -77,6 +78,8 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
         leaving.store_snapshot()
         leaving.write()
     outputs, bound = list(emit.outputs), list(emit.bound)
+    if capture.machine.copies and were_noticed(capture.machine, outputs):
+        raise Retry(Assumption.COPIES)
     return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, rerun, pure)
 
 

@@ -30,7 +30,8 @@ BREAKS = (
         "data-dependent branch",
         "generic_jump TensorVariable()",
         "The branch depends on a tensor's value, and tensors have no values while a graph is captured.",
-        "Compute both sides and choose with torch.where(condition, a, b), or use torch.cond(condition, f, g, inputs).",
+        "Compute both sides and choose with torch.where(condition, a, b), or use torch.cond(condition, f, g, inputs); "
+        "torchdynamo.config.capture_branches = True does that for sides that only compute tensors.",
     ),
     Reason(
         "TD102",

@@ -41,6 +41,7 @@ class Assumption(Enum):
     AHEAD = "functions called ahead of time, on both sides of a branch, have no side effects"
     SLICES = "slices lie within their tensors"
     ADDRESSES = "no key of a dict of numbers is the id of an object"
+    COPIES = "what one way of a captured branch leaves alone is not written to, and does not leave the frame"
     MARKED = "functions marked by torch.compile's allow_in_graph can be inlined"
 
 

@@ -64,6 +64,7 @@ class GraphBuilder(FakeExecution):
         super().__init__(Numbers(scalars, shapes, varying), WorldRecord())
         self.call_sites: dict[str, CallSite] = {}  # by node: where the program stood
         self.may_end, self.exporting = True, False  # may it end before the frame; is it for `torchdynamo.export`
+        self.branches = False  # whether both ways of branches on tensors' values are captured
         self.followed()
         self._hints: dict[Any, str] = {}  # what nodes of a target are called
         self._last_placeholder: Node | None = None

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import torch.fx
@@ -13,12 +12,12 @@ from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
 from torch.utils import _pytree as pytree
 
+from torchdynamo.capture.speculate.bodies import follow_body, like_result, result_tensors
 from torchdynamo.capture.torch import symbols
-from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import NO_ITEMS, Known, Object, Symbol, TensorNode, Value
+from torchdynamo.core.value import NO_ITEMS, Known, Symbol, TensorNode, Value
 
 
 @function(torch.cond)
@@ -54,42 +53,7 @@ def inline_body(
 
     Raises Break if it has side effects; `where` says in the message what it belongs to.
     """
-    mark, brought = vm.effects.mark(), (len(vm.boxes), len(vm.numbers_in))
-    sizes, checking = dict(vm.sizes), vm.may_begin_again
-    vm.may_begin_again = False
-    try:
-        result = vm.call(fn, list(given), {})
-    finally:
-        vm.may_begin_again = checking
-    vm.sizes = sizes
-    if vm.effects.net(mark, (EffectKind.RANDOM,)) or (len(vm.boxes), len(vm.numbers_in)) != brought:
-        raise Break("side effect not replayable", what=where)
-    return vm.builder.added(mark.graph), result
-
-
-def result_tensors(vm: Machine, value: Value) -> Iterator[TensorNode]:
-    """Yield the tensors of a result, in lists, tuples and dicts too."""
-    if isinstance(value, TensorNode):
-        yield value
-    elif isinstance(value, Object) and value.pytype in (list, tuple):
-        for item in vm.iterate(value):
-            yield from result_tensors(vm, item)
-    elif isinstance(value, Object) and value.pytype is dict:
-        for _, item in vm.dict_items(value):
-            yield from result_tensors(vm, item)
-    else:
-        raise Break("unsupported argument", what="a tensor returned from torch.cond", type=value.pytype.__name__)
-
-
-def like_result(vm: Machine, like: Value, made: Iterator[Any]) -> Value:
-    """Return containers like those of a result, with other tensors in them."""
-    if isinstance(like, TensorNode):
-        return next(made)
-    assert isinstance(like, Object)
-    if like.pytype is dict:
-        return vm.make_dict([(key, like_result(vm, item, made)) for key, item in vm.dict_items(like)])
-    items = [like_result(vm, item, made) for item in vm.iterate(like)]
-    return vm.make_tuple(items) if like.pytype is tuple else vm.new(list, items)
+    return follow_body(vm, lambda: vm.call(fn, list(given), {}), where)
 
 
 # -- operators that repeat --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
-from torchdynamo.capture.speculate import assertions, jump_threading, unrolling
+from torchdynamo.capture.speculate import assertions, jump_threading, unrolling, value_loops
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.machine import Machine
@@ -37,6 +37,9 @@ def branch(vm: Machine, frame: Frame, inst: Instruction, x: Value) -> int | None
         truth = assertions.truth_to_go_on(vm, frame, x, condition, frame.code.targets[target])
         if truth is not None:
             return frame.code.targets[target] if truth == (condition == "true") else None
+        meeting = value_loops.capture_branch(vm, frame, x, condition, frame.code.targets[target])
+        if meeting is not None:
+            return meeting
     if condition == "true" and (x.__class__ is TensorNode or x.__class__ is Symbol):
         x = vm.call(Known(bool), [x], {})
         message = assert_message(frame)

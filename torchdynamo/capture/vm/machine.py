@@ -39,7 +39,7 @@ from torchdynamo.capture.vm.remade_classes import MadeClass
 from torchdynamo.capture.vm.repeated_calls import RepeatedCalls
 from torchdynamo.capture.vm.state import CaptureState
 from torchdynamo.core.call_sites import Passed
-from torchdynamo.core.signals import Break
+from torchdynamo.core.signals import Assumption, Break, Retry
 from torchdynamo.core.source import Roots, Source
 from torchdynamo.core.value import Known, Lazy, Object, TensorNode, Value
 from torchdynamo.graph.build import GraphBuilder
@@ -63,6 +63,7 @@ class Machine(CaptureState):
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, TensorNode] = {}
         self.parts: dict[int, Source] = {}  # tensors inside of wrappers that are inputs, by id: where each was found
+        self.copies: dict[int, tuple[Any, ...]] = {}  # fakes by id: copies made by branches.py, of which two tensors
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.mortals: list[Finalizable] = []  # objects with a `__del__` that the frame made
@@ -224,11 +225,17 @@ class Machine(CaptureState):
     # -- tensors as objects ---------------------------------------------------------------------------------------
     def store_on(self, tensor: TensorNode, name: str, value: Value) -> None:
         """Set an attribute of a tensor; ABSENT deletes it."""
-        namespaces.write(self, namespaces.of_tensor(self, tensor), name, value)
         self.note_change(tensor)
+        namespaces.write(self, namespaces.of_tensor(self, tensor), name, value)
+
+    def refuse_copies(self, *values: Value) -> None:
+        """Capture again without copies, if one of these tensors is one that something now would show (branches.py)."""
+        if any(value.__class__ is TensorNode and id(value.fake) in self.copies for value in values):
+            raise Retry(Assumption.COPIES)
 
     def note_change(self, tensor: TensorNode) -> None:
         """Note that more than the numbers of a tensor is changed."""
+        self.refuse_copies(tensor)
         if tensor.node in self.input_objects:
             self.effects.change_tensor()
             self.inputs_apart = True

@@ -315,6 +315,7 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
     if a.__class__ is TensorNode and b.__class__ is TensorNode:
         if a.fake is b.fake:
             return True
+        vm.refuse_copies(a, b)
         if a.source is not None and b.source is not None:
             vm.guard(a.source, "DISTINCT", (a.source, b.source))
         return False
