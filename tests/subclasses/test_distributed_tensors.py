@@ -23,9 +23,17 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 
 @pytest.fixture(scope="module", autouse=True)
-def mesh() -> Iterator[Any]:
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Make a mesh of two ranks, the other of which only pretends; of one, where such a group leaves results unwritten."""
     dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
-    yield init_device_mesh("cpu", (2,))
+    ranks, found = 2, torch.zeros(1)
+    dist.scatter(found, [torch.ones(1), torch.ones(1)])
+    if not found:
+        dist.destroy_process_group()
+        where = tmp_path_factory.mktemp("world") / "store"
+        ranks = 1
+        dist.init_process_group("gloo", rank=0, world_size=1, init_method=f"file://{where}")
+    yield init_device_mesh("cpu", (ranks,))
     dist.destroy_process_group()
 
 

@@ -1,8 +1,12 @@
-"""Classes that are registered with PyTorch as opaque values: equal objects are interchangeable, and none changes."""
+"""Classes of opaque values, as PyTorch calls them: equal objects are interchangeable, and none changes.
+
+PyTorch has a registry of them. Placements of distributed tensors were such values before they were entered there.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,4 +24,16 @@ def _registry() -> Callable[[Any], bool]:
     return getattr(opaque_object, "is_opaque_value_type", _none)
 
 
-is_opaque_value: Callable[[Any], bool] = _registry()
+is_registered: Callable[[Any], bool] = _registry()
+PLACEMENTS = "torch.distributed.tensor.placement_types"
+
+
+def is_opaque_value(cls: Any) -> bool:
+    """Return whether a class is one of opaque values."""
+    return is_registered(cls) or (getattr(cls, "__module__", None) == PLACEMENTS and is_placement(cls))
+
+
+def is_placement(cls: type) -> bool:
+    """Return whether a class is one of torch's placements of distributed tensors."""
+    module = sys.modules[PLACEMENTS]
+    return module.__dict__.get(cls.__name__) is cls and issubclass(cls, module.Placement)

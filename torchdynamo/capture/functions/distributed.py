@@ -117,7 +117,7 @@ if dist.is_available():
     function(torch._C._distributed_c10d._resolve_process_group)(resolve_group)
     enters(dist.ProcessGroup)(enter_group)
     for _name in ("rank", "size", "name"):
-        function(getattr(dist.ProcessGroup, _name))(fact(_name))
+        function(vars(dist.ProcessGroup)[_name].__func__)(fact(_name))
     models(dist.ProcessGroup, ".group_name")(group_name)
     for _row in (get_backend, get_process_group_ranks, get_group_rank, get_global_rank):
         function(getattr(dist, _row.__name__))(_row)
