@@ -24,7 +24,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 @pytest.fixture(scope="module", autouse=True)
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Make a mesh of two ranks, the other of which only pretends; of one, where such a group leaves results unwritten."""
+    """Make a mesh of two ranks, one of which only pretends; of one, where such a group leaves results unwritten."""
     dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
     ranks, found = 2, torch.zeros(1)
     dist.scatter(found, [torch.ones(1), torch.ones(1)])
