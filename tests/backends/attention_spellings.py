@@ -144,20 +144,20 @@ def _(q: Any, k: Any, v: Any) -> Any:
 
 @spelling("ALiBi")
 def _(q: Any, k: Any, v: Any) -> Any:
-    scores = q @ k.mT * SCALE + ALIBI.to(q.device)
+    scores = q @ k.mT * SCALE + ALIBI.to(q)
     return scores.masked_fill(CAUSAL.to(q.device) == 0, -INF).softmax(-1) @ v
 
 
 @spelling("a bias before the scale", training=False)
 def _(q: Any, k: Any, v: Any) -> Any:
-    return ((q @ k.mT + RELATIVE.to(q.device)) * 0.5).softmax(-1) @ v
+    return ((q @ k.mT + RELATIVE.to(q)) * 0.5).softmax(-1) @ v
 
 
 @spelling("in place")
 def _(q: Any, k: Any, v: Any) -> Any:
     scores = torch.matmul(q, k.transpose(3, 2))
     scores /= 4
-    scores += RELATIVE.to(q.device)
+    scores += RELATIVE.to(q)
     scores.masked_fill_(CAUSAL.to(q.device) == 0, -INF)
     return F.softmax(scores, dim=-1) @ v
 
