@@ -13,6 +13,7 @@ import torchdynamo
 from torchdynamo.backends.checked_contents import Checked
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.rewrites import outcome_of, rewritten
+from torchdynamo.graph.passes.losses.plan import Plan
 
 Tensors = list[torch.Tensor]
 
@@ -20,7 +21,8 @@ Tensors = list[torch.Tensor]
 class Traced:
     """A backend that rewrites graphs as "inductor" does, and runs by operators what AOTAutograd makes of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, losses: Plan | None = None) -> None:
+        self.losses = losses  # in how many chunks
         self.graphs: list[torch.fx.Graph] = []  # in the order of compilation: forward, backward
         self.lines: list[str] = []
         self.spare = 0  # graphs compiled because contents had changed
@@ -31,7 +33,7 @@ class Traced:
 
     def __call__(self, gm: torch.fx.GraphModule, inputs: Any, by_contents: bool = True) -> Any:
         with handoff(gm, inputs) as ready:
-            contents = rewritten(ready.module, gm, inputs, {}, by_contents=by_contents)
+            contents = rewritten(ready.module, gm, inputs, {}, by_contents=by_contents, losses=self.losses)
             made = aot_module_simplified(ready.module, ready.inputs, fw_compiler=self.keep, bw_compiler=self.keep)
         found = outcome_of(gm)
         self.lines += found.lines() if found is not None else []

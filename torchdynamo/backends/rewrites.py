@@ -17,14 +17,18 @@ import torch.fx
 from torchdynamo import config
 from torchdynamo.backends.checked_contents import CheckedContents, can_be_checked
 from torchdynamo.backends.settings import split_choice
+from torchdynamo.errors import UnknownSetting
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.passes.attention.in_place import is_write
 from torchdynamo.graph.passes.attention.masks import Evaluator
-from torchdynamo.graph.passes.attention.match import AttentionOutcome, Found, rewrite
+from torchdynamo.graph.passes.attention.match import rewrite
+from torchdynamo.graph.passes.found import Found
+from torchdynamo.graph.passes.losses.match import rewrite_losses
+from torchdynamo.graph.passes.losses.plan import Plan
 
-OPTION = "rewrites"
+OPTION, LOSS_CHUNKS, LOSS_BYTES = "rewrites", "loss_chunks", "loss_bytes"
 _KEY = "torchdynamo_rewrites"
 
 
@@ -39,18 +43,35 @@ class RewritesOutcome(NamedTuple):
 
 
 def text_of(found: Found, count: int) -> str:
-    """Return what became of one attention."""
+    """Return what became of one place."""
     where = f" at {found.place.filename}:{found.place.line}" if found.place is not None else ""
     times = f" ({count} times)" if count > 1 else ""
-    return f"attention{where}{' is left as written' if found.missed else ''}: {found.how}{times}"
+    return f"{found.what}{where}{' is left as written' if found.missed else ''}: {found.how}{times}"
 
 
-def choice_in(options: Mapping[str, Any] | None) -> tuple[bool, Mapping[str, Any] | None]:
-    """Split options into whether rewrites are wanted, by default `config.rewrites`, and the other options.
+class Wanted(NamedTuple):
+    """Which rewrites are wanted: any at all, and in how many chunks losses are computed (None: as they are written)."""
 
-    Raises UnknownSetting for a choice that is not a bool.
+    on: bool = True
+    losses: Plan | None = None
+
+
+def choice_in(options: Mapping[str, Any] | None) -> tuple[Wanted, Mapping[str, Any] | None]:
+    """Split options into which rewrites are wanted, by default as `config.rewrites`, and the other options.
+
+    Raises UnknownSetting for "rewrites" that is not a bool, "loss_chunks" that is neither "auto" nor a number of
+    chunks, and "loss_bytes" that is no number of bytes.
     """
-    return split_choice(options, OPTION, config.rewrites)
+    on, options = split_choice(options, OPTION, config.rewrites)
+    given = dict(options or {})
+    asked, size = given.pop(LOSS_CHUNKS, None), given.pop(LOSS_BYTES, None)
+    if asked not in (None, "auto") and (type(asked) is not int or asked < 1):
+        raise UnknownSetting(f"options[{LOSS_CHUNKS!r}] is 'auto' or a number of chunks, and not {asked!r}")
+    if size is not None and (type(size) is not int or size < 1):
+        raise UnknownSetting(f"options[{LOSS_BYTES!r}] is a number of bytes, and not {size!r}")
+    if asked is None and size is None:
+        return Wanted(on), options
+    return Wanted(on, Plan(None if asked == "auto" else asked, size)), given
 
 
 def rewritten(
@@ -60,11 +81,12 @@ def rewritten(
     patches: Mapping[str, Any],
     *,
     by_contents: bool,
+    losses: Plan | None = None,
 ) -> CheckedContents | None:
     """Rewrite a graph for Inductor, in place; return the contents of inputs that this rests on, or None.
 
     module: a copy of the `captured` graph, in whose `meta` the outcome is noted. patches: Inductor's settings for it.
-    by_contents: buffers may be looked at.
+    by_contents: buffers may be looked at. losses: in how many chunks losses are computed, if that is wanted.
     """
     if not all("example_value" in node.meta for node in captured.graph.nodes):
         return None  # from elsewhere
@@ -78,18 +100,15 @@ def rewritten(
         if isinstance(body, torch.fx.GraphModule):
             outcomes.append(rewrite(body.graph, Evaluator({}, written_in(body.graph, None)), random=random))
             body.recompile()
-    note(captured, outcomes)
-    if not any(not each.missed for outcome in outcomes for each in outcome.found):
+    found = [each for outcome in outcomes for each in outcome.found]
+    if losses is not None:
+        found += rewrite_losses(module.graph, losses)
+    captured.meta[_KEY] = RewritesOutcome(tuple(found))
+    if all(each.missed for each in found):
         return None
     module.recompile()
     places = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
     return CheckedContents.of({places[node]: readers[node] for node in outcomes[0].proven_by}, inputs)
-
-
-def note(captured: torch.fx.GraphModule, outcomes: Sequence[AttentionOutcome]) -> None:
-    """Note what was found, for reports."""
-    found = tuple(each for outcome in outcomes for each in outcome.found)
-    captured.meta[_KEY] = RewritesOutcome(found)
 
 
 def outcome_of(captured: torch.fx.GraphModule) -> RewritesOutcome | None:

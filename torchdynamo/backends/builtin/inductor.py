@@ -32,6 +32,7 @@ from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_arguments import bodies_keep_arguments
 from torchdynamo.backends.regions import Choice, choice_in, left_whole, outlined
 from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.rewrites import Wanted as Rewrites
 from torchdynamo.backends.rewrites import choice_in as rewrites_in
 from torchdynamo.backends.rewrites import rewritten
 from torchdynamo.backends.settings import checked_by, nearest
@@ -55,8 +56,8 @@ def inductor(
 ) -> Callable[..., Any] | None:
     """Compile the graph with Inductor; return None for graphs that must run in eager (`is_for_eager`).
 
-    mode, options: as torch.compile takes them, and the options "regions", "rewrites", "cudagraphs",
-    "cudagraph_recordings" and "tuned". Raises UnknownSetting for others.
+    mode, options: as torch.compile takes them, and the options "regions", "rewrites", "loss_chunks",
+    "loss_bytes", "cudagraphs", "cudagraph_recordings" and "tuned". Raises UnknownSetting for others.
     """
     mode, options = with_choice(gm, example_inputs, mode, options)
     regions, options = choice_in(options)
@@ -84,7 +85,7 @@ class Compilation(NamedTuple):
     gm: torch.fx.GraphModule
     patches: Mapping[str, Any]
     regions: Choice
-    rewrites: bool
+    rewrites: Rewrites
     recorded: bool
     ledger: Any
 
@@ -97,8 +98,10 @@ class Compilation(NamedTuple):
             inner = recorded_kernels(inner, self.ledger)
         contents = None
         with handoff(self.gm, inputs) as ready:
-            if self.rewrites:
-                contents = rewritten(ready.module, self.gm, inputs, patches, by_contents=by_contents)
+            if self.rewrites.on:
+                contents = rewritten(
+                    *(ready.module, self.gm, inputs, patches), by_contents=by_contents, losses=self.rewrites.losses
+                )
             outlined(ready.module, self.gm, self.regions, patches)
             with disk_caches(ready, inputs, patches, recorded=self.recorded), noting() as found:
                 made: Any = compile_fx(

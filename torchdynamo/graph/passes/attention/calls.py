@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 Node = torch.fx.Node
 
+OF_LOSSES = "input target weight size_average ignore_index reduce reduction"
 FUNCTIONS: dict[Any, str] = {
     torch.matmul: "matmul input other",
     operator.matmul: "matmul input other",
@@ -53,6 +54,9 @@ FUNCTIONS: dict[Any, str] = {
     torch.dropout: "dropout input p training",
     F.dropout: "dropout input p training inplace",
     torch.nan_to_num: "nan_to_num input nan",
+    F.linear: "linear input weight bias",
+    F.cross_entropy: f"cross_entropy {OF_LOSSES} label_smoothing",
+    F.nll_loss: f"nll_loss {OF_LOSSES}",
     torch.transpose: "transpose input dim0 dim1",
     torch.swapaxes: "transpose input dim0 dim1",
     torch.swapdims: "transpose input dim0 dim1",

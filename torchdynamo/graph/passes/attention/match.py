@@ -9,7 +9,6 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from torchdynamo.events import Place
 from torchdynamo.graph.node_places import place_of
 from torchdynamo.graph.passes.attention.calls import example, is_float, read
 from torchdynamo.graph.passes.attention.emit import emit
@@ -20,19 +19,12 @@ from torchdynamo.graph.passes.attention.masks import Evaluator
 from torchdynamo.graph.passes.attention.products import NAMES, sizes
 from torchdynamo.graph.passes.attention.scores import climb
 from torchdynamo.graph.passes.attention.weights import Softmax, empties, follow, softmaxes
+from torchdynamo.graph.passes.found import Found
 from torchdynamo.graph.torch_compat import CLOSERS, MODE_CHANGES, OPENERS, is_layered
 
 Node = torch.fx.Node
 NEAR = 24
 """Nodes between a softmax and the products, at most, for it to be reported as attention that is left as written."""
-
-
-class Found(NamedTuple):
-    """Attention in a graph: where, and why it is left as it is written; "" if it was replaced."""
-
-    place: Place | None
-    how: str
-    missed: bool = False
 
 
 class AttentionOutcome(NamedTuple):
@@ -70,11 +62,11 @@ def rewrite(graph: torch.fx.Graph, evaluator: Evaluator, *, random: bool) -> Att
         except Miss as miss:
             clean(graph, set(graph.nodes) - before)
             place = place_of(miss.node or node) or place_of(node)
-            outcome.append(Found(place, str(miss), missed=True))
+            outcome.append(Found("attention", place, str(miss), missed=True))
             continue
         clean(graph, {*attention.inner, attention.result})
         proven |= arguments.proven_by
-        outcome.append(Found(place_of(attention.result), arguments.described()))
+        outcome.append(Found("attention", place_of(attention.result), arguments.described()))
     return AttentionOutcome(outcome, proven)
 
 

@@ -1,0 +1,178 @@
+"""Cross entropy of a linear layer, computed in chunks of rows, with its gradients in the same pass.
+
+Each chunk of logits is made in the memory of the one before, becomes its own gradient there, and is added to the
+gradients of rows, weight and bias. So the forward does all products that forward and backward do as they are written,
+and the backward only multiplies by the gradient of the loss, which is one number.
+
+This is an operator of its own: a compiler that sees its parts may keep all chunks, and adds to the gradient of the
+weight in new memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+BLOCK_ON_CPU = 16
+"""Rows whose probabilities are computed at once, so that they stay in the caches of a CPU."""
+SLICE_BYTES = 2**26
+"""Size of the parts in which a product in half precision is added to the gradient of a weight in float32."""
+Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+@torch.library.custom_op("torchdynamo::chunked_loss", mutates_args=())
+def chunked_loss_and_gradients(
+    rows: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    target: torch.Tensor,
+    dtype: torch.dtype,
+    chunk: int,
+    ignore_index: int,
+    smoothing: float,
+    is_mean: bool,
+    wanted: Sequence[bool],
+) -> Results:
+    """Return the loss, a factor, and the gradients over rows, weight and bias, to be multiplied by the factor.
+
+    dtype: of the logits. chunk: rows whose logits are in memory at once. wanted: which gradients; the others are empty.
+    """
+    with torch.autocast(rows.device.type, enabled=False):
+        loss, share, of_rows, of_weight, of_bias = outputs(rows, weight, bias, dtype, wanted)
+        inputs, weight = rows.to(dtype), weight.to(dtype)
+        counted = target != ignore_index
+        label = torch.where(counted, target, 0)
+        logits = inputs.new_empty((min(chunk, len(rows)), len(weight)))
+        total = torch.zeros_like(loss)
+        for start in range(0, len(rows), chunk):
+            at = slice(start, start + chunk)
+            part, there = inputs[at], counted[at]
+            of_logits = logits[: len(part)]
+            torch.mm(part, weight.mT, out=of_logits)
+            if bias is not None:
+                of_logits += bias.to(dtype)
+            for block in blocks(len(part), rows.device.type):
+                few = of_logits[block]
+                losses = to_gradient(few, label[at][block], smoothing, total.dtype, keep=any(wanted))
+                total += torch.where(there[block], losses, 0.0).sum()
+            if wanted[0]:
+                torch.mm(of_logits, weight, out=of_rows[at])
+                of_rows[at].masked_fill_(~there.unsqueeze(-1), 0.0)
+            if wanted[1]:
+                add_product(of_weight, of_logits, torch.where(there.unsqueeze(-1), part, 0.0))
+            if wanted[2]:
+                of_bias += (there.to(dtype) @ of_logits).to(of_bias.dtype)
+        count = counted.sum().to(total.dtype)
+        loss.copy_(total / count if is_mean else total)
+        share.copy_(1.0 / count.clamp(min=1) if is_mean else torch.ones_like(total))
+    return loss, share, of_rows, of_weight, of_bias
+
+
+@chunked_loss_and_gradients.register_fake
+def _like(
+    rows: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    target: torch.Tensor,
+    dtype: torch.dtype,
+    chunk: int,
+    ignore_index: int,
+    smoothing: float,
+    is_mean: bool,
+    wanted: Sequence[bool],
+) -> Results:
+    return outputs(rows, weight, bias, dtype, wanted)
+
+
+def outputs(
+    rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype, wanted: Sequence[bool]
+) -> Results:
+    """Return memory for the results, with zeros where they are added up."""
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    one, two, three = wanted
+    return (
+        rows.new_empty((), dtype=exact),
+        rows.new_empty((), dtype=exact),
+        rows.new_empty(rows.shape if one else (0,), dtype=dtype),
+        rows.new_zeros(weight.shape if two else (0,), dtype=exact),
+        rows.new_zeros((len(weight),) if three else (0,), dtype=exact),
+    )
+
+
+def blocks(count: int, device: str) -> Iterator[slice]:
+    """Yield the rows of a chunk in parts: small ones on a CPU, all at once elsewhere."""
+    step = BLOCK_ON_CPU if device == "cpu" else max(count, 1)
+    for start in range(0, count, step):
+        yield slice(start, start + step)
+
+
+def to_gradient(
+    logits: torch.Tensor, label: torch.Tensor, smoothing: float, exact: torch.dtype, *, keep: bool
+) -> torch.Tensor:
+    """Return the losses of rows. keep: put their gradients in the place of the logits."""
+    size = logits.shape[-1]
+    at = label.unsqueeze(-1)
+    logarithms = torch.log_softmax(logits, -1, dtype=exact)
+    of_label = logarithms.gather(-1, at)
+    losses = of_label.squeeze(-1) * (smoothing - 1.0)
+    if smoothing:
+        losses -= logarithms.mean(-1) * smoothing
+    if keep:
+        of_label = of_label.exp() - (1.0 - smoothing + smoothing / size)
+        if smoothing:
+            logits.copy_(logarithms.exp_().sub_(smoothing / size))
+        else:
+            torch.exp(logarithms, out=logits)
+        logits.scatter_(-1, at, of_label.to(logits.dtype))
+    return losses
+
+
+def add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """Add the product of a transposed matrix and another to a total, which may have more precision than they."""
+    if total.dtype == left.dtype:
+        total.addmm_(left.mT, right)
+        return
+    step = max(1, SLICE_BYTES // (right.shape[-1] * right.element_size()))
+    for start in range(0, len(total), step):
+        at = slice(start, start + step)
+        total[at] += left[:, at].mT @ right
+
+
+class ChunkedLoss(torch.autograd.Function):
+    """The loss of all rows, whose gradients the forward has computed."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        *rest: Any,
+    ) -> torch.Tensor:
+        """Return the loss, and keep its gradients for the backward."""
+        loss, *saved = torch.ops.torchdynamo.chunked_loss(rows, weight, bias, *rest)
+        ctx.save_for_backward(*saved)
+        ctx.wanted = rest[-1]
+        ctx.dtypes = (rows.dtype, weight.dtype, None if bias is None else bias.dtype)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradients of the loss times that of its result."""
+        share, *saved = ctx.saved_tensors
+        factor = grads[0] * share
+        found = [
+            (each * factor).to(dtype) if wanted else None
+            for each, wanted, dtype in zip(saved, ctx.wanted, ctx.dtypes, strict=True)
+        ]
+        return (*found, *[None] * 7)
+
+
+def chunked_loss(
+    rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, target: torch.Tensor, *rest: Any
+) -> torch.Tensor:
+    """Return the cross entropy of a linear layer of `rows` against class indices, with `rest` as the operator's."""
+    made: torch.Tensor = ChunkedLoss.apply(rows, weight, bias, target, *rest)
+    return made
