@@ -57,6 +57,10 @@ def replicated_and_local(mesh: Any, x: Any) -> Any:
     return x.redistribute(placements=[Replicate()]).to_local()
 
 
+def viewed(mesh: Any, x: Any) -> Any:
+    return (x.view(4, 2, 2) + 1).reshape(4, 4)
+
+
 def asked(mesh: Any, x: Any) -> Any:
     return x * x.placements[0].dim if x.placements[0].is_shard() else x
 
@@ -70,7 +74,7 @@ def written_to(mesh: Any, x: Any) -> Any:
     return x * 2
 
 
-PROGRAMS = [pointwise, local, made, replicated, replicated_and_local, asked, multiplied, written_to]
+PROGRAMS = [pointwise, local, made, replicated, replicated_and_local, viewed, asked, multiplied, written_to]
 
 
 def sharded(mesh: Any, seed: int = 0, grad: bool = False) -> Any:
@@ -113,14 +117,15 @@ class MLP(nn.Module):
         return self.down(torch.relu(self.up(x)))
 
 
+@pytest.mark.parametrize("shape", [(2, 8), (2, 3, 8)], ids=["rows", "batches"])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_tensor_parallel_mlp_is_one_graph(backend: str, mesh: Any) -> None:
+def test_a_tensor_parallel_mlp_is_one_graph(backend: str, shape: tuple[int, ...], mesh: Any) -> None:
     torch.manual_seed(0)
     counting = Counting(backend)
     net = parallelize_module(MLP(), mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
     fast = torchdynamo.compile(net, backend=counting, fullgraph=True)
     for _ in range(2):
-        x = torch.randn(2, 8)
+        x = torch.randn(shape)
         found: list[Any] = []
         for run in (net, fast):
             net.zero_grad()

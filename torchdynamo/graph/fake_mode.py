@@ -27,7 +27,7 @@ def mode_type() -> type[FakeTensorMode]:
     """
     from torch._decomp import decomposition_table
     from torch._higher_order_ops.utils import registered_hop_fake_fns
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.fx.experimental import symbolic_shapes
 
     refused = getattr(symbolic_shapes, "_ShapeEnvGuardError", symbolic_shapes.GuardOnDataDependentSymNode)
@@ -54,6 +54,8 @@ def mode_type() -> type[FakeTensorMode]:
             """Return the fake result of an operator by our rules, by its decomposition, or by torch's rule."""
             if isinstance(func, torch._ops.HigherOrderOperator) and func not in ruled:
                 return func.python_key_table[FakeTensorMode](self, *args, **kwargs)
+            if any(each is not FakeTensor for each in types):  # a wrapper's own dispatch decides what is computed
+                return super().__torch_dispatch__(func, types, args, kwargs)
             if getattr(func, "overloadpacket", None) in squeezing and self.shape_env is not None:
                 with shape_env.presuming(self.shape_env, False):
                     guard_sizes_of_one(*args, **kwargs)
