@@ -13,7 +13,7 @@ import torchdynamo
 from torchdynamo.backends.checked_contents import Checked
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.rewrites import outcome_of, rewritten
-from torchdynamo.graph.passes.losses.plan import Plan
+from torchdynamo.graph.passes.losses.plan import LossPlan
 
 Tensors = list[torch.Tensor]
 
@@ -21,7 +21,7 @@ Tensors = list[torch.Tensor]
 class Traced:
     """A backend that rewrites graphs as "inductor" does, and runs by operators what AOTAutograd makes of them."""
 
-    def __init__(self, losses: Plan | None = None) -> None:
+    def __init__(self, losses: LossPlan | None = None) -> None:
         self.losses = losses  # in how many chunks
         self.graphs: list[torch.fx.Graph] = []  # in the order of compilation: forward, backward
         self.lines: list[str] = []

@@ -12,7 +12,7 @@ from torch import nn
 
 import torchdynamo
 from torchdynamo.errors import UnknownSetting
-from torchdynamo.graph.passes.losses.plan import Plan
+from torchdynamo.graph.passes.losses.plan import LossPlan
 
 F = nn.functional
 ROWS, SIZE, CLASSES = 10, 8, 50
@@ -34,7 +34,7 @@ def outcome(fn: Write, tensors: Tensors, labels: torch.Tensor = LABELS) -> Tenso
 
 def compiled(fn: Write, tensors: Tensors, chunks: int = 4, labels: torch.Tensor = LABELS) -> tuple[Tensors, Traced]:
     torchdynamo.reset()
-    traced = Traced(Plan(chunks))
+    traced = Traced(LossPlan(chunks))
     with torchdynamo.config.patch(suppress_errors=False):
         return outcome(torchdynamo.compile(fn, backend=traced, fullgraph=True), tensors, labels), traced
 
@@ -129,7 +129,7 @@ def test_logits_that_are_returned_too() -> None:
         return F.cross_entropy(logits, y), logits
 
     x, w, _ = given()
-    traced = Traced(Plan(4))
+    traced = Traced(LossPlan(4))
     found = torchdynamo.compile(fn, backend=traced)(x, w, LABELS)
     torch.testing.assert_close(found, fn(x, w, LABELS))
     assert "used a second time, or returned" in traced.lines[0]
@@ -142,7 +142,7 @@ def test_a_weight_that_is_written_to_before_the_loss() -> None:
             b.mul_(2)
         return F.cross_entropy(logits, y)
 
-    traced = Traced(Plan(4))
+    traced = Traced(LossPlan(4))
     x, w, b = given()
     found = torchdynamo.compile(fn, backend=traced)(x, w, b, LABELS)
     torch.testing.assert_close(found, F.cross_entropy(F.linear(x, w), LABELS))
@@ -151,7 +151,7 @@ def test_a_weight_that_is_written_to_before_the_loss() -> None:
 
 def test_no_gradients() -> None:
     x, w, b = given()
-    traced = Traced(Plan(4))
+    traced = Traced(LossPlan(4))
     with torch.no_grad():
         found = torchdynamo.compile(SPELLINGS["a layer"], backend=traced)(x, w, b, LABELS)
     torch.testing.assert_close(found, F.cross_entropy(F.linear(x, w, b), LABELS))
@@ -171,7 +171,7 @@ def test_backward_twice_and_second_derivatives() -> None:
         return [w.grad, *torch.autograd.grad(grad.square().sum(), [x, w])]
 
     torchdynamo.reset()
-    torch.testing.assert_close(grads(torchdynamo.compile(fn, backend=Traced(Plan(4)))), grads(fn))
+    torch.testing.assert_close(grads(torchdynamo.compile(fn, backend=Traced(LossPlan(4)))), grads(fn))
 
 
 # ---- backend "inductor" ---------------------------------------------------------------------------------------------
@@ -204,13 +204,13 @@ def test_a_choice_that_there_is_not(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("plan", "rows"),
     [
-        (Plan(), 128),
-        (Plan(8), 128),
-        (Plan(None, 2**25), 64),
-        (Plan(3), 342),
+        (LossPlan(), 128),
+        (LossPlan(8), 128),
+        (LossPlan(None, 2**25), 64),
+        (LossPlan(3), 342),
     ],
 )
-def test_how_many_rows_are_computed_at_once(plan: Plan, rows: int) -> None:
+def test_how_many_rows_are_computed_at_once(plan: LossPlan, rows: int) -> None:
     """A vocabulary of 128k, with rows of 256 numbers: 512 MiB of logits, 128 MiB of weight."""
     assert plan.rows_at_once(1024, 2**17 * 4, 2**17 * 256 * 4) == rows
     assert plan.rows_at_once(4, 100, 100) == (4 if plan.chunks is None else -(-4 // min(plan.chunks, 4)))

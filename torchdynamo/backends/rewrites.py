@@ -26,7 +26,7 @@ from torchdynamo.graph.passes.attention.masks import Evaluator
 from torchdynamo.graph.passes.attention.match import rewrite
 from torchdynamo.graph.passes.found import Found
 from torchdynamo.graph.passes.losses.match import rewrite_losses
-from torchdynamo.graph.passes.losses.plan import Plan
+from torchdynamo.graph.passes.losses.plan import LossPlan
 
 OPTION, LOSS_CHUNKS, LOSS_BYTES = "rewrites", "loss_chunks", "loss_bytes"
 _KEY = "torchdynamo_rewrites"
@@ -49,14 +49,14 @@ def text_of(found: Found, count: int) -> str:
     return f"{found.what}{where}{' is left as written' if found.missed else ''}: {found.how}{times}"
 
 
-class Wanted(NamedTuple):
+class WantedRewrites(NamedTuple):
     """Which rewrites are wanted: any at all, and in how many chunks losses are computed (None: as they are written)."""
 
     on: bool = True
-    losses: Plan | None = None
+    losses: LossPlan | None = None
 
 
-def choice_in(options: Mapping[str, Any] | None) -> tuple[Wanted, Mapping[str, Any] | None]:
+def choice_in(options: Mapping[str, Any] | None) -> tuple[WantedRewrites, Mapping[str, Any] | None]:
     """Split options into which rewrites are wanted, by default as `config.rewrites`, and the other options.
 
     Raises UnknownSetting for "rewrites" that is not a bool, "loss_chunks" that is neither "auto" nor a number of
@@ -70,8 +70,8 @@ def choice_in(options: Mapping[str, Any] | None) -> tuple[Wanted, Mapping[str, A
     if size is not None and (type(size) is not int or size < 1):
         raise UnknownSetting(f"options[{LOSS_BYTES!r}] is a number of bytes, and not {size!r}")
     if asked is None and size is None:
-        return Wanted(on), options
-    return Wanted(on, Plan(None if asked == "auto" else asked, size)), given
+        return WantedRewrites(on), options
+    return WantedRewrites(on, LossPlan(None if asked == "auto" else asked, size)), given
 
 
 def rewritten(
@@ -81,7 +81,7 @@ def rewritten(
     patches: Mapping[str, Any],
     *,
     by_contents: bool,
-    losses: Plan | None = None,
+    losses: LossPlan | None = None,
 ) -> CheckedContents | None:
     """Rewrite a graph for Inductor, in place; return the contents of inputs that this rests on, or None.
 

@@ -32,9 +32,8 @@ from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_arguments import bodies_keep_arguments
 from torchdynamo.backends.regions import Choice, choice_in, left_whole, outlined
 from torchdynamo.backends.registry import register_backend
-from torchdynamo.backends.rewrites import Wanted as Rewrites
+from torchdynamo.backends.rewrites import WantedRewrites, rewritten
 from torchdynamo.backends.rewrites import choice_in as rewrites_in
-from torchdynamo.backends.rewrites import rewritten
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.split_backward import split_into_parts
 from torchdynamo.backends.strides import skip_sympy_strides
@@ -85,7 +84,7 @@ class Compilation(NamedTuple):
     gm: torch.fx.GraphModule
     patches: Mapping[str, Any]
     regions: Choice
-    rewrites: Rewrites
+    rewrites: WantedRewrites
     recorded: bool
     ledger: Any
 

@@ -17,7 +17,7 @@ from torchdynamo.graph.passes.attention.in_place import is_write
 from torchdynamo.graph.passes.attention.writer import NodeWriter
 from torchdynamo.graph.passes.found import Found
 from torchdynamo.graph.passes.losses.chunked import chunked_loss
-from torchdynamo.graph.passes.losses.plan import Plan
+from torchdynamo.graph.passes.losses.plan import LossPlan
 from torchdynamo.graph.torch_compat import CLOSERS, OPENERS, is_layered
 
 Node = torch.fx.Node
@@ -35,7 +35,7 @@ class Layer(NamedTuple):
     bias: Node | None
 
 
-def rewrite_losses(graph: torch.fx.Graph, plan: Plan) -> list[Found]:
+def rewrite_losses(graph: torch.fx.Graph, plan: LossPlan) -> list[Found]:
     """Compute losses in chunks, in place; return what became of each."""
     found = []
     for node in list(graph.nodes):
@@ -51,7 +51,7 @@ def rewrite_losses(graph: torch.fx.Graph, plan: Plan) -> list[Found]:
     return found
 
 
-def replaced(graph: torch.fx.Graph, node: Node, call: NamedCall, plan: Plan) -> str:
+def replaced(graph: torch.fx.Graph, node: Node, call: NamedCall, plan: LossPlan) -> str:
     """Replace a loss, and say how. Raises Miss."""
     is_mean, ignored, smoothing = arguments_of(call)
     logits, user = call["input"], node

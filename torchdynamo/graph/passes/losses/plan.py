@@ -10,7 +10,7 @@ MOST_CHUNKS = 16
 """Chunks by themselves: each adds to the whole gradient of the weight."""
 
 
-class Plan(NamedTuple):
+class LossPlan(NamedTuple):
     """What is asked for: a number of chunks, or a number of bytes that logits take at once; neither: as fits."""
 
     chunks: int | None = None
