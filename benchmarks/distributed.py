@@ -75,7 +75,7 @@ class WithLoss(nn.Module):
 
     def forward(self, ids, following):
         logits = self.model(ids)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), following.reshape(-1))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), following.reshape(-1))
 
 
 def made(sizes: Sizes, device: torch.device) -> WithLoss:

@@ -16,6 +16,8 @@ import torch.fx
 from torch._guards import TracingContext
 
 from torchdynamo.backends.bindings import call_directly
+from torchdynamo.backends.cut_backward import cutting
+from torchdynamo.backends.ddp_buckets import by_buckets
 from torchdynamo.backends.exact_numerics import as_eager, keep_unused_draws
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.in_place import write_in_place
@@ -51,6 +53,7 @@ def aot_autograd(
 
     @leaves_inputs_alone
     @split_into_parts
+    @by_buckets
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
         if is_for_eager(gm, example_inputs):
             return None
@@ -64,7 +67,7 @@ def aot_autograd(
                 ready.module,
                 ready.inputs,
                 fw_compiler=boxed(fw_compiler),
-                bw_compiler=boxed(bw_compiler or fw_compiler),
+                bw_compiler=cutting(boxed(bw_compiler or fw_compiler), ready.order),
                 partition_fn=without_extra_draws(partition_fn or default_partition),
                 decompositions=dict(table or {}),
                 keep_inference_input_mutations=keep_inference_input_mutations,

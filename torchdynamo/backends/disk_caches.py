@@ -24,12 +24,13 @@ MARKS = "unsafe_marked_cacheable_functions"
 
 @contextlib.contextmanager
 def disk_caches(
-    ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any], *, recorded: bool = False
+    ready: Handoff, inputs: Sequence[Any], patches: dict[str, Any], *, wrapped: bool = False
 ) -> Iterator[None]:
     """Enable Inductor's caches inside of the block, or disable them where they cannot be relied on.
 
-    patches: Inductor's settings for this compile; facts that the keys must include are added to it. recorded: graphs
-    are recorded as CUDA graphs, so AOTAutograd's cache stays off: its hits bypass `inner_compile`, which is wrapped.
+    patches: Inductor's settings for this compile; facts that the keys must include are added to it. wrapped:
+    `inner_compile` is, to record CUDA graphs or to compile a backward in parts, so AOTAutograd's cache stays off: its
+    hits bypass it.
     """
     from torch import _inductor
     from torch._functorch import config
@@ -40,7 +41,7 @@ def disk_caches(
     kept = is_keyed_by_names(ready.module) and is_trusted()
     if not kept:
         patches.update(fx_graph_cache=False, fx_graph_remote_cache=False)
-    if kept and not recorded:
+    if kept and not wrapped:
         yield
         return
     patch: Any = config.patch

@@ -16,6 +16,7 @@ Inputs are held weakly, so that a model that is differentiated once keeps nothin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,9 +25,10 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo import config
+from torchdynamo.backends.cut_backward import parts_of
 from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
-from torchdynamo.graph import compiled_calls, compiled_nodes
+from torchdynamo.graph import compiled_calls, compiled_nodes, compiled_parts
 from torchdynamo.graph.compiled_calls import INPUTS
 from torchdynamo.graph.history import History
 from torchdynamo.graph.modes import Modes
@@ -66,11 +68,14 @@ class DoubleBackward:
     eager: runs the captured graph.
     """
 
-    def __init__(self, compiled: Callable[..., Any], eager: Callable[..., Any], facts: GradientFacts) -> None:
+    def __init__(
+        self, compiled: Callable[..., Any], eager: Callable[..., Any], facts: GradientFacts, cut: bool = False
+    ) -> None:
         self.compiled = compiled
         self.eager: Callable[..., Any] = Compiled(eager, None)  # frames are not captured in there
         self.modes = Modes.now()
         self.facts = facts
+        self.cut = cut  # the backward may come in parts
         self.count, self.repeatable, self.reached = facts
         self.first: int | None = None  # position of the first result's gradient, if partial backwards are possible
         self.autocast = torch._C._is_any_autocast_enabled()
@@ -100,10 +105,22 @@ class DoubleBackward:
         if getattr(cls, _PREPARED, False):
             return
         self.take_over(cls)
-        at_home = all(arg.device.type == "cpu" for arg in args if isinstance(arg, torch.Tensor))
-        parts = compiled_calls.layout(cls, self.count) if at_home and not self.autocast else None
-        if parts is not None and not compiled_nodes.leaves_out_inputs(node, args):
+        parts = compiled_calls.layout(cls, self.count)
+        if parts is None or compiled_nodes.leaves_out_inputs(node, args):
+            return
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if all(arg.device.type == "cpu" for arg in tensors) and not self.autocast:
             self.shorten(cls, parts)
+        if self.cut:
+            device = next(arg.device for arg in tensors if arg.requires_grad)
+            self.when_proven.append(functools.partial(self.chain, cls, parts, device))
+
+    def chain(self, cls: Any, parts: compiled_calls.CallLayout, device: torch.device) -> None:
+        """Give autograd a node for each part from now on, if the backward was compiled in parts."""
+        cut = parts_of(cls.compiled_bw)
+        if cut is not None and not self.failed:
+            base = compiled_calls.kernels_only(cls, parts, self.first is None, self.autocast)
+            self.short = compiled_parts.chained(base, cut, device, self.autocast)
 
     def shorten(self, cls: Any, parts: compiled_calls.CallLayout) -> Any:
         """Call the kernels directly from now on; return the autograd function that does."""
@@ -151,7 +168,8 @@ class DoubleBackward:
                 filled[self.first + at] = compiled_nodes.zeros_for(ctx, self.first + at)
             wanted = frozenset[int]().union(*(self.reached[at] for at in there))
             found = backward(ctx, *compiled_nodes.as_given(cls, grads, filled))
-            hooked = compiled_nodes.hooked_leaves(ctx, len(found))
+            known = [ref() if version is not None else None for ref, version in getattr(ctx, INPUTS, ())]
+            hooked = compiled_nodes.hooked_leaves(known)
             return tuple(grad if at in wanted or at in hooked else None for at, grad in enumerate(found))
 
         def connected(ctx: Any, run: Any, args: list[Any]) -> Any:

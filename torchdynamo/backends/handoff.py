@@ -17,6 +17,7 @@ import torch.fx
 from torch._guards import TracingContext, tracing
 from torch.utils import _pytree as pytree
 
+from torchdynamo.backends.ddp_buckets import wanted_order
 from torchdynamo.backends.double_backward import DoubleBackward, facts_of
 from torchdynamo.backends.stage import NotingContext
 from torchdynamo.graph import fake_mode, patches, shape_env, torch_compat
@@ -41,6 +42,7 @@ class Handoff:
         rewrite_bodies(self.module, exact=exact)
         self.captured = gm
         self.inputs = list(inputs)
+        self.order = wanted_order(inputs)  # in which gradients come
         self.trained: DoubleBackward | None = None  # what is called, if gradients may be asked for
         self.known_sizes = ""  # text of the facts known about symbolic sizes
 
@@ -50,7 +52,8 @@ class Handoff:
         if torch.is_grad_enabled() and any(
             isinstance(each, torch.Tensor) and each.requires_grad for each in self.inputs
         ):
-            compiled = self.trained = DoubleBackward(compiled, self.captured.forward, facts_of(self.captured))
+            facts = facts_of(self.captured)
+            compiled = self.trained = DoubleBackward(compiled, self.captured.forward, facts, bool(self.order))
         if spec is None:
             return compiled
         return lambda *args: pytree.tree_unflatten(list(compiled(*args)), spec)

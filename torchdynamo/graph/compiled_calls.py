@@ -109,13 +109,13 @@ def weak_inputs(args: Sequence[Any]) -> list[tuple[Any, int | None]]:
     return [(weakref.ref(arg), arg._version) if isinstance(arg, torch.Tensor) else (arg, None) for arg in args]
 
 
-def kernels_only(cls: Any, parts: CallLayout, materialize: bool) -> Any:
+def kernels_only(cls: Any, parts: CallLayout, materialize: bool, autocast: bool = False) -> Any:
     """Return an autograd function that calls the kernels directly; `apply_short` is its `apply` without torch.func.
 
     cls: AOTAutograd's autograd function, whose backward handles rare cases. materialize: gradients that are not given
-    are zeros.
+    are zeros. autocast: the forward is called under autocast, which kernels know nothing of.
     """
-    forward_code: Callable[[list[Any]], Any] = cls.compiled_fw
+    forward_code: Callable[[list[Any]], Any] = without_autocast(cls.compiled_fw) if autocast else cls.compiled_fw
     returned, saved, unchecked, numbers, constant, views, written, wanted, expected = parts
     has_unchecked = unchecked != slice(0, 0)
     has_numbers = numbers != slice(0, 0)
@@ -146,24 +146,49 @@ def kernels_only(cls: Any, parts: CallLayout, materialize: bool) -> Any:
             return tuple(results)
 
         @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
+        def arguments(ctx: Any, grads: tuple[Any, ...]) -> list[Any] | None:
+            """Return what the backward's kernels get; None if AOTAutograd's own path is to be taken."""
             given = grads[0] if len(grads) == 1 and isinstance(grads[0], list) else grads
-            compiled = cls.compiled_bw
-            if compiled is None or not all(has_layout(given[at], form) for at, form in pairs) or needs_own_backward():
-                return cls.backward(ctx, *grads)
+            if (
+                cls.compiled_bw is None
+                or not all(has_layout(given[at], form) for at, form in pairs)
+                or needs_own_backward()
+            ):
+                return None
             args = [*ctx.symints, *ctx.saved_tensors, *ctx._tensors_no_vc_check, *(given[at] for at in wanted)]
             if isinstance(given, list):  # autograd's own list: emptied, so that each gradient is freed after its use
                 given.clear()
             ctx.maybe_clear_saved_tensors()
-            return tuple(in_context(compiled, args))
+            return args
 
-    nodes: Any = CompiledFunction._backward_cls
-    nodes.symints = nodes.opaque_objects = nodes._tensors_no_vc_check = ()
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            args = CompiledFunction.arguments(ctx, grads)
+            return cls.backward(ctx, *grads) if args is None else tuple(in_context(cls.compiled_bw, args))
+
+    save_nothing_more(CompiledFunction)
+    CompiledFunction.own_backward = staticmethod(cls.backward)
     CompiledFunction.apply_short = super(torch.autograd.Function, CompiledFunction).apply  # type: ignore[misc]
     return CompiledFunction
 
 
-def in_context(compiled: Callable[[list[Any]], Any], args: list[Any]) -> Any:
+def save_nothing_more(cls: Any) -> None:
+    """Let the autograd nodes of a function be read as AOTAutograd's, whatever their forward has not saved."""
+    nodes: Any = cls._backward_cls
+    nodes.symints = nodes.opaque_objects = nodes._tensors_no_vc_check = ()
+
+
+def without_autocast(compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Wrap compiled kernels so that operators which they call do not cast."""
+
+    def run(args: list[Any]) -> Any:
+        with torch._C._DisableAutocast():
+            return compiled(args)
+
+    return run
+
+
+def in_context(compiled: Callable[[Any], Any], args: Any) -> Any:
     """Call a compiled backward with the context variables of the thread that called `backward()`."""
     context = torch._C._get_obj_in_tls("context") if torch._C._is_key_in_tls("context") else None
     return compiled(args) if context is None else context.run(compiled, args)

@@ -98,13 +98,10 @@ def first_result(cls: Any, inputs: int) -> int | None:
     return None if any(each.requires_grad for each in written) else len(written)
 
 
-def hooked_leaves(node: Any, count: int) -> set[int]:
-    """Return the positions of inputs with hooks, which autograd calls even without a gradient."""
-    leaves = [getattr(step, "variable", None) for step, _ in node.next_functions]
-    found = {at for at, leaf in enumerate(leaves) if getattr(leaf, "_backward_hooks", 0) or _after_gradients(leaf)}
-    return (
-        found if len(leaves) == count or not found else set(range(count))
-    )  # numbers among the inputs have no autograd node
+def hooked_leaves(inputs: Sequence[Any]) -> set[int]:
+    """Return the positions of leaves with hooks, which autograd calls even without a gradient."""
+    leaves = [each if isinstance(each, torch.Tensor) and each.is_leaf else None for each in inputs]
+    return {at for at, leaf in enumerate(leaves) if getattr(leaf, "_backward_hooks", 0) or _after_gradients(leaf)}
 
 
 def _after_gradients(leaf: Any) -> Any:

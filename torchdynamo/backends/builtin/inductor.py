@@ -20,6 +20,8 @@ from torchdynamo.backends.cuda_graphs.seam import (
     recorded_kernels,
     wanted_in,
 )
+from torchdynamo.backends.cut_backward import cutting
+from torchdynamo.backends.ddp_buckets import by_buckets
 from torchdynamo.backends.decompositions import with_our_rows
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
@@ -46,6 +48,7 @@ PRE_PASS = "joint_custom_pre_pass"
 @checked_by(lambda mode, options: settings(mode, of_inductor(options)) if mode or options else None)
 @leaves_inputs_alone
 @split_into_parts
+@by_buckets
 def inductor(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -101,12 +104,13 @@ class Compilation(NamedTuple):
                 contents = rewritten(
                     *(ready.module, self.gm, inputs, patches), by_contents=by_contents, losses=self.rewrites.losses
                 )
+            order = () if self.recorded else ready.order
             outlined(ready.module, self.gm, self.regions, patches)
-            with disk_caches(ready, inputs, patches, recorded=self.recorded), noting() as found:
+            with disk_caches(ready, inputs, patches, wrapped=self.recorded or bool(order)), noting() as found:
                 made: Any = compile_fx(
                     ready.module,
                     ready.inputs,
-                    inner_compile=inner,
+                    inner_compile=cutting(inner, order),
                     config_patches=patches,
                     decompositions=decompositions(patches),
                 )

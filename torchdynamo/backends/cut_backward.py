@@ -1,0 +1,251 @@
+"""Compile a backward as several parts that run one after the other, each of which finishes some of the gradients.
+
+A graph of ATen operators is cut after the last operator that a gradient needs, in the order in which gradients are
+wanted. What one part computes for later ones goes between them directly.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+import torch.fx
+from torch._guards import TracingContext
+
+from torchdynamo.graph import torch_compat
+from torchdynamo.graph.modules import graph_module
+
+Node = torch.fx.Node
+Order: TypeAlias = tuple[int | None, ...]
+"""For each input of a graph, when its gradient is wanted: with the first ones (0), the second; None if no matter."""
+MOST_PARTS = 16
+ITSELF = "_torchdynamo_parts"  # attribute of a compiled backward in parts, and so of what torch wraps it in
+
+
+class Part(NamedTuple):
+    """A compiled part; inputs, results and what nobody needs afterwards are names of nodes of the whole graph."""
+
+    run: Callable[[list[Any]], Any]
+    inputs: tuple[str, ...]
+    results: tuple[str, ...]
+    layouts: dict[str, tuple[Any, ...]]  # strides of inputs that earlier parts have computed
+    unneeded: tuple[str, ...]  # once it has got its inputs
+    delivered: tuple[str, ...]  # once its gradients were returned
+
+
+class CutBackward:
+    """A compiled backward in parts, which is called as a whole one is: with a list, which is emptied."""
+
+    def __init__(self, inputs: Sequence[str], outputs: Sequence[str | None], parts: list[Part]) -> None:
+        self.inputs, self.outputs, self.parts = inputs, outputs, parts
+        where = {name: at for at, part in enumerate(parts) for name in part.results}
+        self.positions: Sequence[list[int]] = [[] for _ in parts]
+        for position, name in enumerate(outputs):
+            if name is not None:  # an input that is returned as it is comes with the first ones
+                self.positions[where.get(name, 0)].append(position)
+        self._boxed_call = True  # as AOTAutograd asks for the calling convention
+        setattr(self, ITSELF, weakref.ref(self))
+        self.proven = False  # all parts have run once
+
+    def __call__(self, args: list[Any]) -> tuple[Any, ...]:
+        begun, found = self.begin(args), [None] * len(self.outputs)
+        for at, positions in enumerate(self.positions):
+            for position, gradient in zip(positions, begun.gradients(at), strict=True):
+                found[position] = gradient
+        return tuple(found)
+
+    def begin(self, args: list[Any]) -> Run:
+        """Return a run of the parts on these arguments. The list is emptied."""
+        return Run(self, args)
+
+
+class Run:
+    """The parts of one backward, run one by one."""
+
+    def __init__(self, cut: CutBackward, args: list[Any]) -> None:
+        self.cut = cut
+        self.known = dict(zip(cut.inputs, args, strict=True))
+        args.clear()
+
+    def gradients(self, at: int) -> list[Any]:
+        """Run one part, after those before it; return the gradients that it has finished."""
+        cut, known = self.cut, self.known
+        part = cut.parts[at]
+        given = [known[name] for name in part.inputs]
+        if not cut.proven:
+            check_layouts(part, given)
+        for name in part.unneeded:
+            del known[name]
+        made = part.run(given)
+        known.update(zip(part.results, made if isinstance(made, (list, tuple)) else [made], strict=True))
+        found = [known[cut.outputs[position]] for position in cut.positions[at]]  # type: ignore[index]
+        for name in part.delivered:
+            del known[name]
+        cut.proven = cut.proven or part is cut.parts[-1]
+        return found
+
+
+def check_layouts(part: Part, given: Sequence[Any]) -> None:
+    """Raise RuntimeError if a part gets a tensor in another memory layout than it was compiled for."""
+    for name, value in zip(part.inputs, given, strict=True):
+        expected = part.layouts.get(name)
+        if expected is not None and value.stride() != expected:
+            raise RuntimeError(f"{name} has strides {value.stride()}, and a backward in parts expects {expected}")
+
+
+def parts_of(compiled: Any) -> CutBackward | None:
+    """Return a compiled backward in parts; None for one that is whole, or not compiled yet."""
+    found: Callable[[], CutBackward | None] = getattr(compiled, ITSELF, lambda: None)
+    return found()
+
+
+# -- making the parts -------------------------------------------------------------------------------------------------
+def cutting(compile_one: Callable[..., Any], order: Order) -> Callable[..., Any]:
+    """Wrap a compiler of backward graphs, of AOTAutograd or Inductor's, so that it compiles them in parts."""
+
+    def compile_in_parts(gm: torch.fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Any:
+        after = places(gm.graph, order) if settings.get("is_backward", True) else []
+        if not after:
+            return compile_one(gm, inputs, **settings)
+        return compiled_parts(gm, inputs, after, compile_one, settings)
+
+    return compile_in_parts if order else compile_one
+
+
+def places(graph: torch.fx.Graph, order: Order) -> list[Node]:
+    """Return the nodes after which a backward is cut; none if its results are not just the gradients of all inputs."""
+    outputs = graph.output_node().args[0]
+    if len(outputs) != len(order):  # type: ignore[arg-type]
+        return []
+    at = {node: number for number, node in enumerate(computed(graph))}
+    ready: dict[int, int] = {}  # when wanted -> where the last of these gradients is computed
+    sizes: dict[int, int] = {}
+    for output, wanted in zip(outputs, order, strict=True):  # type: ignore[arg-type]
+        if wanted is not None and isinstance(output, Node):
+            ready[wanted] = max(ready.get(wanted, -1), at.get(output, -1))
+            sizes[wanted] = sizes.get(wanted, 0) + size_of(output.meta["val"])
+    ends: list[int] = []
+    whole, last, held = sum(sizes.values()), -1, 0
+    for wanted in sorted(ready):
+        last, held = max(last, ready[wanted]), held + sizes[wanted]
+        if 0 <= last < len(at) - 1 and (not ends or last > ends[-1]) and held * MOST_PARTS >= whole:
+            ends.append(last)
+            held = 0
+    nodes = list(at)
+    return [nodes[end] for end in ends]
+
+
+def computed(graph: torch.fx.Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+
+
+def size_of(value: Any) -> int:
+    """Return how many bytes a tensor has, at the sizes at hand."""
+    count = value.numel()
+    return int((count if type(count) is int else count.node.hint or 1) * value.element_size())
+
+
+def compiled_parts(
+    gm: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    after: Sequence[Node],
+    compile_one: Callable[..., Any],
+    settings: dict[str, Any],
+) -> CutBackward:
+    """Compile a backward in parts, cut after some nodes. settings: what the compiler gets for the whole graph."""
+    graph = gm.graph
+    placeholders = graph.find_nodes(op="placeholder")
+    update_layouts(gm, placeholders, inputs)
+    values = {node.name: value for node, value in zip(placeholders, inputs, strict=True)}
+    symbols = [node for node, value in zip(placeholders, inputs, strict=True) if not isinstance(value, torch.Tensor)]
+    outputs: Sequence[Any] = graph.output_node().args[0]  # type: ignore[assignment]
+    wanted = {each for each in outputs if isinstance(each, Node)}
+    groups: list[list[Node]] = [[]]
+    for node in computed(graph):
+        groups[-1].append(node)
+        if node in after:
+            groups.append([])
+    made = [part_of(gm, group, wanted, symbols) for group in groups]
+    fixed = {placeholders[at].name for at in settings.get("static_input_idxs", ())}
+    forget_donated()
+    where = {node: at for at, group in enumerate(groups) for node in group}
+    parts: list[Part] = []
+    for at, (module, names, results) in enumerate(made):
+        later = {node for _, names, _ in made[at + 1 :] for node in names}
+        due = {node for node in wanted if where.get(node, 0) == at}
+        past = {node for node in wanted if where.get(node, 0) < at}
+        examples = [values[node.name] if node.name in values else node.meta["val"] for node in names]
+        if "static_input_idxs" in settings:
+            settings["static_input_idxs"] = [place for place, node in enumerate(names) if node.name in fixed]
+        layouts = {
+            node.name: value.stride()
+            for node, value in zip(names, examples, strict=True)
+            if node.op != "placeholder" and isinstance(value, torch.Tensor) and is_fixed(value)
+        }
+        parts.append(
+            Part(
+                compile_one(module, examples, **settings),
+                tuple(node.name for node in names),
+                tuple(node.name for node in results),
+                layouts,
+                tuple(node.name for node in names if node not in later and (node in past or node not in wanted)),
+                tuple(node.name for node in due if node not in later),
+            )
+        )
+    return CutBackward(
+        [node.name for node in placeholders],
+        [each.name if isinstance(each, Node) else None for each in outputs],
+        parts,
+    )
+
+
+def part_of(
+    gm: torch.fx.GraphModule, nodes: Sequence[Node], wanted: set[Node], symbols: Sequence[Node]
+) -> tuple[torch.fx.GraphModule, list[Node], list[Node]]:
+    """Return these nodes as a graph of their own, with the nodes that it takes and gives.
+
+    wanted: results of the whole graph. symbols: its numbers, which each part takes.
+    """
+    inside = set(nodes)
+    taken = dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside)
+    held = [each for each in taken if each.op == "get_attr"]
+    inputs = [*symbols, *(each for each in taken if each not in held and each not in symbols)]
+    results = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
+    inner = torch.fx.Graph()
+    here: dict[Node, Node] = {}
+    for node in inputs:
+        here[node] = inner.placeholder(node.name)
+        here[node].meta = dict(node.meta)
+    for node in (*held, *nodes):
+        here[node] = inner.node_copy(node, here.__getitem__)
+        here[node].meta = dict(node.meta)
+    end = inner.output(tuple(here[node] for node in results))
+    end.meta["user_visible_output_idxs"] = list(range(len(results)))  # they keep their strides
+    return graph_module(gm, inner), inputs, results
+
+
+def update_layouts(gm: torch.fx.GraphModule, placeholders: Sequence[Node], inputs: Sequence[Any]) -> None:
+    """Compute the examples of all nodes again if the forward saves tensors in other layouts than were traced."""
+    known = [node.meta["val"] for node in placeholders]
+    if all(
+        not isinstance(given, torch.Tensor) or given is value or given.stride() == value.stride()
+        for given, value in zip(inputs, known, strict=True)
+    ):
+        return
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    mode = next(each.fake_mode for each in inputs if torch_compat.has_fakes([each]))
+    FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*inputs)
+
+
+def forget_donated() -> None:
+    """Let no part overwrite saved tensors: which ones may be is known by positions in the whole graph."""
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
+
+
+def is_fixed(value: torch.Tensor) -> bool:
+    return all(type(each) is int for each in (*value.shape, *value.stride()))
