@@ -78,7 +78,7 @@ def _(q: Any, k: Any, v: Any) -> Any:
 @spelling("a causal mask made of a triangle")
 def _(q: Any, k: Any, v: Any) -> Any:
     scores = q @ k.transpose(-2, -1) * SCALE
-    return (scores + torch.full((LENGTH, LENGTH), -INF, device=q.device).triu(1)).softmax(-1) @ v
+    return (scores + torch.full((LENGTH, LENGTH), -INF, device=q.device, dtype=q.dtype).triu(1)).softmax(-1) @ v
 
 
 @spelling("a causal mask made of positions")
@@ -122,7 +122,7 @@ def _(q: Any, k: Any, v: Any) -> Any:
 
 @spelling("a padding mask, subtracted")
 def _(q: Any, k: Any, v: Any) -> Any:
-    return F.softmax(q @ k.mT / 4 - (1.0 - PADDING.to(q.device)[:, None, None, :].float()) * 1e9, -1) @ v
+    return F.softmax(q @ k.mT / 4 - (1.0 - PADDING.to(q)[:, None, None, :]) * 1e9, -1) @ v
 
 
 @spelling("padding and a triangle")

@@ -53,7 +53,7 @@ def test_rows_without_keys(value: float, added: bool, training: bool) -> None:
     torch.manual_seed(0)
     given = [torch.randn(2, 2, 16, 16, device="cuda") for _ in range(3)]
     found, traced = compiled(fn, given, training)
-    assert traced.fused[0] == 1
+    assert traced.fused[0] == (0 if training and added and value == -INF else 1)
     torch.testing.assert_close(found, outcome(fn, given, training), equal_nan=True, atol=1e-3, rtol=1e-3)
 
 
@@ -114,4 +114,4 @@ def test_a_learned_bias() -> None:
     first, bias.grad = bias.grad, None
     torch.testing.assert_close(found, outcome(fn, given, True), atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(first, bias.grad, atol=1e-3, rtol=1e-3)
-    assert traced.fused == [1, 1]
+    assert traced.fused == [0, 0]  # it may hide all keys of a row
