@@ -188,6 +188,25 @@ def test_a_fill_before_a_scale() -> None:
     assert check(lambda q, k, v: ((q @ k.mT).masked_fill(~ROWS, -1e4) / 64).softmax(-1) @ v, heads()).fused == [0]
 
 
+@pytest.mark.parametrize("value", [math.nan, INF, -INF])
+@pytest.mark.parametrize("length", [8, 40])
+def test_queries_of_nan(length: int, value: float) -> None:
+    keep = torch.ones(length, length).bool().tril()
+    keep[5] = False
+
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.mT).softmax(-1) @ v
+
+    def added(q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.mT + torch.where(keep, 0.0, -3e38)).softmax(-1) @ v
+
+    given = heads(2, 2, length, 8)
+    given[0][0, 0, 2, 3] = given[0][1, 1, 5, 0] = value
+    for fn in (plain, added):
+        if fn is plain or not math.isinf(value):
+            assert check(fn, given).fused == [1]
+
+
 # ---- what only resembles attention, or is seen from outside ---------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from backends.ensemble.competing import compiled, reasons, states, the_choice
 from torch import nn
+from torch._dynamo.utils import counters
 
 import torchdynamo
 from torchdynamo.backends.ensemble.member import MEMBERS
@@ -53,6 +54,15 @@ def test_freezing_keeps_nan_through_activations() -> None:
         fn = compiled(model, tune="now", constants=True, members=["inductor_freezing"])
         torch.testing.assert_close(fn(x), model(x), equal_nan=True)
     assert states() == {"inductor_freezing": "built"}, reasons()
+
+
+def test_batch_norms_are_folded_into_convolutions_of_constants() -> None:
+    model, x = small_conv().eval(), torch.randn(2, 3, 12, 12)
+    counters.clear()
+    with torch.no_grad():
+        fn = compiled(model, tune="now", constants=True, members=["inductor_freezing"])
+        torch.testing.assert_close(fn(x), model(x))
+    assert counters["inductor"]["binary_folding_conv"] == 4  # subtract the mean, times the root, weight, plus bias
 
 
 def linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None) -> torch.Tensor:

@@ -17,6 +17,8 @@ from torchdynamo.graph.passes.attention.rows import Heads, masks_of
 from torchdynamo.graph.passes.attention.writer import NodeWriter
 
 Node = torch.fx.Node
+VECTOR = 64
+"""Numbers in the largest vector of a CPU, at most."""
 ANY_LAYOUT = frozenset({"transpose", "permute"})
 VIEWS = frozenset({"transpose", "permute", "reshape", "expand", "getitem", "same", "cast", "attribute"})
 OWN_LAYOUT = frozenset({torch.reshape, torch.flatten, F.linear, "reshape", "flatten", "contiguous"})
@@ -58,11 +60,27 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
         is_causal=arguments.causal,
         scale=of.scale,
     )
+    if example(q).device.type == "cpu" and not known_to_be_many(example(k).shape[-2]):
+        result = write.call(torch.add, result, nan_rows(write, q))
     for repair, some in repairs:
         result = repair(write, result, some, of)
     result = as_written(found, write, result, inner, overwritten)
     result.meta["example_value"] = example(found.result)
     found.result.replace_all_uses_with(result)
+
+
+def known_to_be_many(keys: Any) -> bool:
+    """Return whether keys are so many that the kernel of a CPU compares scores by vectors, which keeps NaN."""
+    return type(keys) is int and keys >= VECTOR
+
+
+def nan_rows(write: NodeWriter, query: Node) -> Node:
+    """Return NaN for queries with NaN or infinities in them, and zero for others.
+
+    With few keys, the kernel of a CPU takes a row for masked all of whose scores are NaN.
+    """
+    alone = write.call(torch.Tensor.detach, query)
+    return write.call(torch.sum, write.call(torch.mul, alone, 0.0), -1, True)
 
 
 def broadcast_size(found: Iterable[Any]) -> Any:

@@ -26,6 +26,8 @@ Node = torch.fx.Node
 
 ABSORBING = -1e9
 """Scores vanish in the rounding of a bias of this or less: where all keys have one, their weights are equal."""
+LEARNED = 1e6
+"""What has a gradient is taken to be smaller than this in training: it is learned, and no mask."""
 NAN, MEAN, ZERO = "nan", "mean", "zero"  # results of a row all of whose keys are masked
 
 
@@ -74,6 +76,8 @@ def lowered(
         if not fill.value <= LEAST_FILL:
             raise Miss(f"a mask fills in {fill.value:g}, which has weight in a softmax", fill.mask)
     simplify(found, sizes, evaluator)
+    if found.absorbs and train and largest_sum(found.biases, evaluator, LEARNED) < -ABSORBING:
+        found.absorbs = False
     if found.absorbs:
         found.even = are_even(found.biases, evaluator)
         if train and (not found.even or any(example(each.tensor).requires_grad for each in found.biases)):
@@ -187,6 +191,11 @@ def terms(node: Node, factor: float) -> Iterator[tuple[Node, float]]:
     yield node, factor
 
 
-def largest_sum(biases: Sequence[Bias], evaluator: Evaluator) -> float:
-    """Return a number that the sum of biases does not exceed in size."""
-    return sum(bound(each.tensor, evaluator) * abs(each.factor) for each in biases)
+def largest_sum(biases: Sequence[Bias], evaluator: Evaluator, learned: float = math.inf) -> float:
+    """Return a number that the sum of biases does not exceed in size. learned: that for terms with a gradient."""
+    return sum(
+        abs(factor) * (min(found, learned) if example(tensor).requires_grad else found)
+        for each in biases
+        for tensor, factor in terms(each.tensor, each.factor)
+        for found in [bound(tensor, evaluator)]
+    )

@@ -135,7 +135,11 @@ def average(write: NodeWriter, result: Node, some: Node, heads: Heads) -> Node:
 
 
 def level(write: NodeWriter, result: Node, some: Node, heads: Heads) -> Node:
-    """Make rows the mean of all values, with the gradients of a softmax over scores that a sum has absorbed."""
+    """Make rows the mean of all values, with the gradients of a softmax over scores that a sum has absorbed.
+
+    A sum does not absorb NaN.
+    """
+    some = write.call(torch.logical_or, some, write.call(torch.isnan, result))
     if not any(example(each).requires_grad for each in (result, *heads[:3])):
         return average(write, result, some, heads)
     return write.call(level_rows, result, some, *heads)
