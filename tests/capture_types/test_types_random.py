@@ -70,3 +70,41 @@ def test_each_call_draws() -> None:
     for want in wanted:
         got = compiled(X)
         assert torch.equal(got[0], want[0]) and got[1] == want[1]
+
+
+def only_drawn(x: Any) -> Any:
+    random.getrandbits(32)
+    return x + 1
+
+
+def drawn_and_kept(x: Any) -> Any:
+    first, second = random.getrandbits(32), random.getrandbits(8)
+    return x + 1, [second], first
+
+
+def drawn_and_used(x: Any) -> Any:
+    bits = random.getrandbits(32)
+    y = x + 1
+    return y * (bits % 3), bits
+
+
+def seeded_after(x: Any) -> Any:
+    bits = random.getrandbits(4)
+    random.seed(3)
+    return x + random.getrandbits(4), bits
+
+
+@pytest.mark.parametrize(
+    ("fn", "whole"), [(only_drawn, True), (drawn_and_kept, True), (drawn_and_used, False), (seeded_after, False)]
+)
+def test_bits_that_are_drawn_after_the_graph(fn: Any, whole: bool) -> None:
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=whole)
+    for seed in range(3):
+        random.seed(seed)
+        wanted, next_wanted = fn(X), random.random()
+        random.seed(seed)
+        got, next_got = compiled(X), random.random()
+        assert str(got) == str(wanted) and next_got == next_wanted
+    if not whole:
+        with pytest.raises(torchdynamo.exc.Unsupported):
+            torchdynamo.compile(fn, backend="eager", fullgraph=True)(X)

@@ -8,6 +8,7 @@ import enum
 import os
 import pickle
 import sys
+from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm.enums import guard_members
@@ -53,13 +54,18 @@ def intern(vm: Machine, text: Value) -> Value:
 
 @function(pickle.dumps)
 def dumps(vm: Machine, obj: Value, protocol: Value = NONE, **kwargs: Value) -> Value:
-    """Pickle a scalar or an empty container: with items, the bytes would tell which of them are one object."""
+    """Pickle scalars, alone or in a container without one text twice: the bytes would tell if these are one object."""
     real = vm.concretely(obj)
-    if type(real) not in (dict, list, tuple, bool, int, float, type(None)) or (
-        type(real) in (dict, list, tuple) and real
-    ):
+    if not is_pickled_by_value(real):
         raise Break("unknown call", name="pickle.dumps")
     return vm.run_pure(pickle.dumps, [obj, protocol], kwargs)
+
+
+def is_pickled_by_value(obj: Any) -> bool:
+    """Return whether all that counts for the pickle of an object is what it equals."""
+    inside = [*obj, *obj.values()] if type(obj) is dict else [*obj] if type(obj) in (list, tuple) else [obj]
+    texts = [each for each in inside if type(each) in (str, bytes)]
+    return len(set(texts)) == len(texts) and all(has_plain_hash(each) for each in inside)
 
 
 @function(os.fspath)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.overrides
 
+from torchdynamo.capture.speculate.alike import equality
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.torch.symbols import unknown
 from torchdynamo.capture.vm.machine import Machine
@@ -253,7 +254,12 @@ def assert_(vm: Machine, condition: Value, message: Value) -> Value:
 # -- comparing whole tensors ------------------------------------------------------------------------------------------
 def model_comparison(fn: Any) -> None:
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
-        """Compare two tensors as wholes; the answer is an unknown number of the graph."""
+        """Compare two tensors as wholes; the answer is an unknown number of the graph, unless it can be expected."""
+        if fn is torch.equal and len(args) == 2 and not kwargs:
+            a, b = args
+            answer = equality(vm, a, b) if isinstance(a, TensorNode) and isinstance(b, TensorNode) else None
+            if answer is not None:
+                return answer
         if not vm.builder.numbers.scalars:
             raise Break("data-dependent value", name=fn.__name__)
         if not all(arg.__class__ is TensorNode for arg in args[:2]):

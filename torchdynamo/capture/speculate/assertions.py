@@ -15,6 +15,7 @@ from torchdynamo.bytecode.instruction import Code
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.speculate import tensor_constants
+from torchdynamo.capture.speculate.unlikely import likely_truth
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import Symbol, TensorNode, Value
@@ -26,8 +27,13 @@ LEAVING = frozenset({"RETURN", "YIELD"})
 
 
 def truth_to_go_on(vm: Machine, frame: Frame, value: Value, condition: str, target: int) -> bool | None:
-    """Return the truth with which the frame does not raise, if only running the graph can tell it; else None."""
+    """Return the truth with which the frame does not raise, if only running the graph can tell it; else None.
+
+    Also that with which it does not go a way that is seldom gone.
+    """
     truth = not_raising(vm, frame, frame.pc, condition, target)
+    if truth is None and vm.may_begin_again:
+        truth = likely_truth(frame, value, condition, target)
     return truth if truth is not None and expect(vm, value, truth) else None
 
 

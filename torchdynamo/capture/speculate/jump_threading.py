@@ -78,7 +78,7 @@ def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> l
         elif op == "JUMP":
             at = frame.code.targets[arg]
         elif op == "NULL" or op == "LOAD_GLOBAL":
-            found = ABSENT if op == "NULL" else function(vm, frame, arg)
+            found = ABSENT if op == "NULL" else callable_or_module(vm, frame, arg)
             if found is None:
                 return None
             stack.append(found)
@@ -89,6 +89,11 @@ def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> l
             stack.append(answer)
         elif op == "LOAD_ATTR" and arg in SHAPE and stack[-1].__class__ is TensorNode:
             stack.append(vm.getattr(stack.pop(), arg))
+        elif op == "LOAD_ATTR" and stack[-1].__class__ is Known and type(stack[-1].obj) is types.ModuleType:
+            found = name_in_module(vm, stack.pop(), arg)
+            if found is None:
+                return None
+            stack.append(found)
         elif op in ("COMPARE", "GETITEM"):
             b, a = stack.pop(), stack.pop()
             answer = compared(vm, arg, a, b) if op == "COMPARE" else item(vm, a, b)
@@ -119,17 +124,27 @@ def local(vm: Machine, frame: Frame, name: str) -> Value | None:
     return value
 
 
-def function(vm: Machine, frame: Frame, name: str) -> Value | None:
-    """Return a global function that can be called ahead: it takes nothing, and writes only to its locals.
+def callable_or_module(vm: Machine, frame: Frame, name: str) -> Value | None:
+    """Return a global module, or a function that can be called ahead: it takes nothing, and writes only to its locals.
 
     None for others.
     """
     found = frame.globals.real.get(name, MISSING)
     if Assumption.AHEAD in vm.builder.numbers.dropped or vm.effects.wrote_names or frame.globals.source is None:
         return None
-    if type(found) is not types.FunctionType or not answers(found.__code__):
+    is_function = type(found) is types.FunctionType and answers(found.__code__)
+    if not is_function and type(found) is not types.ModuleType:
         return None
     return wrap(vm, found, Source("key", frame.globals.source, name))
+
+
+def name_in_module(vm: Machine, module: Value, name: str) -> Value | None:
+    """Return what a module has under a name, if that is another module or a constant; else None."""
+    assert isinstance(module, Known)
+    found = vars(module.obj).get(name, MISSING)
+    if vm.effects.wrote_names or type(found) not in (*PLAIN, types.ModuleType):
+        return None
+    return vm.getattr(module, name)
 
 
 @cache

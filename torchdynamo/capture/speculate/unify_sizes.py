@@ -1,7 +1,8 @@
 """Sizes that nobody knows and that an operator wants to be the same, or a known one: `x[~mask] += y[~mask]`.
 
 They are taken to be, and the graph checks it. Where they are not, one of them is 1, or the operator raises: the graph
-raises, and the frame runs from its start as it was written.
+raises, and the frame runs from its start as it was written. An operator that asks
+is also told that tensors have elements.
 """
 
 from __future__ import annotations
@@ -25,14 +26,27 @@ def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
     if not pairs or not vm.may_begin_again:
         return False
     for pair in pairs:
-        sizes = [size_of(vm, args, term) for term in pair]
-        if len(sizes) != 2 or None in sizes:
+        presumed = not_empty(vm, args, pair[0]) if len(pair) == 2 and pair[1] == 0 else have_one_size(vm, args, pair)
+        if presumed is None:
             return False
-        same = vm.binary("==", *sizes)  # type: ignore[arg-type]
-        if not symbols.follows(vm, same):
-            vm.call(Known(torch._check), [same], {})
+        if not symbols.follows(vm, presumed):
+            vm.call(Known(torch._check), [presumed], {})
             vm.may_raise = vm.sizes_fit = True
     return True
+
+
+def have_one_size(vm: Machine, args: Sequence[Value], terms: Sequence[Any]) -> Value | None:
+    """Return the condition that these sizes of operands are the same; None if they are not sizes of operands."""
+    sizes = [size_of(vm, args, term) for term in terms]
+    return None if len(sizes) != 2 or None in sizes else vm.binary("==", *sizes)  # type: ignore[arg-type]
+
+
+def not_empty(vm: Machine, args: Sequence[Value], elements: Any) -> Value | None:
+    """Return the condition that an operand has elements, of which there are this many; None if there is none."""
+    for arg in args:
+        if isinstance(arg, TensorNode) and vm.builder.numbers.is_term(arg.fake.numel(), elements):
+            return vm.binary("!=", vm.call_method(arg, "numel"), Known(0))
+    return None
 
 
 def size_of(vm: Machine, args: Sequence[Value], term: Any) -> Value | None:

@@ -89,7 +89,9 @@ def set_data(vm: Machine, self: TensorNode, value: Value) -> None:
 
 
 def is_its_own(tensor: TensorNode, data: TensorNode) -> bool:
-    """Return whether a value is the tensor's own data, as of `p.data = p.data.to(device)`, which changes nothing."""
+    """Return whether a value is the tensor or its own data, as of `p.data = p.to(device)`, which changes nothing."""
+    if data.fake is tensor.fake:
+        return True
     if data.node.target is not getattr or data.node.args != (tensor.node, "data"):
         return False
     ours, theirs = ((t.untyped_storage()._cdata, layout_of(t)) for t in (tensor.fake, data.fake))

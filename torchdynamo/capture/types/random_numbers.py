@@ -1,6 +1,8 @@
 """random.Random: once the frame has seeded it, what it draws is known; before that each draw is another.
 
-All of its methods are Python on top of the few of C that are here, and are followed.
+All of its methods are Python on top of the few of C that are here, and are followed. Of those that draw, `getrandbits`
+may be called before: the bits are drawn when the graph has run, and the graph ends where something depends on them.
+Checkers of types draw some at each call, and need them only to choose an item of a long list.
 """
 
 from __future__ import annotations
@@ -10,17 +12,52 @@ import random
 from typing import Any
 
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
-from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, models, rebuilds, replays
-from torchdynamo.capture.vm.shadows import Shadow, shadows
+from torchdynamo.capture.vm.shadows import Shadow, method, shadows
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
 
 GENERATOR: Any = _random.Random
 
 
-shadows(GENERATOR, Shadow(reads={"getstate"}))
+SHADOW = Shadow(reads={"getstate"})
+shadows(GENERATOR, SHADOW)
+of_the_seed = method(SHADOW, "getrandbits")
+
+
+class DrawnBits:
+    """A deferred call that draws bits, and the payload of the number that they are."""
+
+    def __init__(self, generator: Entity, bits: Value) -> None:
+        self.generator, self.bits = generator, bits
+        self.number: Entity | None = None
+
+    def __call__(self, emit: Emitter) -> None:
+        push_call(emit, GENERATOR.getrandbits, self.generator, self.bits)
+        assert self.number is not None
+        emit.keep(self.number)
+        emit.op("POP")
+
+
+@models(GENERATOR, "getrandbits")
+def getrandbits(vm: Machine, self: Object, bits: Value) -> Value:
+    """Return a number that is drawn after the graph, or what a generator draws that the frame has seeded."""
+    entity = vm.entity(self)
+    if entity.items is not None or entity.real is MISSING or bits.__class__ is not Known or type(bits.obj) is not int:
+        return of_the_seed(vm, self, bits)
+    draw = DrawnBits(entity, bits)
+    made = vm.new(int, payload=draw)
+    draw.number = vm.entity(made)
+    vm.effects.defer(f"draw {bits.obj} bits", draw)
+    return made
+
+
+def refuse_draws(vm: Machine) -> None:
+    """End the graph before a generator is seeded of which the frame has draws to make."""
+    if any(each.emit.__class__ is DrawnBits for each in vm.effects.deferred):
+        raise Break("builtin with effects", name="random.seed")
 
 
 @models(GENERATOR, "__new__")
@@ -40,6 +77,7 @@ def seed(vm: Machine, self: Object, value: Value = NONE) -> Value:
     given = vm.known(value, "seed")
     if given is None:
         raise Break("builtin with effects", name="random.seed")  # by the time, or by the system
+    refuse_draws(vm)
     entity = vm.entity(self)
     vm.effects.items(entity)
     entity.items = GENERATOR(given)
@@ -48,6 +86,7 @@ def seed(vm: Machine, self: Object, value: Value = NONE) -> Value:
 
 @models(GENERATOR, "setstate")
 def setstate(vm: Machine, self: Object, state: Value) -> Value:
+    refuse_draws(vm)
     made = GENERATOR()
     vm.run_pure(made.setstate, [state], {})
     entity = vm.entity(self)

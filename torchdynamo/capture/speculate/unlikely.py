@@ -1,0 +1,99 @@
+"""Branches of which one way is seldom gone: those that ask whether a factorization has failed, and ways that warn.
+
+`L, info = torch.linalg.cholesky_ex(x)`, `if info.any():`; `if (variance < least).any(): warnings.warn(...)`. Capture
+goes the other way, and the graph checks that, as it does for branches that only raise (assertions.py).
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.fx
+
+from torchdynamo.capture.frame import Frame
+from torchdynamo.core.value import Symbol, TensorNode, Value
+from torchdynamo.graph.constants import run
+from torchdynamo.graph.raising_operators import name_of
+
+Node = torch.fx.Node
+# Operators, and which of their results says of each matrix where it failed: nowhere, if it is 0.
+STATUS: Mapping[Any, int] = {
+    torch.linalg.cholesky_ex: 1,
+    torch.linalg.inv_ex: 1,
+    torch.linalg.solve_ex: 1,
+    torch.linalg.lu_factor_ex: 2,
+    torch.linalg.ldl_factor_ex: 2,
+}
+# What is asked of a status on the way to a truth.
+QUESTIONS = frozenset(
+    "all any bool count_nonzero eq ge getitem gt item le logical_not lt max min ne nonzero not_ sum to".split()
+)
+MOST = 8  # questions in a row
+
+
+def likely_truth(frame: Frame, value: Value, condition: str, target: int) -> bool | None:
+    """Return the truth with which a branch goes the way that is seldom left; None if nothing is known of its ways."""
+    if condition not in ("true", "false"):
+        return None
+    success = truth_of_success(value)
+    if success is not None:
+        return success
+    jump, straight = warns(frame, target), warns(frame, frame.pc + 1)
+    return None if jump == straight else (condition == "true") != jump
+
+
+def warns(frame: Frame, at: int) -> bool:
+    """Return whether a frame calls `warnings.warn` from an instruction on, before it branches or makes other calls."""
+    space, instructions, found = frame.globals.real, frame.code.instructions, None
+    for inst in instructions[at : at + FAR]:
+        if inst.op == "LOAD_GLOBAL":
+            found = space.get(inst.arg)
+        elif inst.op in ("LOAD_ATTR", "LOAD_METHOD") and found is warnings:
+            found = warnings.warn if inst.arg == "warn" else None
+        if found is warnings.warn:
+            return True
+        if inst.op in ENDING:
+            return False
+    return False
+
+
+FAR = 24  # instructions
+ENDING = frozenset({"CALL", "CALL_EX", "BRANCH", "BRANCH_KEEP", "JUMP", "RETURN", "RAISE", "RERAISE", "FOR_ITER"})
+
+
+def truth_of_success(value: Value) -> bool | None:
+    """Return the truth of a value if all factorizations that it asks about succeed; None if it asks anything else."""
+    if not isinstance(value, (TensorNode, Symbol)):
+        return None
+    known: dict[Node, Any] = {}
+    waiting, asked = [value.node], [value.node]
+    while waiting:
+        node = waiting.pop()
+        status = status_of(node)
+        if status is not None:
+            known[node] = status
+        elif node.op not in ("call_function", "call_method") or name_of(node.target) not in QUESTIONS:
+            return None
+        else:
+            waiting += node.all_input_nodes
+            asked += node.all_input_nodes
+        if len(asked) > MOST:
+            return None
+    if not known:
+        return None
+    for node in sorted(set(asked) - known.keys()):
+        known[node] = run(node, known)
+    return bool(known[value.node])
+
+
+def status_of(node: Node) -> torch.Tensor | None:
+    """Return the status of a factorization that succeeded, if a node gives one."""
+    made = node.args[0] if node.target is operator.getitem else None
+    if not isinstance(made, Node) or made.op != "call_function" or STATUS.get(made.target) != node.args[1]:
+        return None
+    fake = node.meta["example_value"]
+    return torch.zeros([*fake.shape], dtype=fake.dtype) if all(type(size) is int for size in fake.shape) else None
