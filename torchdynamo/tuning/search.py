@@ -98,7 +98,7 @@ def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) 
     subgraph = Subgraph(gm, inputs)
     end = time.monotonic() + seconds
     on_gpu = any(each.is_cuda for each in subgraph.tensors)
-    trial = Trial(inputs, mutated_positions(gm))
+    trial = TrialInputs(inputs, mutated_positions(gm))
     rows: dict[str, Row] = {}
     runs: dict[str, Run] = {}
     if not (subgraph.effects.random or subgraph.effects.communicates):
@@ -122,7 +122,7 @@ def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) 
 
 
 def built(
-    subgraph: Subgraph, sets: Mapping[str, Mapping[str, Any]], trial: Trial, rows: dict[str, Row], end: float
+    subgraph: Subgraph, sets: Mapping[str, Mapping[str, Any]], trial: TrialInputs, rows: dict[str, Row], end: float
 ) -> dict[str, Run]:
     """Compile the graph with each set until time is up; return the runs whose results are the captured graph's.
 
@@ -156,7 +156,7 @@ def built(
     return runs
 
 
-class Trial:
+class TrialInputs:
     """The inputs that a graph is tried with: the call's, but for copies of those that it writes to.
 
     inputs: the call's. written: positions of inputs that the graph writes to.
