@@ -1,6 +1,6 @@
 """What the extension offers. The C files are in hook/csrc."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -189,4 +189,50 @@ def lend(lender: object, keeper: object, /) -> tuple[list[torch.Tensor], object]
 def watch(tensors: list[torch.Tensor], /) -> object: ...
 def is_alive(lease: object, /) -> bool: ...
 def alive(lease: object, /) -> list[int]: ...
-def copies(tensors: list[torch.Tensor], /) -> list[torch.Tensor]: ...
+def take(
+    layout: object,
+    launch: Callable[[], None],
+    moving: list[tuple[list[int], list[torch.Tensor]]],
+    counted: Sequence[int],
+    results: list[Any],
+    copied: list[tuple[list[int], list[torch.Tensor]]],
+    lent: tuple[list[int], object],
+    saved: tuple[list[int], object],
+    inputs: list[tuple[int, int]],
+    views: list[Any],
+    same: list[tuple[int, int]],
+    stream: int,
+    order: int,
+    is_forward: bool,
+    has_rest: bool,
+    follows_forward: bool,
+    /,
+) -> object: ...
+def replay(recording: object, inputs: list[Any], /) -> list[Any]: ...
+
+class Replays:
+    def __init__(
+        self,
+        recordings: list[Any],
+        acquire: Callable[[bool], bool],
+        release: Callable[[], None],
+        stream: Callable[[int], int],
+        index: int,
+        capturing: Callable[[], bool],
+        blocked: Callable[[], Any] | None,
+        counter: dict[str, int],
+        kind: str,
+        /,
+    ) -> None: ...
+    def replay(self, inputs: list[Any], /) -> list[Any] | None: ...
+
+class DirectCall:
+    def __init__(
+        self,
+        replays: Replays,
+        otherwise: Callable[[list[Any]], Sequence[Any]],
+        counted: Sequence[int],
+        results: Sequence[int],
+        /,
+    ) -> None: ...
+    def __call__(self, *args: Any) -> Sequence[Any]: ...

@@ -320,9 +320,10 @@ def _check(
     if mode is not None and mode not in MODES:
         hint = nearest(mode, MODES) if isinstance(mode, str) else ""
         raise UnknownSetting(f"there is no mode {mode!r}; the modes are {', '.join(map(repr, MODES))}{hint}")
-    if mode not in (None, "default") and options:
-        raise UnknownSetting("a mode is a set of options: give mode or options, not both")
-    check_settings(lookup(backend), mode, buckets_in(options)[1])
+    rest = buckets_in(options)[1]
+    if mode not in (None, "default") and rest:
+        raise UnknownSetting("a mode is a set of options: give mode or options (buckets go with both), not both")
+    check_settings(lookup(backend), mode, rest)
 
 
 def _check_limits(recompile_limit: Any, isolate_recompiles: Any, shapes_spec: Any) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import torch.fx
 
 from torchdynamo import config
-from torchdynamo.backends.padding import Buckets, Padding
+from torchdynamo.backends.padding import Buckets, Padding, PaddingPlan
 from torchdynamo.backends.registry import Backend, backend_name
 from torchdynamo.backends.run import compile_graph
 from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
-from torchdynamo.graph.concretize import at_sizes, places, without_numbers
+from torchdynamo.graph.concretize import at_sizes, places, serving, without_numbers
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.sizes import Sizes, sizes_of
 from torchdynamo.hook.user_warnings import warn_user
@@ -59,18 +59,20 @@ class Varied:
         return tuple(place.read(args) for place in self.places.values())
 
     def __call__(self, *args: Any) -> Any:
+        key, plan = self.planned(args)
+        if plan is None:
+            return self.static(key, args)(*args)
+        given = plan.inputs(args)
+        return plan.cut(self.static(plan.padded, given)(*given))
+
+    def planned(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], PaddingPlan | None]:
+        """Return the values of the graph's symbols in a call, and how its inputs are padded, if they are."""
         key = self.key(args)
-        if self.padding is not None:
-            plan = self.padding.plan(key, args)
-            if plan is not None:
-                run = self.static(plan.padded, plan.inputs(args))
-                return plan.cut(run(*plan.inputs(args)))
-        return self.static(key, args)(*args)
+        return key, None if self.padding is None else self.padding.plan(key, args)
 
     def prepared(self, args: Sequence[Any]) -> None:
         """Compile the static graph that these inputs need."""
-        key = self.key(args)
-        plan = None if self.padding is None else self.padding.plan(key, args)
+        key, plan = self.planned(args)
         if plan is None:
             self.static(key, args)
         else:
@@ -96,5 +98,6 @@ class Varied:
         kept = without_numbers(fixed)
         if has_numbers(fixed) and takes_no_symbols(self.backend):  # read from tensors
             return self.gm.forward
+        serving(self.gm)[key] = fixed
         run = compile_graph(fixed, [args[i] for i in kept], self.backend, f"a graph at {key}")
         return lambda *given: run(*(given[i] for i in kept))

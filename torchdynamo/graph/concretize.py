@@ -17,6 +17,7 @@ from torchdynamo.graph.numbers import PYTHON, SYMBOLIC
 from torchdynamo.graph.sizes import Sizes
 from torchdynamo.graph.torch_compat import is_layered
 
+_SERVING = "torchdynamo_static_graphs"
 Values = Mapping[Any, Any]  # symbol -> its value, an int or (carried by a tensor) a float
 
 
@@ -103,8 +104,14 @@ def at_sizes(gm: torch.fx.GraphModule, values: Values) -> torch.fx.GraphModule:
         if node.op != "placeholder":
             graph.erase_node(node)
     fixed = graph_module(gm, graph)
-    fixed.meta = {name: value for name, value in gm.meta.items() if not isinstance(value, Sizes)}
+    fixed.meta = {name: value for name, value in gm.meta.items() if name != _SERVING and not isinstance(value, Sizes)}
     return fixed
+
+
+def serving(gm: torch.fx.GraphModule) -> dict[tuple[Any, ...], torch.fx.GraphModule]:
+    """Return the graphs that serve the calls of a graph with symbols, by the values of its symbols; to be added to."""
+    found: dict[tuple[Any, ...], torch.fx.GraphModule] = gm.meta.setdefault(_SERVING, {})
+    return found
 
 
 def specialize_examples(gm: torch.fx.GraphModule, values: Values) -> None:

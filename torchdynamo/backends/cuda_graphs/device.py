@@ -49,16 +49,11 @@ class Cuda:
 
     def __init__(self) -> None:
         self.sides: dict[int, Any] = {}
-        self.current: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", stream_number)
+        self.is_capturing: Callable[[], bool] = torch.cuda.is_current_stream_capturing
 
     def new_pool(self) -> Any:
         return torch.cuda.graph_pool_handle()
-
-    def is_capturing(self) -> bool:
-        return bool(torch.cuda.is_current_stream_capturing())
-
-    def stream(self, index: int) -> int:
-        return int(torch.cuda.current_stream(index).cuda_stream) if self.current is None else self.current(index)
 
     def capture(
         self, run: Run, inputs: list[Any], pool: Any, index: int, generators: Sequence[torch.Generator]
@@ -81,6 +76,11 @@ class Cuda:
                     graph.capture_end()
             torch.cuda.current_stream().wait_stream(side)
         return graph, results
+
+
+def stream_number(index: int) -> int:
+    """Return the handle of a CUDA device's current stream."""
+    return int(torch.cuda.current_stream(index).cuda_stream)
 
 
 @contextlib.contextmanager

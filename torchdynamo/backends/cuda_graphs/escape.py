@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo import _native
+from torchdynamo.backends.cuda_graphs.slots import address_of, by_dtype
 
 
 class InputView(NamedTuple):
@@ -63,8 +64,8 @@ class Results:
                 groups.setdefault(address or -1 - at, []).append(at)
         copied, lent, saved = divide(groups, visible, escaping)
         self._copy_out(made, copied)
-        self.lent, self.lender = lent, _native.lender([made[at] for at in lent]) if lent else None
-        self.saved, self.saver = saved, _native.lender([made[at] for at in saved]) if saved else None
+        self.lent = lent, _native.lender([made[at] for at in lent]) if lent else None
+        self.saved = saved, _native.lender([made[at] for at in saved]) if saved else None
         # Memory of results that are lent is not to be used by captures that come after.
         self.owners = {address_of(made[at]): made[at] for at in lent}
         self.saved_owners = {address_of(made[at]): made[at] for at in saved}
@@ -81,40 +82,15 @@ class Results:
     def _copy_out(self, made: Sequence[Any], groups: list[list[int]]) -> None:
         """Keep tensors to copy from: each one that fills its memory, and others by the memory that they share."""
         alone = [group[0] for group in groups if len(group) == 1 and fills_memory(made[group[0]])]
-        self.copied = alone
-        self.sources: list[torch.Tensor] = unowned([made[at] for at in alone])
+        self.copied = by_dtype([*zip(alone, unowned([made[at] for at in alone]), strict=True)])
         self.shared = [(group, unowned([made[at] for at in group])) for group in groups if group[0] not in alone]
 
-    def hand_out(self, inputs: Sequence[Any], keeper: object) -> tuple[list[Any], Any, Any]:
-        """Return the results after a replay, and leases of those lent and of those saved; None where there are none.
-
-        inputs: those of the call. keeper: kept alive by what is lent.
-        """
-        made = self.template.copy()
-        lent = saved = None
-        if self.sources:
-            for at, fresh in zip(self.copied, _native.copies(self.sources), strict=True):
-                made[at] = fresh
+    def finish(self, made: list[Any]) -> None:
+        """Add copies of results that share memory to the others that a call gives."""
         for group, sources in self.shared:
             memory = sources[0].untyped_storage().clone()
             for at, source in zip(group, sources, strict=True):
                 made[at] = moved(source, memory)
-        if self.lender is not None:
-            tensors, lent = _native.lend(self.lender, keeper)
-            for at, tensor in zip(self.lent, tensors, strict=True):
-                made[at] = tensor
-        if self.saver is not None:
-            tensors, saved = _native.lend(self.saver, keeper)
-            for at, tensor in zip(self.saved, tensors, strict=True):
-                made[at] = tensor
-        for at, position in self.inputs:
-            made[at] = inputs[position]
-        for alias in self.aliases:
-            base = inputs[alias.position]
-            made[alias.at] = _native.reinterpret_tensor(base, alias.sizes, alias.strides, alias.offset)
-        for at, other in self.same:
-            made[at] = made[other]
-        return made, lent, saved
 
 
 def divide(
@@ -134,11 +110,6 @@ def divide(
         else:
             lent += seen
     return copied, sorted(lent), sorted(saved)
-
-
-def address_of(tensor: torch.Tensor) -> int:
-    """Return the address of a tensor's storage; 0 for one without memory."""
-    return tensor.untyped_storage().data_ptr()
 
 
 def fills_memory(tensor: torch.Tensor) -> bool:

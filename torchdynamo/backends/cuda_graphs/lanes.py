@@ -15,8 +15,8 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.backends.cuda_graphs.device import Device
-from torchdynamo.backends.cuda_graphs.escape import address_of
 from torchdynamo.backends.cuda_graphs.limits import Ledger
+from torchdynamo.backends.cuda_graphs.slots import address_of
 
 if TYPE_CHECKING:
     from torchdynamo.backends.cuda_graphs.recording import Recording

@@ -6,13 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.graph import increment_version
 
 from torchdynamo import _native
 from torchdynamo.backends.cuda_graphs.device import Device, Run
-from torchdynamo.backends.cuda_graphs.escape import Results, address_of
+from torchdynamo.backends.cuda_graphs.escape import Results
 from torchdynamo.backends.cuda_graphs.lanes import Lane
-from torchdynamo.backends.cuda_graphs.slots import Slots
+from torchdynamo.backends.cuda_graphs.slots import Slots, address_of
 
 
 class Plan(NamedTuple):
@@ -65,6 +64,29 @@ class Recording:
         self.stream = plan.device.stream(index)
         self.order = lane.count
         lane.count += 1
+        self.take = self._take()
+
+    def _take(self) -> object:
+        """Return what is done at each replay, for `_native`."""
+        results, slots = self.results, self.slots
+        return _native.take(
+            self.layout,
+            self.graph.replay,
+            slots.groups,
+            self.plan.counted,
+            results.template,
+            results.copied,
+            results.lent,
+            results.saved,
+            results.inputs,
+            results.aliases,
+            results.same,
+            self.stream,
+            self.order,
+            self.plan.kind == "forward",
+            bool(slots.written or results.shared),
+            bool(self.saved_before),
+        )
 
     def release_saved(self, captured: list[Any], inputs: Sequence[Any]) -> None:
         """Pass the memory that this forward saves tensors in to the capture of its backward, which may use it again.
@@ -83,26 +105,7 @@ class Recording:
                 self.results.owners[address_of(value)] = owner
         self.saved_is_released = True
 
-    def replay(self, inputs: list[Any]) -> list[Any]:
-        """Return what the graph computes of the inputs, a list that is emptied."""
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                return self._replay(inputs)
-        return self._replay(inputs)
-
-    def _replay(self, inputs: list[Any]) -> list[Any]:
-        slots, lane = self.slots, self.lane
-        if slots.groups:
-            slots.fill(inputs)
-        self.graph.replay()
-        if slots.written:
-            slots.write_back(inputs)
-        if self.plan.counted:
-            increment_version([inputs[at] for at in self.plan.counted if not inputs[at].is_inference()])
-        made, lent, saved = self.results.hand_out(inputs, self)
-        if lent is not None:
-            lane.lent[self.order] = lent
-        if self.plan.kind == "forward":
-            lane.forward, lane.saved = self, saved
-        inputs.clear()
-        return made
+    def finish(self, inputs: list[Any], made: list[Any]) -> None:
+        """Do what few replays need: write to inputs that move, and copy results that share memory."""
+        self.slots.write_back(inputs)
+        self.results.finish(made)

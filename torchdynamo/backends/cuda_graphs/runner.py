@@ -7,20 +7,25 @@ calls replay. A call that cannot replay without writing over something that is i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from torchdynamo import _native
 from torchdynamo.backends.cuda_graphs import limits
-from torchdynamo.backends.cuda_graphs.escape import address_of
 from torchdynamo.backends.cuda_graphs.lanes import Lane, Lanes
 from torchdynamo.backends.cuda_graphs.recording import Plan, Recording
-from torchdynamo.backends.cuda_graphs.slots import share_memory
+from torchdynamo.backends.cuda_graphs.slots import address_of, share_memory
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.hook.user_warnings import warn_user
 
+# Tells by the kind of a graph that it must run plain now.
+BLOCKED: dict[str, Callable[[], Any]] = {
+    "backward": torch._C._autograd._get_current_graph_task_keep_graph,
+    "forward": functools.partial(torch._C._autograd._top_saved_tensors_default_hooks, False),
+}
 MOST_WATCHED = 256  # combinations of sizes; beyond, watching begins anew
 
 
@@ -78,6 +83,17 @@ class Runner:
     def __init__(self, plan: Plan, lanes: Lanes) -> None:
         self.plan, self.lanes = plan, lanes
         self.recordings: list[Recording] = []  # the latest used first
+        self.replays = _native.Replays(
+            self.recordings,
+            lanes.lock.acquire,
+            lanes.lock.release,
+            plan.device.stream,
+            plan.place.index or 0,
+            plan.device.is_capturing,
+            BLOCKED.get(plan.kind),
+            lanes.ledger.replays,
+            plan.kind,
+        )
         self.captures = 0
         self.refused = False
         self.watches: dict[Any, WatchedCalls] = {}
@@ -85,6 +101,11 @@ class Runner:
         self.followed: set[int] = set()  # inputs at fixed positions that have moved once
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
+        made = self.replays.replay(inputs)
+        return self.decide(inputs) if made is None else made
+
+    def decide(self, inputs: list[Any]) -> Sequence[Any]:
+        """Return the results of a call that `replays` has no recording for."""
         choice = self.choose_alone(inputs)
         if isinstance(choice, list):
             return choice
@@ -107,7 +128,7 @@ class Runner:
             if choice.recording is None:
                 return choice
             self.lanes.ledger.replays[self.plan.kind] += 1
-            return choice.recording.replay(inputs)
+            return _native.replay(choice.recording, inputs)
         finally:
             self.lanes.lock.release()
 
@@ -115,10 +136,9 @@ class Runner:
         """Return why the call must run plain whatever its inputs are; "" if it need not."""
         if self.plan.device.is_capturing():
             return limits.INSIDE_CAPTURE
-        if self.plan.kind == "backward" and torch._C._autograd._get_current_graph_task_keep_graph():
-            return limits.KEPT
-        if self.plan.kind == "forward" and torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
-            return limits.HOOKED
+        blocked = BLOCKED.get(self.plan.kind)
+        if blocked is not None and blocked():
+            return limits.KEPT if self.plan.kind == "backward" else limits.HOOKED
         return ""
 
     def choose(self, inputs: list[Any]) -> Verdict:
@@ -151,7 +171,7 @@ class Runner:
         if self.refused:
             return Verdict(why=limits.REFUSED)
         limit, backward = self.lanes.ledger.limit, self.plan.kind == "backward"
-        self.recordings = [each for each in self.recordings if not (each.lane.abandoned or each.retired)]
+        self.recordings[:] = [each for each in self.recordings if not (each.lane.abandoned or each.retired)]
         if len(self.recordings) >= limit + (stale is not None) or self.captures >= 3 * limit:
             self.watches.clear()
             return Verdict(why=limits.TOO_MANY)

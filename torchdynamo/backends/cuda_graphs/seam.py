@@ -22,6 +22,7 @@ from torchdynamo.backends.cuda_graphs.recording import Plan
 from torchdynamo.backends.cuda_graphs.runner import Runner
 from torchdynamo.backends.preserve import mutated_positions
 from torchdynamo.errors import UnknownSetting
+from torchdynamo.graph.concretize import serving
 from torchdynamo.graph.mutation import has_sparse_gradients, makes_leaves
 
 INDUCTORS = "triton.cudagraphs"  # Inductor's setting: its modes have it, and users set it
@@ -62,7 +63,10 @@ def ledger_for(captured: torch.fx.GraphModule, wanted: Wanted) -> Ledger:
 def outcome_of(captured: torch.fx.GraphModule) -> list[str]:
     """Return what became of a graph's recordings, a line for forward and backward; none if none were wanted."""
     ledger = captured.meta.get(_KEY)
-    return ledger.describe() if isinstance(ledger, Ledger) else []
+    lines = ledger.describe() if isinstance(ledger, Ledger) else []
+    return lines + [
+        f"at {', '.join(map(str, sizes))}: {line}" for sizes, gm in serving(captured).items() for line in outcome_of(gm)
+    ]
 
 
 class Pair:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from torchdynamo import _native
-from torchdynamo.backends.cuda_graphs.escape import address_of
 
 
 class Slots:
@@ -29,25 +28,12 @@ class Slots:
             if isinstance(value, torch.Tensor) and at not in fixed:
                 self.inputs[at] = self.memory[at] = slot_for(value)
         self.written = [at for at in written if at in self.memory]
-        self.groups = self._groups()
-
-    def _groups(self) -> list[tuple[list[int], list[torch.Tensor]]]:
-        """Return positions and slots by dtype: each group is copied by one kernel."""
-        found: dict[torch.dtype, tuple[list[int], list[torch.Tensor]]] = {}
-        for at, slot in self.memory.items():
-            if slot.numel():
-                positions, slots = found.setdefault(slot.dtype, ([], []))
-                positions.append(at)
-                slots.append(once(slot))
-        return [*found.values()]
+        self.groups = by_dtype([(at, once(slot)) for at, slot in self.memory.items() if slot.numel()])
 
     def fill(self, inputs: Sequence[Any]) -> None:
-        """Copy inputs that move into their slots."""
+        """Copy inputs that move into their slots, as is done before each replay."""
         for positions, slots in self.groups:
-            if len(slots) == 1:
-                slots[0].copy_(once(inputs[positions[0]]))
-            else:
-                torch._foreach_copy_(slots, [once(inputs[at]) for at in positions])
+            torch._foreach_copy_(slots, [once(inputs[at]) for at in positions])
 
     def write_back(self, inputs: Sequence[Any]) -> None:
         """Copy what the recording has written to slots to the inputs; their versions are counted by AOTAutograd."""
@@ -59,6 +45,21 @@ class Slots:
         """Return the inputs to capture, and let go of them."""
         inputs, self.inputs = self.inputs, []
         return inputs
+
+
+def by_dtype(tensors: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[list[int], list[torch.Tensor]]]:
+    """Return positions and tensors in groups of one dtype: each group is copied by one kernel."""
+    found: dict[torch.dtype, tuple[list[int], list[torch.Tensor]]] = {}
+    for at, tensor in tensors:
+        positions, group = found.setdefault(tensor.dtype, ([], []))
+        positions.append(at)
+        group.append(tensor)
+    return [*found.values()]
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Return the address of a tensor's storage; 0 for one without memory."""
+    return tensor.untyped_storage().data_ptr()
 
 
 def slot_for(value: torch.Tensor) -> torch.Tensor:

@@ -46,7 +46,8 @@ PyMODINIT_FUNC PyInit__native(void)
                  || td_guards_init(module) < 0 || td_hook_init(module) < 0;
 #ifndef TD_HOOK_ONLY
     failed = failed || td_tensor_init(module) < 0 || td_aliasing_init(module) < 0 || td_versions_init(module) < 0 ||
-             td_global_state_init(module) < 0 || td_kernels_init(module) < 0 || td_recordings_init(module) < 0;
+             td_global_state_init(module) < 0 || td_kernels_init(module) < 0 || td_recordings_init(module) < 0 ||
+             td_replay_init(module) < 0 || td_replays_init(module) < 0;
 #endif
     if (failed) {
         Py_DECREF(module);

@@ -26,6 +26,8 @@ int td_versions_init(PyObject *module);     /* versions.cpp: whether tensors are
 int td_global_state_init(PyObject *module); /* global_state.cpp: what decides what operators do */
 int td_kernels_init(PyObject *module);      /* kernels.cpp: what compiled kernels need of torch */
 int td_recordings_init(PyObject *module);   /* recordings.cpp: inputs and results of CUDA graphs */
+int td_replay_init(PyObject *module);       /* replay.cpp: replaying one */
+int td_replays_init(PyObject *module);      /* replays.cpp: choosing which, in one call */
 
 extern PyTypeObject *TdGuardProgram_Type;
 

@@ -1,50 +1,15 @@
-// What recordings of CUDA graphs ask of tensors at each call: are inputs where they were, who has results, fresh copies.
-#include "tensor_impl.h"
+// What recordings of CUDA graphs ask of tensors: are inputs where they were, and who has results.
+#include "recordings.h"
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/Functions.h>
 #include <c10/core/Allocator.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <memory>
-#include <vector>
-
-namespace {
-using Dims = c10::SmallVector<int64_t, 6>;
+using namespace td;
 
 // ---- Inputs -------------------------------------------------------------------------------------------------------
 
-struct Input {
-    enum { TENSOR, NUMBER, OBJECT } kind = OBJECT;
-    bool fixed = false;            // its address is part of the recording
-    const void *address = nullptr; // of a tensor; of another object itself, owned
-    int64_t number = 0;
-    Dims sizes, strides;
-};
-
-struct InputLayout {
-    std::vector<Input> inputs;
-    ~InputLayout()
-    {
-        for (const Input &each : inputs)
-            if (each.kind == Input::OBJECT)
-                Py_DECREF((PyObject *)each.address);
-    }
-};
-
-template <typename T> void destroy(PyObject *capsule) { delete (T *)PyCapsule_GetPointer(capsule, typeid(T).name()); }
-
-template <typename T> PyObject *in_capsule(std::unique_ptr<T> made)
-{
-    PyObject *capsule = PyCapsule_New(made.get(), typeid(T).name(), destroy<T>);
-    if (capsule != nullptr)
-        made.release();
-    return capsule;
-}
-
-template <typename T> T *in(PyObject *capsule) { return (T *)PyCapsule_GetPointer(capsule, typeid(T).name()); }
-
+namespace {
 bool is_plain(const TensorImpl *impl)
 {
     return !answers_in_python(impl) && has_plain_sizes(impl) && impl->layout() == c10::kStrided && impl->has_storage();
@@ -65,14 +30,17 @@ bool takes_lists(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t wanted, Py_
 }
 
 // False: an error is set.
-bool read(PyObject *value, Input &input)
+bool read(PyObject *value, Input &input, std::vector<int64_t> &numbers)
 {
     if (td_is_tensor(value) && is_plain(impl_of(value))) {
         const TensorImpl *impl = impl_of(value);
         input.kind = Input::TENSOR;
+        input.keys = impl->key_set();
         input.address = address_of(impl);
-        input.sizes.assign(impl->sizes_default().begin(), impl->sizes_default().end());
-        input.strides.assign(impl->strides_default().begin(), impl->strides_default().end());
+        input.dims = (uint16_t)impl->sizes_default().size();
+        input.begin = (uint32_t)numbers.size();
+        numbers.insert(numbers.end(), impl->sizes_default().begin(), impl->sizes_default().end());
+        numbers.insert(numbers.end(), impl->strides_default().begin(), impl->strides_default().end());
         return true;
     }
     if (PyLong_CheckExact(value)) {
@@ -83,7 +51,70 @@ bool read(PyObject *value, Input &input)
     input.address = Py_NewRef(value);
     return true;
 }
+
+bool looks_alike(const TensorImpl *impl, const Input &input, const int64_t *numbers)
+{
+    if (impl->key_set() == input.keys ? !impl->has_storage() || !has_plain_sizes(impl) : !is_plain(impl))
+        return false;
+    c10::IntArrayRef sizes = impl->sizes_default(), strides = impl->strides_default();
+    if (sizes.size() != input.dims)
+        return false;
+    for (size_t dim = 0; dim < sizes.size(); dim++)
+        if (sizes[dim] != numbers[dim] || strides[dim] != numbers[sizes.size() + dim])
+            return false;
+    return true;
+}
+
+bool is_number(PyObject *value, int64_t number)
+{
+    int overflow;
+    return PyLong_CheckExact(value) && PyLong_AsLongLongAndOverflow(value, &overflow) == number && !overflow;
+}
+
+#define AHEAD 4 // inputs whose memory is asked for before it is looked at
+
+void look_ahead(PyObject *value, const Input &input)
+{
+    if (input.kind != Input::TENSOR || !td_is_tensor(value))
+        return;
+    const char *impl = (const char *)impl_of(value);
+    __builtin_prefetch(impl);
+    __builtin_prefetch(impl + 64);
+    __builtin_prefetch(impl + 128);
+}
 } // namespace
+
+InputLayout::~InputLayout()
+{
+    for (const Input &each : inputs)
+        if (each.kind == Input::OBJECT)
+            Py_DECREF((PyObject *)each.address);
+}
+
+Fit td::fit(const InputLayout &layout, PyObject *const *values, Py_ssize_t count, std::vector<Py_ssize_t> *moved)
+{
+    Fit found = Fit::YES;
+    if (count != (Py_ssize_t)layout.inputs.size())
+        return Fit::NO;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        const Input &input = layout.inputs[at];
+        if (at + AHEAD < count)
+            look_ahead(values[at + AHEAD], layout.inputs[at + AHEAD]);
+        if (input.kind == Input::TENSOR) {
+            const TensorImpl *impl = td_is_tensor(values[at]) ? impl_of(values[at]) : nullptr;
+            if (impl == nullptr || !looks_alike(impl, input, layout.numbers.data() + input.begin))
+                return Fit::NO;
+            if (input.fixed && address_of(impl) != input.address) {
+                found = Fit::MOVED;
+                if (moved != nullptr)
+                    moved->push_back(at);
+            }
+        }
+        else if (input.kind == Input::NUMBER ? !is_number(values[at], input.number) : values[at] != input.address)
+            return Fit::NO;
+    }
+    return found;
+}
 
 static PyObject *input_layout(PyObject *, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -98,7 +129,7 @@ static PyObject *input_layout(PyObject *, PyObject *const *args, Py_ssize_t narg
         PyObject *position = PyLong_FromSsize_t(at);
         int fixed = position == nullptr ? -1 : PySequence_Contains(args[1], position);
         Py_XDECREF(position);
-        if (fixed < 0 || !read(PyList_GET_ITEM(args[0], at), input))
+        if (fixed < 0 || !read(PyList_GET_ITEM(args[0], at), input, layout->numbers))
             return nullptr;
         input.fixed = fixed;
         layout->inputs.push_back(std::move(input));
@@ -113,30 +144,9 @@ static PyObject *moved_inputs(PyObject *, PyObject *const *args, Py_ssize_t narg
     InputLayout *layout = takes_lists(args, nargs, 2, 1) ? in<InputLayout>(args[0]) : nullptr;
     if (layout == nullptr)
         return nullptr;
-    Py_ssize_t count = (Py_ssize_t)layout->inputs.size();
-    if (PyList_GET_SIZE(args[1]) != count)
-        Py_RETURN_NONE;
     std::vector<Py_ssize_t> moved;
-    for (Py_ssize_t at = 0; at < count; at++) {
-        const Input &input = layout->inputs[at];
-        PyObject *value = PyList_GET_ITEM(args[1], at);
-        if (input.kind == Input::TENSOR) {
-            const TensorImpl *impl = td_is_tensor(value) ? impl_of(value) : nullptr;
-            if (impl == nullptr || !is_plain(impl) || impl->sizes_default() != c10::IntArrayRef(input.sizes) ||
-                impl->strides_default() != c10::IntArrayRef(input.strides))
-                Py_RETURN_NONE;
-            if (input.fixed && address_of(impl) != input.address)
-                moved.push_back(at);
-        }
-        else if (input.kind == Input::NUMBER) {
-            if (!PyLong_CheckExact(value) || PyLong_AsLongLong(value) != input.number) {
-                PyErr_Clear();
-                Py_RETURN_NONE;
-            }
-        }
-        else if (value != input.address)
-            Py_RETURN_NONE;
-    }
+    if (fit(*layout, ((PyListObject *)args[1])->ob_item, PyList_GET_SIZE(args[1]), &moved) == Fit::NO)
+        Py_RETURN_NONE;
     PyObject *found = PyTuple_New((Py_ssize_t)moved.size());
     for (size_t i = 0; found != nullptr && i < moved.size(); i++)
         PyTuple_SET_ITEM(found, (Py_ssize_t)i, PyLong_FromSsize_t(moved[i]));
@@ -162,27 +172,6 @@ struct Keeper {
 };
 
 void let_go(void *context) { delete (std::shared_ptr<Keeper> *)context; }
-
-struct Memory {
-    void *start;
-    size_t bytes;
-    c10::Device device;
-};
-
-struct Result {
-    size_t memory; // which
-    caffe2::TypeMeta dtype;
-    int64_t offset;
-    bool conjugate, negative;
-    Dims sizes, strides;
-};
-
-struct Lender {
-    std::vector<Memory> memories;
-    std::vector<Result> results;
-};
-
-using Lease = std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>;
 
 at::Tensor tensor_at(const c10::Storage &storage, const Result &result)
 {
@@ -234,6 +223,30 @@ static PyObject *lender(PyObject *, PyObject *const *args, Py_ssize_t nargs)
     END_HANDLE_TH_ERRORS
 }
 
+std::unique_ptr<Lease> td::lend_to(const Lender &from, PyObject *keeper, std::vector<at::Tensor> &tensors)
+{
+    auto kept = std::make_shared<Keeper>(keeper);
+    auto lease = std::make_unique<Lease>();
+    std::vector<c10::Storage> storages;
+    for (const Memory &memory : from.memories) {
+        at::DataPtr data(memory.start, new std::shared_ptr<Keeper>(kept), let_go, memory.device);
+        storages.emplace_back(c10::Storage::use_byte_size_t(), memory.bytes, std::move(data),
+                              c10::GetAllocator(memory.device.type()), true);
+        lease->push_back(storages.back().getWeakStorageImpl());
+    }
+    for (const Result &result : from.results)
+        tensors.push_back(tensor_at(storages[result.memory], result));
+    return lease;
+}
+
+bool td::is_used(const Lease &lease)
+{
+    for (const auto &each : lease)
+        if (!each.expired())
+            return true;
+    return false;
+}
+
 static PyObject *lend(PyObject *, PyObject *const *args, Py_ssize_t nargs)
 {
     HANDLE_TH_ERRORS
@@ -242,31 +255,16 @@ static PyObject *lend(PyObject *, PyObject *const *args, Py_ssize_t nargs)
     const Lender *from = in<Lender>(args[0]);
     if (from == nullptr)
         return nullptr;
-    auto keeper = std::make_shared<Keeper>(args[1]);
-    auto lease = std::make_unique<Lease>();
-    std::vector<c10::Storage> storages;
-    for (const Memory &memory : from->memories) {
-        at::DataPtr data(memory.start, new std::shared_ptr<Keeper>(keeper), let_go, memory.device);
-        storages.emplace_back(c10::Storage::use_byte_size_t(), memory.bytes, std::move(data),
-                              c10::GetAllocator(memory.device.type()), true);
-        lease->push_back(storages.back().getWeakStorageImpl());
-    }
-    PyObject *tensors = PyList_New((Py_ssize_t)from->results.size());
-    for (size_t at = 0; tensors != nullptr && at < from->results.size(); at++) {
-        const Result &result = from->results[at];
-        PyObject *tensor = THPVariable_Wrap(tensor_at(storages[result.memory], result));
-        if (tensor == nullptr) {
-            Py_DECREF(tensors);
+    std::vector<at::Tensor> made;
+    THPObjectPtr lease(in_capsule(lend_to(*from, args[1], made)));
+    THPObjectPtr tensors(PyList_New((Py_ssize_t)made.size()));
+    for (size_t at = 0; tensors && at < made.size(); at++) {
+        PyObject *tensor = THPVariable_Wrap(std::move(made[at]));
+        if (tensor == nullptr)
             return nullptr;
-        }
-        PyList_SET_ITEM(tensors, (Py_ssize_t)at, tensor);
+        PyList_SET_ITEM(tensors.get(), (Py_ssize_t)at, tensor);
     }
-    PyObject *held = tensors == nullptr ? nullptr : in_capsule(std::move(lease));
-    if (held == nullptr) {
-        Py_XDECREF(tensors);
-        return nullptr;
-    }
-    return Py_BuildValue("NN", tensors, held);
+    return lease && tensors ? PyTuple_Pack(2, tensors.get(), lease.get()) : nullptr;
     END_HANDLE_TH_ERRORS
 }
 
@@ -287,10 +285,7 @@ static PyObject *is_alive(PyObject *, PyObject *capsule)
     const Lease *lease = in<Lease>(capsule);
     if (lease == nullptr)
         return nullptr;
-    for (const auto &each : *lease)
-        if (!each.expired())
-            Py_RETURN_TRUE;
-    Py_RETURN_FALSE;
+    return PyBool_FromLong(is_used(*lease));
 }
 
 static PyObject *alive(PyObject *, PyObject *capsule)
@@ -308,52 +303,6 @@ static PyObject *alive(PyObject *, PyObject *capsule)
     return found;
 }
 
-static PyObject *copies(PyObject *, PyObject *const *args, Py_ssize_t nargs)
-{
-    HANDLE_TH_ERRORS
-    if (!takes_lists(args, nargs, 1, 0) || !all_tensors(args[0]))
-        return nullptr;
-    Py_ssize_t count = PyList_GET_SIZE(args[0]);
-    std::vector<at::Tensor> made;
-    std::vector<at::ScalarType> types;
-    std::vector<std::vector<at::Tensor>> to, from; // by type: one kernel for each
-    PyObject *result = PyList_New(count);
-    if (result == nullptr)
-        return nullptr;
-    for (Py_ssize_t at = 0; at < count; at++) {
-        const at::Tensor &source = THPVariable_Unpack(PyList_GET_ITEM(args[0], at));
-        made.push_back(at::empty_strided(source.sizes(), source.strides(), source.options()));
-        size_t type = 0;
-        while (type < types.size() && types[type] != source.scalar_type())
-            type++;
-        if (type == types.size()) {
-            types.push_back(source.scalar_type());
-            to.emplace_back();
-            from.emplace_back();
-        }
-        to[type].push_back(made.back());
-        from[type].push_back(source);
-    }
-    {
-        pybind11::gil_scoped_release no_gil;
-        for (size_t type = 0; type < types.size(); type++)
-            if (to[type].size() == 1)
-                to[type][0].copy_(from[type][0]);
-            else
-                at::_foreach_copy_(to[type], from[type]);
-    }
-    for (Py_ssize_t at = 0; at < count; at++) {
-        PyObject *tensor = THPVariable_Wrap(std::move(made[at]));
-        if (tensor == nullptr) {
-            Py_DECREF(result);
-            return nullptr;
-        }
-        PyList_SET_ITEM(result, at, tensor);
-    }
-    return result;
-    END_HANDLE_TH_ERRORS
-}
-
 #define TD_FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
 
 static PyMethodDef functions[] = {
@@ -367,7 +316,6 @@ static PyMethodDef functions[] = {
     {"watch", TD_FAST(watch), "watch(tensors) -> lease that tells whose memory is still in use."},
     {"is_alive", is_alive, METH_O, "is_alive(lease) -> bool: some of its memory is in use."},
     {"alive", alive, METH_O, "alive(lease) -> positions of the memory that is in use."},
-    {"copies", TD_FAST(copies), "copies(tensors) -> tensors of the same layout in memory of their own."},
     {nullptr, nullptr, 0, nullptr},
 };
 

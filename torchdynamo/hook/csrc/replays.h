@@ -1,0 +1,49 @@
+/* A recording as it is replayed: what replay.cpp and replays.cpp share. */
+#ifndef TORCHDYNAMO_REPLAYS_H
+#define TORCHDYNAMO_REPLAYS_H
+#include "recordings.h"
+
+namespace td {
+using Tensors = std::vector<at::Tensor>;
+using Positions = std::vector<Py_ssize_t>;
+
+// Tensors of one dtype, which are copied by one kernel.
+struct Group {
+    Positions positions;
+    Tensors tensors;
+};
+
+struct View {
+    Py_ssize_t at, position; // of the result, of the input
+    Dims sizes, strides;
+    int64_t offset;
+};
+
+struct Lent {
+    Positions positions;
+    THPObjectPtr lender; // NULL: there are none
+};
+
+struct Take {
+    THPObjectPtr layout, launch, results, order;
+    std::vector<Group> moving, copied;
+    Lent lent, saved;
+    std::vector<View> views;
+    std::vector<std::pair<Py_ssize_t, Py_ssize_t>> inputs, same; // (result, input), (result, result that it is)
+    Positions counted;
+    bool is_forward, has_rest, follows_forward;
+    uint64_t stream;
+};
+
+// Names of attributes of recordings and their lanes.
+enum { TAKE, LANE, RETIRED, SAVED, LENT, ABANDONED, FORWARD, FINISH, TD_NAMES };
+extern PyObject *names[TD_NAMES];
+
+// False: an error is set.
+bool read_positions(PyObject *list, Positions &into);
+
+// The results, a list, of a recording for inputs that fit. NULL: an error is set.
+PyObject *replayed(Take &take, PyObject *recording, PyObject *lane, PyObject *const *inputs, Py_ssize_t count);
+} // namespace td
+
+#endif
