@@ -322,7 +322,7 @@ def _check(
         raise UnknownSetting(f"there is no mode {mode!r}; the modes are {', '.join(map(repr, MODES))}{hint}")
     rest = buckets_in(options)[1]
     if mode not in (None, "default") and rest:
-        raise UnknownSetting("a mode is a set of options: give mode or options (buckets go with both), not both")
+        raise UnknownSetting("a mode is a set of options: give mode or options, not both (buckets go with a mode)")
     check_settings(lookup(backend), mode, rest)
 
 
