@@ -28,7 +28,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 CSRC = Path("torchdynamo/hook/csrc")
-SUPPORTED = ((3, 10), (3, 13))
+SUPPORTED = ((3, 10), (3, 14))
 HOOK_ONLY = os.environ.get("TORCHDYNAMO_HOOK_ONLY") == "1"
 SANITIZE = os.environ.get("TORCHDYNAMO_SANITIZE", "")
 DEBUG = os.environ.get("TORCHDYNAMO_DEBUG") == "1" or bool(SANITIZE)

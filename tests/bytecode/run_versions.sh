@@ -21,7 +21,7 @@ pythons=()
 if [ -n "${PYTHONS:-}" ]; then
     read -ra pythons <<<"$PYTHONS"
 else
-    for version in 3.10 3.11 3.12 3.13; do
+    for version in 3.10 3.11 3.12 3.13 3.14; do
         python=$(find_python "$version")
         [ -n "$python" ] && pythons+=("$python") || echo "no Python $version here"
     done

@@ -193,7 +193,8 @@ def test_compiled_binds_as_what_it_wraps() -> None:
     assert Holder.method(holder, 1) == (holder, 1)
     assert holder.instance(1) == (1,)
     assert holder.builtin("four") == 4
-    assert holder.partial() == ("one", 3)
+    if not hasattr(functools.partial, "__get__"):  # from 3.14 one in a class is a method
+        assert holder.partial() == ("one", 3)
     assert holder.static(2) == ("one", 2)
     method = holder.method
     assert method.__self__ is holder

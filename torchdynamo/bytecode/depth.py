@@ -43,7 +43,7 @@ class _Walk:
                 if not isinstance(item, Instr):
                     continue
                 self.largest = max(self.largest, depth)
-                if item.has_jump():
+                if item.has_jump() and item.name not in versions.JUMPS_FOR_MONITORS:
                     taken = depth + item.stack_effect(jump=True)
                     self.largest = max(self.largest, taken)
                     waiting.append((self.places[id(item.arg)], taken))

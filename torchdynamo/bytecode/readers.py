@@ -49,8 +49,21 @@ def _pair(first: str, second: str) -> Action:
     return read
 
 
+def _small_int(d: Decoder, arg: int) -> None:
+    d.emit("LOAD_CONST", arg)
+
+
+def _common_constant(d: Decoder, arg: int) -> None:
+    d.emit("LOAD_CONST", versions.COMMON_CONSTANTS[arg])
+
+
+def _special(d: Decoder, arg: int) -> None:
+    d.emit("LOAD_SPECIAL", versions.SPECIAL_METHODS[arg])
+
+
 def _binary(d: Decoder, arg: int) -> None:
-    d.emit("BINARY", versions.BINARY_SYMBOLS[arg])
+    symbol = versions.BINARY_SYMBOLS[arg]
+    d.emit(*("GETITEM", None) if symbol == "[]" else ("BINARY", symbol))
 
 
 def _compare(d: Decoder, arg: int) -> None:
@@ -102,7 +115,12 @@ def _call_function(d: Decoder, arg: int) -> None:
 
 
 def _call_ex(d: Decoder, arg: int) -> None:
-    d.emit("CALL_EX", bool(arg & 1))
+    has_kwargs = bool(arg & 1)
+    if versions.EX_HAS_KEYWORDS:
+        has_kwargs = d.instructions[-1].op != "NULL" or d.jumped_to_here()
+        if not has_kwargs:
+            d.drop_last()
+    d.emit("CALL_EX", has_kwargs)
 
 
 def _make_function(d: Decoder, arg: int) -> None:
@@ -151,7 +169,7 @@ def _intrinsic(table: str) -> Action:
 
 def _end_for(d: Decoder, arg: int) -> None:
     """Read END_FOR, a target of FOR_ITER only, whose loop continues after it."""
-    d.skip_pop = "POP_TOP" in versions.FOR_END
+    d.skip_pop = len(versions.FOR_END) > 1
 
 
 def _yield(d: Decoder, arg: int) -> None:
@@ -199,6 +217,10 @@ SPECIAL: dict[str, Action] = {
     "LOAD_ATTR": _attr,
     "LOAD_SUPER_ATTR": _super,
     "LOAD_FAST": _fast,
+    "LOAD_FAST_BORROW": _fast,
+    "LOAD_SMALL_INT": _small_int,
+    "LOAD_COMMON_CONSTANT": _common_constant,
+    "LOAD_SPECIAL": _special,
     "BINARY_OP": _binary,
     "COMPARE_OP": _compare,
     "TO_BOOL": _to_bool,
@@ -227,6 +249,8 @@ SPECIAL: dict[str, Action] = {
     "RESUME": _resume,
     "RETURN_GENERATOR": _return_generator,
     "POP_TOP": _pop,
+    "POP_ITER": _pop,
+    "END_ASYNC_FOR": lambda d, arg: d.emit("END_ASYNC_FOR"),
     "MAKE_CELL": _make_cell,
 }
 

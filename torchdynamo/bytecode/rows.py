@@ -88,14 +88,15 @@ EXPANDED: dict[str, tuple[tuple[str, object], ...]] = {
 # Superinstructions: each half is a canonical instruction on a local variable.
 PAIRS = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
 
 # Raw names without a canonical form: caches, hints, and instructions that `assemble` adds by itself.
-DROPPED = ("CACHE", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS", "GEN_START")
+DROPPED = ("CACHE", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS", "GEN_START", "NOT_TAKEN")
 
 CONVERSIONS = ("", "s", "r", "a")
-FUNCTION_PARTS = ("defaults", "kwdefaults", "annotations", "closure")  # bit n of MAKE_FUNCTION's argument
+FUNCTION_PARTS = ("defaults", "kwdefaults", "annotations", "closure", "annotate")  # bit n of MAKE_FUNCTION's argument
 YIELD_KINDS = {1: None, 2: "yield from", 3: "await"}  # RESUME's argument after a YIELD_VALUE
 YIELD_NUMBERS = {kind: number for number, kind in YIELD_KINDS.items()}

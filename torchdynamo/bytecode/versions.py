@@ -1,14 +1,15 @@
-"""Differences between CPython 3.10, 3.11, 3.12 and 3.13, as data. No other Python file names a version."""
+"""Differences between CPython 3.10, 3.11, 3.12, 3.13 and 3.14, as data. No other Python file names a version."""
 
 from __future__ import annotations
 
 import dis
+import opcode
 import sys
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-V310, V311, V312, V313 = (sys.version_info >= (3, minor) for minor in (10, 11, 12, 13))
-SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 13)
+V310, V311, V312, V313, V314 = (sys.version_info >= (3, minor) for minor in (10, 11, 12, 13, 14))
+SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 14)
 
 if V311:
     Positions = dis.Positions
@@ -30,7 +31,9 @@ NULL_FIRST = not V313
 CALL_HAS_NULL = V311
 
 # Instructions at the target of a FOR_ITER, which it skips when the iterator is exhausted.
-FOR_END: tuple[str, ...] = ("END_FOR", "POP_TOP") if V313 else ("END_FOR",) if V312 else ()
+FOR_END: tuple[str, ...] = (
+    ("END_FOR", "POP_ITER") if V314 else ("END_FOR", "POP_TOP") if V313 else ("END_FOR",) if V312 else ()
+)
 
 # RESUME and its companions stand at the top of every code object.
 HAS_PROLOGUE = V311
@@ -42,6 +45,17 @@ EXCEPTION_TABLE = V311
 
 # A continuation replaces the frame that calls it; if it cannot, its name shows what it is.
 ONE_FRAME_SHOWN = V311
+
+# What `with` keeps on the stack: a bound `__exit__`; from 3.14 the two slots of a call, which LOAD_SPECIAL pushes.
+EXIT_SLOTS = 2 if V314 else 1
+SPECIAL_METHODS: list[str] = list(getattr(opcode, "_special_method_names", ()))
+# Constants that have instructions of their own.
+COMMON_CONSTANTS: list[Any] = list(getattr(opcode, "_common_constants", (AssertionError,)))
+# CALL_FUNCTION_EX has a slot for keywords also where there are none, and NULL in it then.
+EX_HAS_KEYWORDS = V314
+
+# Instructions with a jump that only tools of sys.monitoring are told.
+JUMPS_FOR_MONITORS = ("END_ASYNC_FOR",) if V314 else ()
 
 # MATCH_CLASS and MATCH_KEYS push their answer and whether there is one.
 MATCH_PUSHES_BOOL = not V311

@@ -10,7 +10,7 @@ import dis
 from typing import Any
 
 import bytecode as package
-from bytecode.instr import FormatValue, Intrinsic1Op, Intrinsic2Op
+from bytecode.instr import CommonConstant, FormatValue, Intrinsic1Op, Intrinsic2Op, SpecialMethod
 
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import StreamWriter, Writer
@@ -19,11 +19,19 @@ from torchdynamo.bytecode.moves import MOVES, to_bool
 from torchdynamo.bytecode.qualnames import qualname_of
 
 _HAS = versions.OPCODES.__contains__
+# Constants that have instructions of their own, by identity.
+_COMMON: dict[int, tuple[Any, ...]] = {
+    id(value): ("LOAD_COMMON_CONSTANT", CommonConstant(number))
+    if _HAS("LOAD_COMMON_CONSTANT")
+    else ("LOAD_ASSERTION_ERROR",)
+    for number, value in enumerate(versions.COMMON_CONSTANTS)
+}
 
 
 def _load_const(e: StreamWriter, value: Any) -> None:
-    if value is AssertionError:
-        e.raw("LOAD_ASSERTION_ERROR")
+    common = _COMMON.get(id(value))
+    if common is not None:
+        e.raw(*common)
     elif _is_return_const(e.neighbour(0), e.neighbour(1)):
         e.raw("RETURN_CONST", e.constants.number(value))
     else:
@@ -39,7 +47,7 @@ def _is_return_const(first: Instruction, second: Instruction) -> bool:
     return (
         _HAS("RETURN_CONST")
         and (first.op, second.op) == ("LOAD_CONST", "RETURN")
-        and first.arg is not AssertionError
+        and id(first.arg) not in _COMMON
         and first.position == second.position
     )
 
@@ -121,7 +129,10 @@ def _item(op: str, short: str) -> Writer:
     def write(e: StreamWriter, _: None) -> None:
         before = e.neighbour(-1)
         if not (_HAS(short) and before.op == "SLICE" and before.arg == 2):
-            e.row(op)
+            if op == "GETITEM" and not _HAS("BINARY_SUBSCR"):
+                _binary(e, "[]")
+            else:
+                e.row(op)
 
     return write
 
@@ -164,7 +175,25 @@ def _call_function(e: StreamWriter, arg: tuple[int, tuple[str, ...]]) -> None:
 
 
 def _call_ex(e: StreamWriter, has_kwargs: bool) -> None:
-    e.raw("CALL_FUNCTION_EX", int(has_kwargs))
+    if not versions.EX_HAS_KEYWORDS:
+        e.raw("CALL_FUNCTION_EX", int(has_kwargs))
+        return
+    if not has_kwargs:
+        e.raw("PUSH_NULL")
+    e.raw("CALL_FUNCTION_EX")
+
+
+def _load_special(e: StreamWriter, name: str) -> None:
+    e.raw("LOAD_SPECIAL", SpecialMethod(versions.SPECIAL_METHODS.index(name)))
+
+
+def _end_async_for(e: StreamWriter, _: None) -> None:
+    if versions.JUMPS_FOR_MONITORS:
+        here = package.Label()
+        e.stream.append(here)
+        e.raw("END_ASYNC_FOR", here)
+    else:
+        e.row("END_ASYNC_FOR")
 
 
 def _make_function(e: StreamWriter, parts: tuple[str, ...]) -> None:
@@ -223,6 +252,8 @@ WRITERS: dict[str, Writer] = {
     "CALL": _call,
     "CALL_FUNCTION": _call_function,
     "CALL_EX": _call_ex,
+    "LOAD_SPECIAL": _load_special,
+    "END_ASYNC_FOR": _end_async_for,
     "MAKE_FUNCTION": _make_function,
     "FORMAT": _format,
     "CONVERT": _convert,

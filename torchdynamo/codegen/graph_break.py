@@ -167,7 +167,7 @@ class Exit:
             self.look_up(instruction, end)
             return
         pushes = COUNTED[op](arg) if op in COUNTED else OPS[op][2]
-        if pushes is None or pushes == MANY:
+        if pushes is None or pushes == MANY or op == "LOAD_SPECIAL":  # whether it pushes NULL is not known before
             raise Restart(-1)
         emit.items += [Instruction(op, arg, instruction.position), *end]
         if op in UNSETS:

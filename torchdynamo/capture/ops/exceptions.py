@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
@@ -13,7 +14,7 @@ from torchdynamo.capture.vm import lookup
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.value import NONE, Known, Value, boolean
+from torchdynamo.core.value import ABSENT, NONE, Known, Value, boolean
 
 
 @op("PUSH_EXC_INFO", "exc -- previous exc")
@@ -51,15 +52,29 @@ def raise_(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -> None:
 
 @op("WITH_ENTER", "manager -- exit result")
 def with_enter(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -> Any:
-    for name, refusal in REFUSALS.items():
-        if lookup.guarded_lookup(vm, manager.pytype, name) is MISSING:
-            said = str(refusal).replace("Refused", manager.pytype.__name__)
-            raise vm.error(type(refusal), said)
+    for name in REFUSALS:
+        refuse_without(vm, manager, name)
     exit_ = vm.bound_special(manager, "__exit__")
     result = vm.special(manager, "__enter__")
     if exit_ is None or result is None:
         raise Break("unknown context manager", type=manager.pytype.__name__)
     return exit_, result
+
+
+@op("LOAD_SPECIAL", "manager -- method null")
+def load_special(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -> Any:
+    """Look up a method of a context manager, as the two slots of a call."""
+    refuse_without(vm, manager, inst.arg)
+    method = vm.bound_special(manager, inst.arg) if inst.arg in REFUSALS else None
+    if method is None:
+        raise Break("unknown context manager", type=manager.pytype.__name__)
+    return method, ABSENT
+
+
+def refuse_without(vm: Machine, manager: Value, name: str) -> None:
+    if name in REFUSALS and lookup.guarded_lookup(vm, manager.pytype, name) is MISSING:
+        refusal = REFUSALS[name]
+        raise vm.error(type(refusal), str(refusal).replace("Refused", manager.pytype.__name__))
 
 
 def refusal_without(**methods: Any) -> Exception:
@@ -72,13 +87,13 @@ def refusal_without(**methods: Any) -> Exception:
         return error.with_traceback(None)
 
 
-REFUSALS = {"__enter__": refusal_without(), "__exit__": refusal_without(__enter__=id)}
+REFUSALS = {"__enter__": refusal_without(__exit__=id), "__exit__": refusal_without(__enter__=id)}
 
 
 @op("WITH_EXIT", "-- answer")
 def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     """Call `__exit__` with the exception that is being handled."""
-    exc, exit_ = frame.stack[-1], frame.stack[-4]
+    exc, exit_ = frame.stack[-1], frame.stack[-3 - versions.EXIT_SLOTS]
     traceback = vm.new(types.TracebackType)
     return vm.call(exit_, [Known(exc.pytype), exc, traceback], {})
 

@@ -17,6 +17,7 @@ import torch
 import torch.fx
 
 from torchdynamo import _native
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import successors
 from torchdynamo.bytecode.instruction import Code, Region
@@ -104,7 +105,7 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
     way = ways[region.handler]
     if way.ends or not all(is_pythons(vm, frame.globals, name) for name in way.passed):
         return True
-    return any(swallows(vm, frame.stack[each.depth - 1]) for each in way.managers)
+    return any(swallows(vm, frame.stack[each.depth - versions.EXIT_SLOTS]) for each in way.managers)
 
 
 def is_pythons(vm: Machine, space: Globals, name: str) -> bool:

@@ -40,6 +40,7 @@ FUNCTION_NAMES = tuple(  # what this Python's functions have of these
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__type_params__")
     if hasattr(types.FunctionType, name)
 )
+VALUE_FORMAT = 1  # annotationlib.Format.VALUE: what a function that makes annotations is asked for
 FUNCTION_PARTS = {"__defaults__": "defaults", "__kwdefaults__": "kwdefaults", "__closure__": "closure"}
 
 
@@ -103,8 +104,12 @@ def function_annotations(vm: Machine, self: Value) -> Value:
     entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
         given = entity.payload_as(MadeFunction).given
-        flat = list(vm.iterate(given["annotations"])) if "annotations" in given else []
-        vm.effects.look(entity, "__annotations__", vm.make_dict(zip(flat[::2], flat[1::2])))
+        if "annotate" in given:
+            notes = vm.call(given["annotate"], [Known(VALUE_FORMAT)], {})
+        else:
+            flat = list(vm.iterate(given["annotations"])) if "annotations" in given else []
+            notes = vm.make_dict(zip(flat[::2], flat[1::2]))
+        vm.effects.look(entity, "__annotations__", notes)
     return entity.attrs["__annotations__"]
 
 
@@ -143,6 +148,9 @@ def function_of(code: types.CodeType, space: dict[str, Any], names: tuple[str, .
     fn = types.FunctionType(code, space, None, parts.get("defaults"), parts.get("closure"))
     if "kwdefaults" in parts:
         fn.__kwdefaults__ = parts["kwdefaults"]
+    if "annotate" in parts:
+        fn.__annotate__ = parts["annotate"]  # type: ignore[attr-defined, unused-ignore]
+        return fn
     notes = parts.get("annotations", ())
     fn.__annotations__ = dict(zip(notes[::2], notes[1::2])) if isinstance(notes, tuple) else notes
     return fn

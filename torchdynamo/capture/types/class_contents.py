@@ -76,12 +76,15 @@ def real_function(vm: Machine, value: Object) -> types.FunctionType:
     entity = vm.entity(value)
     made = entity.payload_as(MadeFunction)
     code, space, given = made.parts.code, made.parts.globals, made.given
-    parts = {name: real_of(vm, part) for name, part in given.items() if name != "annotations"}
+    parts = {name: real_of(vm, part) for name, part in given.items() if not name.startswith("annotat")}
     fn = types.FunctionType(code, space.real, code.co_name, parts.get("defaults"), parts.get("closure"))
     fn.__qualname__ = qualname_of(code)
     if "kwdefaults" in parts:
         fn.__kwdefaults__ = parts["kwdefaults"]
-    fn.__annotations__ = real_of(vm, vm.getattr(value, "__annotations__"))
+    if "annotate" in given:
+        fn.__annotate__ = real_of(vm, given["annotate"])  # type: ignore[attr-defined, unused-ignore]
+    else:
+        fn.__annotations__ = real_of(vm, vm.getattr(value, "__annotations__"))
     for name, item in entity.attrs.items():
         if name != "__annotations__":
             setattr(fn, name, real_of(vm, item))

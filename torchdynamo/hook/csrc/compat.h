@@ -12,8 +12,8 @@
 
 enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2 }; /* what a caller needs once a continuation runs */
 
-#if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030E0000
-#error "torchdynamo needs CPython 3.10 to 3.13"
+#if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030F0000
+#error "torchdynamo needs CPython 3.10 to 3.14"
 #endif
 #ifdef Py_GIL_DISABLED
 #error "torchdynamo does not support free-threaded CPython"
@@ -33,6 +33,9 @@ enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2 }; /* what a caller needs once 
 #if PY_VERSION_HEX >= 0x030D0000
 #include <internal/pycore_setobject.h>
 #endif
+#if PY_VERSION_HEX >= 0x030E0000
+#include <internal/pycore_interpframe.h>
+#endif
 
 #include "native.h"
 
@@ -49,7 +52,7 @@ enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2 }; /* what a caller needs once 
 #define TD_SET_EXTRA _PyCode_SetExtra
 #endif
 
-/* What co_extra points to: private to codeobject.c, and the same from 3.6 to 3.13. */
+/* What co_extra points to: private to codeobject.c, and the same from 3.6 to 3.14. */
 typedef struct {
     Py_ssize_t size;
     void *slots[1];
@@ -94,11 +97,14 @@ static inline int td_levels_used(PyThreadState *tstate)
 #endif
 }
 
-/* From 3.12 the evaluator counts calls that nest on the C stack, and each frame that a hook passes on is one; true when
- * half of those allowed are used up. */
+/* In 3.12 and 3.13 the evaluator counts calls that nest on the C stack, and each frame that a hook passes on is one; true
+ * when half of those allowed are used up. Others look how much of the stack there is, as we do. */
 static inline int td_c_calls_are_many(const PyThreadState *tstate)
 {
-#if PY_VERSION_HEX >= 0x030D0000
+#if PY_VERSION_HEX >= 0x030E0000
+    (void)tstate;
+    return 0;
+#elif PY_VERSION_HEX >= 0x030D0000
     return tstate->c_recursion_remaining < Py_C_RECURSION_LIMIT / 2;
 #elif PY_VERSION_HEX >= 0x030C0000
     return tstate->c_recursion_remaining < C_RECURSION_LIMIT / 2;
@@ -112,7 +118,7 @@ static inline int td_c_calls_are_many(const PyThreadState *tstate)
  * allows. */
 static inline PyObject *td_eval(_PyFrameEvalFunction eval, PyThreadState *tstate, TdRawFrame *frame, int throwing)
 {
-#if PY_VERSION_HEX >= 0x030C0000
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
     tstate->c_recursion_remaining++;
     PyObject *result = eval(tstate, frame, throwing);
     tstate->c_recursion_remaining--;
@@ -129,10 +135,16 @@ static inline PyObject *td_eval(_PyFrameEvalFunction eval, PyThreadState *tstate
 #define TD_OWN_TOOLS (~(1 << PY_MONITORING_SYS_PROFILE_ID | 1 << PY_MONITORING_SYS_TRACE_ID))
 #define TD_LINE_TOOLS (1 << PY_MONITORING_DEBUGGER_ID | 1 << PY_MONITORING_COVERAGE_ID)
 
+#if PY_VERSION_HEX >= 0x030E0000
+#define TD_BRANCH_TOOLS(tools) ((tools)[PY_MONITORING_EVENT_BRANCH_LEFT] | (tools)[PY_MONITORING_EVENT_BRANCH_RIGHT])
+#else
+#define TD_BRANCH_TOOLS(tools) ((tools)[PY_MONITORING_EVENT_BRANCH])
+#endif
+
 static inline int td_lines_are_monitored(const uint8_t *tools)
 {
     return (tools[PY_MONITORING_EVENT_LINE] | tools[PY_MONITORING_EVENT_INSTRUCTION] | tools[PY_MONITORING_EVENT_JUMP]
-            | tools[PY_MONITORING_EVENT_BRANCH]) & TD_OWN_TOOLS;
+            | TD_BRANCH_TOOLS(tools)) & TD_OWN_TOOLS;
 }
 #endif
 

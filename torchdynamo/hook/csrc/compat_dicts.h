@@ -4,10 +4,13 @@
 #include "compat.h"
 
 /* A number that changes whenever the dict does, and is never used again; 0 where there is none to trust. In 3.13 a write
- * to the values that an instance keeps in itself, and shares with its dict, does not touch it. */
+ * to the values that an instance keeps in itself, and shares with its dict, does not touch it; 3.14 has none. */
 static inline uint64_t td_dict_tag(PyObject *dict)
 {
-#if PY_VERSION_HEX >= 0x030D0000
+#if PY_VERSION_HEX >= 0x030E0000
+    (void)dict;
+    return 0;
+#elif PY_VERSION_HEX >= 0x030D0000
     return ((PyDictObject *)dict)->ma_values == NULL ? ((PyDictObject *)dict)->ma_version_tag : 0;
 #elif PY_VERSION_HEX >= 0x030C0000
     _Py_COMP_DIAG_PUSH
@@ -27,7 +30,9 @@ static inline int td_dict_tag_places(PyObject *dict, const void **places)
 #if PY_VERSION_HEX >= 0x030D0000
     places[n++] = &((PyDictObject *)dict)->ma_values;
 #endif
+#if PY_VERSION_HEX < 0x030E0000
     places[n++] = &((PyDictObject *)dict)->ma_version_tag;
+#endif
     return n;
 }
 
@@ -101,6 +106,13 @@ static inline int td_dict_next(PyObject *dict, Py_ssize_t *position, PyObject **
     return _PyDict_Next(dict, position, key, value, hash);
 #endif
 }
+
+/* What an object without a hash of its own is found by. */
+#if PY_VERSION_HEX >= 0x030D0000
+#define TD_HASH_OF_PLACE Py_HashPointer
+#else
+#define TD_HASH_OF_PLACE _Py_HashPointer
+#endif
 
 /* A search for the keys of one hash. */
 typedef struct {
@@ -221,7 +233,7 @@ static inline void td_gc_resume(int was_on)
 }
 
 /* The order of an OrderedDict, which its dict part knows nothing of: private to odictobject.c, and the same from 3.5
- * to 3.13. */
+ * to 3.14. */
 typedef struct TdOrderedNode {
     PyObject *key;
     Py_hash_t hash;

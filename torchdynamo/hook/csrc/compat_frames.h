@@ -7,10 +7,35 @@
 
 typedef struct _PyInterpreterFrame TdRawFrame;
 
-#if PY_VERSION_HEX >= 0x030D0000
+/* A slot of a frame: from 3.14 the address of an object with a bit that says whether the slot owns it. */
+#if PY_VERSION_HEX >= 0x030E0000
+typedef _PyStackRef TdSlot;
+#define TD_SLOT_OBJECT(slot) ((PyObject *)((slot).bits & ~(uintptr_t)Py_TAG_REFCNT)) /* NULL in an empty one */
+#define TD_SLOT_OWNING(object) PyStackRef_FromPyObjectSteal(object)
+#define TD_SLOT_EMPTY PyStackRef_NULL
+#define TD_SLOT_CLEAR(slot) PyStackRef_CLEAR(slot)
+#define TD_FRAME_TOP(frame) ((frame)->stackpointer - (frame)->localsplus)
+#define TD_SET_FRAME_TOP(frame, count) ((frame)->stackpointer = (frame)->localsplus + (count))
+#elif PY_VERSION_HEX >= 0x030B0000
+typedef PyObject *TdSlot;
+#define TD_SLOT_OBJECT(slot) (slot)
+#define TD_SLOT_OWNING(object) (object)
+#define TD_SLOT_EMPTY NULL
+#define TD_SLOT_CLEAR(slot) Py_CLEAR(slot)
+#define TD_FRAME_TOP(frame) ((frame)->stacktop)
+#define TD_SET_FRAME_TOP(frame, count) ((frame)->stacktop = (count))
+#endif
+
+#if PY_VERSION_HEX >= 0x030E0000
+#define TD_FRAME_CODE(frame) ((PyCodeObject *)TD_SLOT_OBJECT((frame)->f_executable))
+#define TD_SET_FRAME_CODE(frame, code) ((frame)->f_executable = TD_SLOT_OWNING((PyObject *)(code)))
+#define TD_FRAME_FUNC(frame) TD_SLOT_OBJECT((frame)->f_funcobj)
+#elif PY_VERSION_HEX >= 0x030D0000
 #define TD_FRAME_CODE(frame) ((PyCodeObject *)(frame)->f_executable)
 #define TD_SET_FRAME_CODE(frame, code) ((frame)->f_executable = (PyObject *)(code))
 #define TD_FRAME_FUNC(frame) ((frame)->f_funcobj)
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
 #define TD_FRAME_NEXT(frame) ((frame)->instr_ptr)
 #define TD_SET_FRAME_NEXT(frame, where) ((frame)->instr_ptr = (where))
 #define TD_FRAME_LAST(frame) ((frame)->instr_ptr)
@@ -50,15 +75,32 @@ static inline Py_ssize_t td_code_framesize(PyCodeObject *code)
 
 static inline int td_frame_open(TdRawFrame *frame, TdFrame *view)
 {
-    view->localsplus = frame->localsplus;
     view->globals = frame->f_globals;
     view->builtins = frame->f_builtins;
     view->func = TD_FRAME_FUNC(frame);
     view->code = TD_FRAME_CODE(frame);
+#if PY_VERSION_HEX >= 0x030E0000
+    int count = view->code->co_nlocalsplus;
+    view->localsplus = count <= TD_VIEW_ROOM ? view->room : PyMem_Malloc(count * sizeof(PyObject *));
+    if (view->localsplus == NULL)
+        return PyErr_NoMemory(), -1;
+    for (int i = 0; i < count; i++)
+        view->localsplus[i] = TD_SLOT_OBJECT(frame->localsplus[i]);
+#else
+    view->localsplus = frame->localsplus;
+#endif
     return 0;
 }
 
-static inline void td_frame_close(TdFrame *view) { (void)view; }
+static inline void td_frame_close(TdFrame *view)
+{
+#if PY_VERSION_HEX >= 0x030E0000
+    if (view->localsplus != view->room)
+        PyMem_Free(view->localsplus);
+#else
+    (void)view;
+#endif
+}
 
 static inline int td_frame_is_call_of(TdRawFrame *frame, PyObject *func) { return TD_FRAME_FUNC(frame) == func; }
 
@@ -80,8 +122,8 @@ static inline int td_frame_swap(PyThreadState *tstate, TdRawFrame *frame, PyCode
     else if (size > old_size)
         return 0;
     for (Py_ssize_t i = nargs; i < code->co_nlocalsplus; i++)
-        frame->localsplus[i] = NULL;
-    frame->stacktop = code->co_nlocalsplus;
+        frame->localsplus[i] = TD_SLOT_EMPTY;
+    TD_SET_FRAME_TOP(frame, code->co_nlocalsplus);
     TD_SET_FRAME_CODE(frame, (PyCodeObject *)Py_NewRef((PyObject *)code));
     TD_SET_FRAME_NEXT(frame, _PyCode_CODE(code));
 #if PY_VERSION_HEX >= 0x030C0000
@@ -93,7 +135,7 @@ static inline int td_frame_swap(PyThreadState *tstate, TdRawFrame *frame, PyCode
 
 static inline void td_frame_store(TdRawFrame *frame, Py_ssize_t slot, PyObject *value)
 {
-    frame->localsplus[slot] = value;
+    frame->localsplus[slot] = TD_SLOT_OWNING(value);
 }
 
 /* May we end this frame without running it? Not if somebody has made a frame object of it. */
@@ -104,11 +146,16 @@ static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame)
 {
 #if PY_VERSION_HEX >= 0x030C0000
     PyObject **base = (PyObject **)frame;
-    for (int i = 0; i < frame->stacktop; i++)
-        Py_XDECREF(frame->localsplus[i]);
+    for (Py_ssize_t i = 0; i < TD_FRAME_TOP(frame); i++)
+        TD_SLOT_CLEAR(frame->localsplus[i]);
     Py_XDECREF(frame->f_locals);
+#if PY_VERSION_HEX >= 0x030E0000
+    PyStackRef_CLOSE(frame->f_funcobj);
+    PyStackRef_CLOSE(frame->f_executable);
+#else
     Py_DECREF(TD_FRAME_FUNC(frame));
     Py_DECREF(TD_FRAME_CODE(frame));
+#endif
     _PyStackChunk *chunk = tstate->datastack_chunk;
     if (base != &chunk->data[0]) {
         tstate->datastack_top = base;
@@ -139,7 +186,7 @@ static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame)
 /* Where the caller keeps the arguments of this call, if it is code that has this frame's code for a constant and made the
  * call with nothing else on its stack; else NULL. Under a hook the interpreter gives arguments by reference, and drops
  * what it has on the stack when the call returns. */
-static inline PyObject **td_frame_arguments_of_caller(TdRawFrame *caller, TdRawFrame *frame)
+static inline TdSlot *td_frame_arguments_of_caller(TdRawFrame *caller, TdRawFrame *frame)
 {
     if (caller == NULL || caller->owner != FRAME_OWNED_BY_THREAD)
         return NULL;
@@ -147,11 +194,13 @@ static inline PyObject **td_frame_arguments_of_caller(TdRawFrame *caller, TdRawF
     Py_ssize_t known = PyTuple_GET_SIZE(code->co_consts), count = callee->co_argcount;
     while (known > 0 && PyTuple_GET_ITEM(code->co_consts, known - 1) != (PyObject *)callee)
         known--;
-    PyObject **stack = caller->localsplus + code->co_nlocalsplus;
-    if (known == 0 || code->co_stacksize < count + 2 || stack[TD_CALLABLE_SLOT] != TD_FRAME_FUNC(frame)
-        || stack[1 - TD_CALLABLE_SLOT] != NULL
-        || memcmp(stack + 2, frame->localsplus, count * sizeof(PyObject *)) != 0)
+    TdSlot *stack = caller->localsplus + code->co_nlocalsplus;
+    if (known == 0 || code->co_stacksize < count + 2 || TD_SLOT_OBJECT(stack[TD_CALLABLE_SLOT]) != TD_FRAME_FUNC(frame)
+        || TD_SLOT_OBJECT(stack[1 - TD_CALLABLE_SLOT]) != NULL)
         return NULL;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (TD_SLOT_OBJECT(stack[2 + i]) != TD_SLOT_OBJECT(frame->localsplus[i]))
+            return NULL;
     return stack + 2;
 }
 
@@ -168,7 +217,7 @@ static inline void td_frame_drop_variables(TdRawFrame *frame)
     PyCodeObject *code = TD_FRAME_CODE(frame);
     for (Py_ssize_t i = 0; i < code->co_nlocalsplus; i++)
         if (!(_PyLocals_GetKind(code->co_localspluskinds, (int)i) & (CO_FAST_CELL | CO_FAST_FREE)))
-            Py_CLEAR(frame->localsplus[i]);
+            TD_SLOT_CLEAR(frame->localsplus[i]);
 }
 
 /* Take the arguments off the caller, which is done with them; where it keeps nothing, and nobody can read it, its
@@ -176,11 +225,14 @@ static inline void td_frame_drop_variables(TdRawFrame *frame)
 static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps)
 {
     TdRawFrame *caller = TD_CALLER(tstate);
-    PyObject **arguments = td_frame_arguments_of_caller(caller, frame);
+    TdSlot *arguments = td_frame_arguments_of_caller(caller, frame);
     if (arguments == NULL)
         return NULL;
-    for (Py_ssize_t i = 0; i < TD_FRAME_CODE(frame)->co_argcount; i++)
-        Py_SETREF(arguments[i], Py_NewRef(Py_None));
+    for (Py_ssize_t i = 0; i < TD_FRAME_CODE(frame)->co_argcount; i++) {
+        TdSlot argument = arguments[i];
+        arguments[i] = TD_SLOT_OWNING(Py_NewRef(Py_None));
+        TD_SLOT_CLEAR(argument);
+    }
     if (keeps == TD_KEEPS_NOTHING && !td_frame_is_kept(caller))
         td_frame_drop_variables(caller);
     return caller;
@@ -252,7 +304,8 @@ static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, 
         PyObject *cell = PyCell_New(NULL);
         if (cell == NULL)
             return -1;
-        Py_XSETREF(frame->localsplus[i], cell);
+        TD_SLOT_CLEAR(frame->localsplus[i]);
+        frame->localsplus[i] = TD_SLOT_OWNING(cell);
     }
     TD_SET_FRAME_LAST(frame, _PyCode_CODE(code) + Py_MAX(instruction, code->_co_firsttraceable));
     object->f_back = (PyFrameObject *)Py_XNewRef(back);

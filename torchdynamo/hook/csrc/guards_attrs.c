@@ -97,7 +97,7 @@ static PyObject **member_place(PyObject *obj, PyObject *descriptor, int *optiona
     return (PyObject **)((char *)obj + member->offset);
 }
 
-static int is(PyObject *name, const char *text) { return _PyUnicode_EqualToASCIIString(name, text); }
+static int is(PyObject *name, const char *text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; }
 
 /* What functools.lru_cache keeps goes by a name that no attribute has. */
 static int is_cache(PyObject *name) { return is(name, "<cache>"); }

@@ -145,7 +145,7 @@ int td_dict_lacks_object(PyObject *dict, PyObject *key)
 {
     PyObject *found, *value;
     Py_ssize_t position = 0;
-    Py_hash_t hash, turned = _Py_HashPointer(key);
+    Py_hash_t hash, turned = TD_HASH_OF_PLACE(key);
     if (!PyDict_Check(dict))
         return 0;
     if (PyLong_CheckExact(key)) {

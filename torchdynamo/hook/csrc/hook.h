@@ -211,14 +211,15 @@ int td_unwind_init(PyObject *module); /* unwind.c */
 typedef enum { TD_AS_USUAL, TD_EAGER, TD_ASK } TdStance;
 
 extern PyObject *td_stance_names; /* the module's that has it; NULL: nobody can have set a stance yet */
-extern uint64_t td_stance_tag;    /* of these, when they were last looked at */
+extern uint64_t td_stance_tag;    /* of these, when they were last looked at; 0: they have none, look each time */
 extern TdStance td_stance;
 void td_stance_look(void);
 int td_stance_init(PyObject *module);
 
 static inline TdStance td_stance_now(void)
 {
-    if (td_stance_names != NULL && TD_UNLIKELY(td_dict_tag(td_stance_names) != td_stance_tag))
+    uint64_t tag = td_stance_names != NULL ? td_dict_tag(td_stance_names) : td_stance_tag;
+    if (TD_UNLIKELY(tag != td_stance_tag || (tag == 0 && td_stance_names != NULL)))
         td_stance_look();
     return td_stance;
 }

@@ -10,8 +10,10 @@ extern "C" {
 #endif
 
 /* A frame about to run its first instruction: fast locals in place (arguments raw, cells not made yet), all borrowed. */
+#define TD_VIEW_ROOM 16
 typedef struct {
     PyObject **localsplus;
+    PyObject *room[TD_VIEW_ROOM]; /* for the locals of a frame that has them in another form */
     PyObject *globals;
     PyObject *builtins;
     PyObject *func; /* PyFunctionObject; its closure holds the free variables' cells */

@@ -1,12 +1,14 @@
 /* The stance of torch.compiler.set_stance: a global of a module of torch's, which says what compiled functions do now.
  *
- * A hit must not miss a change of it, and may not pay for one: the module's names have a tag that every write changes. */
+ * A hit must not miss a change of it, and may not pay for one: the module's names have a tag that every write changes.
+ * Where they have none, the stance itself is compared. */
 #include "hook.h"
 
 PyObject *td_stance_names = NULL;
 uint64_t td_stance_tag = 0;
 static PyObject *stance_name, *kind_name, *backend_name, *eager;
 TdStance td_stance = TD_AS_USUAL;
+static PyObject *known = NULL; /* the stance that td_stance tells of */
 
 /* What the stance is, as far as those need to know who want to run what is compiled. */
 static TdStance look(void)
@@ -14,6 +16,8 @@ static TdStance look(void)
     PyObject *stance = PyDict_GetItemWithError(td_stance_names, stance_name);
     if (stance == NULL)
         return TD_AS_USUAL;
+    if (stance == known)
+        return td_stance;
     Py_INCREF(stance);
     PyObject *kind = PyObject_GetAttr(stance, kind_name), *backend = PyObject_GetAttr(stance, backend_name);
     TdStance found = TD_AS_USUAL;
@@ -21,7 +25,7 @@ static TdStance look(void)
         found = TD_EAGER;
     else if (backend != NULL && backend != Py_None)
         found = TD_ASK;
-    Py_DECREF(stance);
+    Py_XSETREF(known, stance);
     Py_XDECREF(kind);
     Py_XDECREF(backend);
     return found;
