@@ -46,6 +46,14 @@ def warned(x: Any) -> Any:
     return variance.sqrt()
 
 
+def padded(x: Any) -> Any:
+    padding = x.eq(0)
+    if not padding.any():
+        padding = None
+    y = x.softmax(-1)
+    return y if padding is None else y.masked_fill(padding, 9.0)
+
+
 def equal_to_itself(x: Any) -> Any:
     """Computes one thing twice, and asks whether it is the same."""
     first, second = (x - x.mean()) / x.exp(), (x - x.mean()) / x.exp()
@@ -60,6 +68,8 @@ CASES: list[tuple[Callable[..., Any], torch.Tensor, torch.Tensor | None]] = [
     (factorized, GOOD, BAD),
     (inverted, GOOD, GOOD * 0),
     (warned, GOOD, BAD),
+    (padded, GOOD + 1, GOOD),
+    (padded, GOOD, GOOD + 1),
     (equal_to_itself, GOOD, NAN),
     (differs_in_size, GOOD, None),
 ]

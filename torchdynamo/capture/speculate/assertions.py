@@ -33,7 +33,7 @@ def truth_to_go_on(vm: Machine, frame: Frame, value: Value, condition: str, targ
     """
     truth = not_raising(vm, frame, frame.pc, condition, target)
     if truth is None and vm.may_begin_again:
-        truth = likely_truth(frame, value, condition, target)
+        truth = likely_truth(vm, frame, value, condition, target)
     return truth if truth is not None and expect(vm, value, truth) else None
 
 

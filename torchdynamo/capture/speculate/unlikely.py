@@ -2,6 +2,9 @@
 
 `L, info = torch.linalg.cholesky_ex(x)`, `if info.any():`; `if (variance < least).any(): warnings.warn(...)`. Capture
 goes the other way, and the graph checks that, as it does for branches that only raise (assertions.py).
+
+A way that does nothing but drop a tensor (`if not padding.any(): padding = None`) spares work that changes nothing.
+Programs pad always or never: what holds in the call that is captured is expected of those after it.
 """
 
 from __future__ import annotations
@@ -9,15 +12,19 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
+from torchdynamo.bytecode.instruction import Code
 from torchdynamo.capture.frame import Frame
 from torchdynamo.core.value import Symbol, TensorNode, Value
 from torchdynamo.graph.constants import run
 from torchdynamo.graph.raising_operators import name_of
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
 
 Node = torch.fx.Node
 # Operators, and which of their results says of each matrix where it failed: nowhere, if it is 0.
@@ -35,15 +42,40 @@ QUESTIONS = frozenset(
 MOST = 8  # questions in a row
 
 
-def likely_truth(frame: Frame, value: Value, condition: str, target: int) -> bool | None:
+def likely_truth(vm: Machine, frame: Frame, value: Value, condition: str, target: int) -> bool | None:
     """Return the truth with which a branch goes the way that is seldom left; None if nothing is known of its ways."""
     if condition not in ("true", "false"):
         return None
     success = truth_of_success(value)
     if success is not None:
         return success
+    if drops(frame.code, target, frame.pc + 1) or drops(frame.code, frame.pc + 1, target):
+        return truth_now(vm, value)
     jump, straight = warns(frame, target), warns(frame, frame.pc + 1)
     return None if jump == straight else (condition == "true") != jump
+
+
+def drops(code: Code, at: int, other: int) -> bool:
+    """Return whether one way of a branch sets a variable to None, and then goes on as the other does."""
+    first, second = code.instructions[at : at + 2]
+    if first.op != "LOAD_CONST" or first.arg is not None or second.op != "STORE_FAST":
+        return False
+    following = code.instructions[at + 2]
+    return at + 2 == other or (following.op == "JUMP" and code.targets[following.arg] == other)
+
+
+def truth_now(vm: Machine, value: Value) -> bool | None:
+    """Return the truth of a value in the call that is captured; None if it takes more than a little to compute."""
+    if not isinstance(value, TensorNode):
+        return None
+    real = vm.builder.evaluate(value.node, lambda node: given(vm, node))
+    return bool(real) if real is not None and real.numel() == 1 else None
+
+
+def given(vm: Machine, node: Node) -> torch.Tensor | None:
+    """Return the tensor that an input is in the call that is captured."""
+    real = vm.input_objects.get(node)
+    return real if type(real) in (torch.Tensor, torch.nn.Parameter) else None
 
 
 def warns(frame: Frame, at: int) -> bool:
