@@ -107,6 +107,7 @@ class Compiler:
         self.dynamic = dynamic
         self.buckets, options = buckets_in(options)
         asked = {"mode": mode if mode != "default" else None, "options": options}
+        self.facts = functools.partial(registry.facts_of(self.backend), **asked)
         given = settings.taken(self.backend, {name: value for name, value in asked.items() if value is not None})
         if given:  # passed on to the backend, which raises for settings that it does not have
             self.backend = functools.partial(self.backend, **given)

@@ -85,7 +85,7 @@ def key_of(code: CodeType, roots: Roots, compiler: Any) -> keys.FrameKey:
     if any(map(is_marked, roots.locals.values())):
         raise NotStorable("a tensor is marked as dynamic or static, which a capture checks")
     keys.check_kernels()
-    return keys.frame_key(code, roots, backend, compiler.asked)
+    return keys.frame_key(code, roots, backend, (*compiler.asked, compiler.facts()))
 
 
 def key_if_used(code: CodeType, roots: Roots, compiler: Any) -> keys.FrameKey | None:

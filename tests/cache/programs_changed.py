@@ -280,6 +280,14 @@ CHANGED: dict[str, Program] = {
         "lib = torch.library.Library('aten', 'IMPL')\n"
         "lib.impl('special_i0e', lambda x: torch.full_like(x, 7.0), 'CPU')",
     ),
+    "result_declared_constant": Program(
+        *2
+        * (
+            "import torchdynamo, other_result\nc = torchdynamo.assume_constant_result(other_result.c)\n"
+            "def f(x): return x * c()\n" + X,
+        ),
+        files={"other_result": ("K = 2\ndef c(): return K\n", "K = 3\ndef c(): return K\n")},
+    ),
     "custom_operator": changed(
         "@torch.library.custom_op('storetest::op', mutates_args=())\n"
         "def op(x: torch.Tensor) -> torch.Tensor: return x * @@\n"

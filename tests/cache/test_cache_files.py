@@ -14,6 +14,9 @@ import torch
 
 import torchdynamo
 from torchdynamo import events, storing
+from torchdynamo.backends import option_sets
+from torchdynamo.backends.ensemble import database
+from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.cache.store import compiled, files, places
 
 
@@ -261,12 +264,12 @@ def test_an_error_of_ours_while_writing_leaves_the_result(store: Path, monkeypat
     assert len(told) == 1 and "not stored" in told[0]
 
 
-def compiled_call() -> tuple[int, list[str], list[str]]:
+def compiled_call(**settings: Any) -> tuple[int, list[str], list[str]]:
     """Call the program under Inductor as if for the first time; return hits, warnings and what events tell."""
     torchdynamo.reset()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        got = torchdynamo.compile(program, backend="inductor")(X)
+        got = torchdynamo.compile(program, backend="inductor", **settings)(X)
     assert torch.equal(got, program(X))
     seen = events.recent()
     told = [event.text for event in seen if event.kind == "cache"]
@@ -313,6 +316,19 @@ def test_settings_of_the_compilers_are_in_the_key(store: Path) -> None:
         with patched:
             assert compiled_call() == (0, [], [])
     assert compiled_call() == (1, [], [])
+
+
+@in_this_torch
+def test_what_tune_has_chosen_is_in_the_key(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path / "choices.sqlite3"))
+    tuned = {"options": {"tuned": True}}
+    assert [compiled_call(**tuned)[0] for _ in range(2)] == [0, 1]
+    option_sets.keep_choice("inductor a graph", [Row("small fusions", option_sets.CHOSEN)])
+    assert [compiled_call(**tuned)[0] for _ in range(2)] == [0, 1]
+    assert [compiled_call()[0] for _ in range(2)] == [0, 1]
+    option_sets.keep_choice("inductor a graph", [Row("small fusions", "built"), Row("default", option_sets.CHOSEN)])
+    assert compiled_call(**tuned)[0] == 0
+    assert compiled_call()[0] == 1
 
 
 @in_this_torch

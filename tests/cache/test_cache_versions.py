@@ -73,6 +73,20 @@ def test_grad_mode_and_training_have_entries_of_their_own() -> None:
     assert both() == 4
 
 
+def tiny(x: torch.Tensor) -> torch.Tensor:
+    return x * int(torch.tensor(1e-40).item() > 0)
+
+
+def test_what_becomes_of_the_smallest_numbers_is_in_the_key() -> None:
+    assert calls(tiny, size(3)) == (0, 1)
+    assert torch.set_flush_denormal(True)
+    try:
+        assert calls(tiny, size(3)) == (0, 1)
+    finally:
+        torch.set_flush_denormal(False)
+    assert calls(tiny, size(3)) == (1, 0)
+
+
 def test_a_promise_about_sizes_is_checked_by_a_capture() -> None:
     assert calls(scaled, size(3)) == (0, 1)
     x = torch.ones(3)

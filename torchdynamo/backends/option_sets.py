@@ -5,6 +5,7 @@ None of them changes results beyond rounding. A choice is known by the graph, th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -84,6 +85,19 @@ def choice_for(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> str |
     return next((row.member for row in rows if row.state == CHOSEN and row.member in SETS), None)
 
 
+def choices(mode: str | None, options: Mapping[str, Any] | None) -> str:
+    """Return a digest of all choices that are stored, if the option "tuned" or the mode asks for them; else ""."""
+    stored = database() if asks_for_choice(mode, options) else None
+    if stored is None or not stored.file.exists():
+        return ""
+    return hashlib.sha256(repr(stored.with_state(CHOSEN)).encode()).hexdigest()
+
+
+def asks_for_choice(mode: str | None, options: Mapping[str, Any] | None) -> bool:
+    """Return whether a graph is compiled as was chosen for it."""
+    return mode == "max-autotune" or tuned_in(options)[0]
+
+
 def with_choice(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, options: Mapping[str, Any] | None
 ) -> tuple[str | None, dict[str, Any] | None]:
@@ -91,8 +105,8 @@ def with_choice(
 
     Options that are given go before chosen ones. A choice takes the place of mode "max-autotune".
     """
-    asked, rest = tuned_in(options)
-    if not asked and mode != "max-autotune":
+    rest = tuned_in(options)[1]
+    if not asks_for_choice(mode, options):
         return mode, rest
     name = choice_for(gm, example_inputs)
     if name is None:

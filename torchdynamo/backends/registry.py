@@ -110,6 +110,25 @@ def tries_graphs(backend: B) -> B:
     return backend
 
 
+def rests_on(facts: Callable[..., str]) -> Callable[[B], B]:
+    """Mark a backend whose results rest on more than the graph and its settings.
+
+    facts: takes the settings `mode` and `options`, and returns as text what else they rest on now; "" for nothing.
+    """
+
+    def marked(backend: B) -> B:
+        backend.facts = facts  # type: ignore[attr-defined]
+        return backend
+
+    return marked
+
+
+def facts_of(backend: Backend) -> Callable[..., str]:
+    """Return the function that `rests_on` has named."""
+    found: Callable[..., str] = getattr(backend, "facts", lambda mode, options: "")
+    return found
+
+
 def has_mark(backend: Backend, name: str) -> bool:
     """Return whether a backend, or the function behind a `functools.partial`, has this mark (`fixed_sizes`, ...)."""
     while isinstance(backend, functools.partial):

@@ -27,13 +27,13 @@ from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.input_checks import without_input_checks
 from torchdynamo.backends.joint_pass import before_inductors
-from torchdynamo.backends.option_sets import tuned_in, with_choice
+from torchdynamo.backends.option_sets import choices, tuned_in, with_choice
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_arguments import bodies_keep_arguments
 from torchdynamo.backends.regions import Choice, choice_in, left_whole, outlined
-from torchdynamo.backends.registry import register_backend
+from torchdynamo.backends.registry import register_backend, rests_on
 from torchdynamo.backends.rewrites import WantedRewrites, rewritten
 from torchdynamo.backends.rewrites import choice_in as rewrites_in
 from torchdynamo.backends.settings import checked_by, nearest
@@ -45,6 +45,7 @@ PRE_PASS = "joint_custom_pre_pass"
 
 
 @register_backend
+@rests_on(choices)
 @checked_by(lambda mode, options: settings(mode, of_inductor(options)) if mode or options else None)
 @leaves_inputs_alone
 @split_into_parts

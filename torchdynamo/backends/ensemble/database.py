@@ -74,6 +74,14 @@ class Database:
             for member, state, reason, seconds, *times, error, size in found
         ]
 
+    def with_state(self, state: str) -> list[tuple[str, str]]:
+        """Return graph and member of all rows of such a machine with these versions that have this state, in order."""
+        return self._ask(
+            "select graph, member from measurements where state = ? and fingerprint = ? and versions = ? "
+            "order by graph, member",
+            [(state, fingerprint(), versions())],
+        )
+
     def keep(self, graph: str, rows: Sequence[Row]) -> None:
         """Store the measurements of a graph, in place of earlier ones of the same members."""
         none = (None, None, None, None)

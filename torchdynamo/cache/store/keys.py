@@ -128,6 +128,7 @@ def parts_of_process(backend: str) -> dict[str, str]:
         "marked functions": ", ".join(marked),
         "kernels": ", ".join(replaced),
         "devices": _devices(),
+        "smallest number": repr(sys.float_info.min / 2),  # 0.0 under torch.set_flush_denormal
         "settings of Inductor": inductor_settings(),
         "threads": "" if backend == "eager" else str(torch.get_num_threads()),  # compiled loops are divided among them
     }

@@ -165,7 +165,7 @@ def call_marked(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Val
     if obj in marks.DISALLOWED:
         raise Break("disallowed function", name=called(obj))
     if obj in marks.CONSTANT:
-        return vm.run_pure(obj, args, kwargs)
+        return call_constant(vm, fn, args, kwargs)
     if obj in marks.ALLOWED:
         return emit_call(vm, fn, args, kwargs)
     if getattr(obj, "__code__", None) in marks.SKIPPED:
@@ -207,7 +207,8 @@ def has_marks(to_torch: Mapping[int, str]) -> bool:
 
 
 def call_constant(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Run a function marked by `torch.compiler.assume_constant_result`."""
+    """Run a function whose result the program declares to be constant: in this process, whatever that rests on."""
+    vm.of_process["the result of a function that assume_constant_result names"] = None
     return vm.run_pure(fn.obj, args, kwargs)
 
 
