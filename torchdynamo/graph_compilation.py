@@ -127,8 +127,6 @@ def compile_captured(
         only_here = "it communicates with other ranks"
     elif leaving:
         only_here = "an error that it raises leaves `with` blocks"
-    elif rerun is not None:
-        only_here = rerun.only_here
     return CalledGraph(graph, arguments, bound, gm, made, boxes, rerun, only_here)
 
 

@@ -16,6 +16,7 @@ from torchdynamo import config
 from torchdynamo.backends import artifacts
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.cache.store import compiled, coverage, eviction, files, frames, graphs, keys, places
+from torchdynamo.cache.store.operators import custom_operators
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import NotStorable, NotYetStorable
 from torchdynamo.capture.capture import Capture
@@ -169,9 +170,18 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         None if called.rerun is None else (called.rerun.warned, called.rerun.assumes_sizes),
     )
     answers = [frames.RegistryAnswer(cls, abstract, answer) for (cls, abstract), answer in vm.answers.items()]
+    cached = [
+        frames.CachedAnswer(function, args, named, answer)
+        for (function, args, named), answer in vm.cached_answers.items()
+    ]
     frame = frames.StoredFrame(
         *(code, entry.guards, [*called.bound, *entry.bound], entry.written.items, entry.written.variables),
-        *(call, why, answers),
+        call=call,
+        why=why,
+        answers=answers,
+        cached=cached,
+        set_orders=tuple(vm.set_orders),
+        operators={} if gm is None else custom_operators(gm),
     )
     sections, known = frames.dump(frame)
     uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)

@@ -208,7 +208,8 @@ def graph_of(
 ) -> Any:
     """Return the compiled graph of a frame as its code calls it."""
     call = frame.call
-    made = compiled.load_compiled(backend, gm, functools.partial(blob_at, root))
+    raised = ignore if rerun is None else rerun.raised
+    made = compiled.load_compiled(backend, gm, functools.partial(blob_at, root), raised)
     run = made
     if (call.mutated or call.random) and not compiled.is_as_captured(backend):
         run = Careful(made, call.mutated, UNKNOWN_CODE)
@@ -228,6 +229,10 @@ def graph_of(
         return first[0](error, args)
 
     return callable_graph(run, name, handler, call.boxes, len(frame.bound) > 0 and call.splat, written, graph_id)
+
+
+def ignore(error: Exception) -> None:
+    """Leave an error to whoever runs the graph."""
 
 
 def placeholders(gm: Any) -> list[torch.fx.Node]:

@@ -21,6 +21,21 @@ class Act(enum.IntEnum):
     @@
 """
 
+CACHED = (
+    "import functools, read_by_cached\nclass K: pass\n@WRAP\ndef c(n): return read_by_cached.N\n"
+    "def f(x): return x * CALL\ndef reset(): c.cache_clear()\n" + X
+)
+
+
+def operator(name: str, kernel: str, fake: str = "torch.empty_like(x)", call: str = "op(x) + 1") -> str:
+    """Return a program with a custom operator."""
+    return (
+        f"@torch.library.custom_op('storetest{name}::op', mutates_args=())\n"
+        f"def op(x: torch.Tensor) -> torch.Tensor: return {kernel}\n"
+        f"@op.register_fake\ndef _(x): return {fake}\ndef f(x): return {call}\n"
+    )
+
+
 CHANGED: dict[str, Program] = {
     # -- enums
     "int_enum_arithmetic": changed(INT_ENUM + "def f(x): return x * Act.SCALE\n", "SCALE = 2", "SCALE = 3"),
@@ -288,12 +303,54 @@ CHANGED: dict[str, Program] = {
         ),
         files={"other_result": ("K = 2\ndef c(): return K\n", "K = 3\ndef c(): return K\n")},
     ),
-    "custom_operator": changed(
-        "@torch.library.custom_op('storetest::op', mutates_args=())\n"
-        "def op(x: torch.Tensor) -> torch.Tensor: return x * @@\n"
-        "@op.register_fake\ndef _(x): return torch.empty_like(x)\ndef f(x): return op(x)\n",
+    "custom_operator": changed(operator("one", "x * @@"), "2", "3"),
+    "fake_of_operator": changed(operator("two", "x[:1].repeat(@@)", "x.new_empty(@@)"), "2", "3"),
+    "what_a_fake_reads": changed(
+        "N = @@\ndef size(x): return (N,)\n" + operator("three", "x[:1].repeat(N)", "x.new_empty(size(x))"), "2", "3"
+    ),
+    "module_that_a_fake_reads": Program(
+        *2
+        * (
+            "import read_by_fake\n"
+            + operator("four", "x[:1].repeat(read_by_fake.N)", "x.new_empty(read_by_fake.N)")
+            + X,
+        ),
+        files={"read_by_fake": ("N = 2\n", "N = 3\n")},
+    ),
+    "operator_on_constants": changed(operator("five", "x * @@", call="x * op(torch.ones(3))"), "2", "3"),
+    "operator_of_a_library": changed(
+        "lib = torch.library.Library('storetest6', 'DEF')\nlib.define('op(Tensor x) -> Tensor')\n"
+        "lib.impl('op', lambda x: x * @@, 'CompositeImplicitAutograd')\ndef f(x): return torch.ops.storetest6.op(x)\n",
         "2",
         "3",
+    ),
+    "assertion_fails": changed(
+        "rows = torch.nn.Embedding(4, 2)\nstate = torch.zeros(2)\n"
+        "def f(x):\n    state.add_(1)\n    noise = torch.rand(2, 2)\n    if not (x >= 0).all():\n"
+        "        raise ValueError('negative')\n    return rows(x) + noise\n"
+        "def args():\n    state.zero_()\n    return torch.tensor([@@, 2]), \n"
+        "def reset(): assert state.tolist() == [1, 1]\n",
+        "1",
+        "-1",
+        "",
+    ),
+    "cached_answer": Program(
+        *2 * (CACHED.replace("WRAP", "functools.lru_cache(maxsize=4)").replace("CALL", "c(2)"),),
+        files={"read_by_cached": ("N = 2\n", "N = 3\n")},
+    ),
+    "cached_answer_by_name": Program(
+        *2 * (CACHED.replace("WRAP", "functools.cache").replace("CALL", "c(n=2)"),),
+        files={"read_by_cached": ("N = 2\n", "N = 3\n")},
+    ),
+    "cached_answer_of_an_object": Program(
+        *2 * (CACHED.replace("WRAP", "functools.cache").replace("CALL", "c(K)"),),
+        files={"read_by_cached": ("N = 2\n", "N = 3\n")},
+    ),
+    "cached_function_raises": changed(
+        "import functools\nN = @@\n@functools.cache\ndef c(n): return 6 // N\ndef f(x): return x * c(1)\n"
+        "def reset(): c.cache_clear()\n",
+        "2",
+        "0",
     ),
 }
 
@@ -313,5 +370,12 @@ HASHES: dict[str, Program] = {
         "def f(x, names=frozenset(('aa', 'b', 'cccc'))): return x * len(next(iter(names)))\n" + X
     ),
     "sorted_key": Program("def f(x): return x * len(sorted(('aa', 'b', 'cccc'), key=hash)[0])\n" + X),
+    "order_of_names": Program("def f(x): return x, list(set(NAMES))\nNAMES = ['first', 'second', 'first']\n" + X),
+    "order_after_taking_away": Program(
+        "def f(x):\n    s = set(NAMES)\n    s.discard('third')\n    s.add('fourth')\n    return x, list(s)\n"
+        "NAMES = ['third', 'first', 'second']\n" + X
+    ),
+    "order_of_many": Program("def f(x): return x, list({f'{n} {n}' for n in range(9)})\n" + X),
+    "order_of_a_set_that_was_there": Program("S = {'first', 'second'}\ndef f(x): return x, list(S)\n" + X),
     "set_returned": Program("def f(x): return x, list({'aa', 'b', 'cccc', 'dd'})\n" + X),
 }

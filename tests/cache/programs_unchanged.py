@@ -54,6 +54,49 @@ UNCHANGED: dict[str, Program] = {
         def args(): return (torch.ones(3),)
         """
     ),
+    "custom_operator": Program(
+        """
+        SIZE = (3,)
+        def size(x): return SIZE
+        @torch.library.custom_op("storetest::same", mutates_args=())
+        def op(x: torch.Tensor) -> torch.Tensor: return x * 2
+        @op.register_fake
+        def _(x): return x.new_empty(size(x))
+        def f(x): return op(x) + torch.ops.storetest.same(x)
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "assertion": Program(
+        """
+        rows = torch.nn.Embedding(4, 2)
+        def f(x):
+            noise = torch.rand(2, 2)
+            if not (x >= 0).all():
+                raise ValueError("negative")
+            return rows(x) + noise
+        def args(): return (torch.tensor([1, 2]),)
+        """
+    ),
+    "operator_may_raise": Program(
+        """
+        def f(x):
+            try:
+                return x.reshape(3) + 1
+            except RuntimeError:
+                return x
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "cached_answers": Program(
+        """
+        import functools
+        @functools.lru_cache(maxsize=4)
+        def c(n=1): return n * 3
+        def f(x): return x * c(2) * c(n=3) * c()
+        def args(): return (torch.ones(3),)
+        def reset(): c.cache_clear()
+        """
+    ),
     "wrapper_around_a_wrapper": Program(
         """
         import functools

@@ -60,6 +60,13 @@ def test_another_seed_of_hashes_gives_its_own_result(
     assert first.equal and second.equal
 
 
+def test_the_same_seed_of_hashes_puts_sets_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    names = ("order_of_names", "order_of_a_set_that_was_there")
+    _, second = twice(tmp_path, {name: HASHES[name] for name in names})
+    assert [(second[name].equal, second[name].hits) for name in names] == [(True, 1)] * len(names)
+
+
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
 def test_what_inductor_has_compiled_is_found(tmp_path: Path) -> None:
     first, second = twice(tmp_path, INDUCTOR)

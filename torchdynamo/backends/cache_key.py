@@ -96,9 +96,11 @@ def memory_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
 
 
-def is_keyed_by_names(gm: torch.fx.GraphModule) -> bool:
-    """Return whether the graph and its nested graphs call only functions of torch and of this package."""
-    return all(is_ours(fn) or owner(fn).partition(".")[0] in KNOWN_OWNERS for fn in functions(gm))
+def is_keyed_by_names(gm: torch.fx.GraphModule, but: Callable[[Any], bool] = lambda fn: False) -> bool:
+    """Return whether the graph and its nested graphs call only functions of torch and of this package, or those `but`
+    which another key identifies.
+    """
+    return all(is_ours(fn) or owner(fn).partition(".")[0] in KNOWN_OWNERS or but(fn) for fn in functions(gm))
 
 
 def functions(gm: torch.fx.GraphModule) -> Iterator[Any]:

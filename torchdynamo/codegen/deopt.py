@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch.fx
 
 from torchdynamo import _native
-from torchdynamo.backends.preserve import Contents, RandomState, mutated_positions, tensors_at
-from torchdynamo.backends.run import GraphFailure
 from torchdynamo.bytecode.instruction import Instruction, Item, Label
 from torchdynamo.capture.capture import Capture
+from torchdynamo.codegen.checked_graph import CheckedGraph, CheckedPlan
 from torchdynamo.core.learned import record
 from torchdynamo.core.reasons import explained
-from torchdynamo.errors import FallbackWarning, TorchDynamoError
-from torchdynamo.graph.modes import Modes
-from torchdynamo.graph.mutation import changes_modes, effects_of
-from torchdynamo.graph.passes.stages import GraphStage, cut
-from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
+from torchdynamo.errors import FallbackWarning
+from torchdynamo.graph.passes.stages import cut
 from torchdynamo.hook.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -37,8 +33,6 @@ Run = Callable[..., Any]
 
 class Bailout:
     """Emits the deoptimization of one entry, which runs the frame as written when the graph returns None."""
-
-    only_here = ""  # why another process cannot make the same from the entry's code and graph; "" if it can
 
     def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
         self.begin(capture.code, capture.machine.may_raise, capture.machine.sizes_fit)
@@ -124,8 +118,6 @@ class Bailout:
 class CheckedRun(Bailout):
     """Emits the deoptimization of an entry whose graph rests on assertions, and the checks of these."""
 
-    only_here = "its graph rests on assertions"
-
     def __init__(self, emit: CodeEmitter, capture: Capture) -> None:
         self.checks = [(check.value.node, check.truth) for check in capture.machine.checks]
         for node, _ in self.checks:
@@ -140,78 +132,8 @@ class CheckedRun(Bailout):
         outputs: Sequence[torch.fx.Node],
         stops: Sequence[torch.fx.Node],
     ) -> Run:
-        run = self.in_stages(gm, compile_part, outputs, stops) if stops else None
-        return self.leaving_no_trace(run or self.at_once(compile_part(gm, examples), outputs), gm)
-
-    def at_once(self, fn: Run, outputs: Sequence[torch.fx.Node]) -> Run:
-        """Return a function that runs the whole graph, then checks the assertions."""
-        places = [(outputs.index(node), truth) for node, truth in self.checks]
-
-        def run(*args: Any) -> Any:
-            results = fn(*args)
-            return results if all(bool(results[at]) is truth for at, truth in places) else None
-
+        stages = cut(gm, [node.name for node in stops]) if stops else ()
+        run = CheckedGraph(CheckedPlan.of(gm, stages, outputs, self.checks), compile_part, self.raised)
+        if not stages:
+            run.compile_first(examples)
         return run
-
-    def in_stages(
-        self,
-        gm: torch.fx.GraphModule,
-        compile_part: Callable[..., Run],
-        outputs: Sequence[torch.fx.Node],
-        stops: Sequence[torch.fx.Node],
-    ) -> Run:
-        """Return a function that runs the graph in stages and checks assertions in between.
-
-        Each stage is compiled when a call first gets to it.
-        """
-        stages = cut(gm, [node.name for node in stops])
-        inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-        compiled: list[Run | None] = [None] * len(stages)
-
-        def run(*args: Any) -> Any:
-            known = dict(zip(inputs, args, strict=True))
-            for at, stage in enumerate(stages):
-                given = [known[name] for name in stage.inputs]
-                fn = compiled[at]
-                if fn is None:
-                    fn = compiled[at] = compile_part(stage.module, given)
-                known.update(zip(stage.results, fn(*given), strict=True))
-                if not all(bool(known[node.name]) is truth for node, truth in self.checks_of(stage)):
-                    return None
-            return tuple(known[node.name] for node in outputs)
-
-        return run
-
-    def checks_of(self, stage: GraphStage) -> list[tuple[Any, bool]]:
-        """Return the assertions on values that a stage computes."""
-        return [(node, truth) for node, truth in self.checks if node.name in stage.results]
-
-    def leaving_no_trace(self, run: Run, gm: torch.fx.GraphModule) -> Run:
-        """Wrap a run of the graph so that one that returns None leaves no trace.
-
-        It restores random number generators, modes and the contents of inputs that were written to. An exception counts
-        as None.
-        """
-        random, switches, written = effects_of(gm).random, changes_modes(gm), mutated_positions(gm)
-
-        def attempt(*args: Any) -> Any:
-            state = RandomState() if random else None
-            modes = Modes.now() if switches else None
-            contents = Contents(tensors_at(written, args)) if written else None
-            try:
-                results = run(*args)
-            except (TorchDynamoError, STOP_RECOMPUTING):
-                raise
-            except Exception as error:  # the program's or the backend's: the frame, run as written, will show which
-                self.raised(error.original if isinstance(error, GraphFailure) else error)
-                results = None
-            if results is None:
-                if state is not None:
-                    state.restore()
-                if modes is not None:
-                    modes.restore()
-                if contents is not None:
-                    contents.restore()
-            return results
-
-        return attempt

@@ -47,6 +47,11 @@ def build() -> str:
     return f"{torch.__version__} {found.git_version} {found.cuda} {found.hip} {found.debug}"
 
 
+def knows_devices() -> bool:
+    """Return whether this build of torch knows other devices than the CPU."""
+    return any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")) or torch.backends.mps.is_built()
+
+
 def changed_settings(settings: Any) -> str:
     """Return those settings of a module of torch's settings that differ from their defaults."""
     set_once = {name: entry.default for name, entry in settings._config.items() if not settings._is_default(name)}

@@ -80,6 +80,7 @@ PRIVATE: dict[str, str] = {
     "torch.ops._quantized": "operators that code of Inductor calls",
     "torch.ops.inductor._alloc_from_pool": "memory that code of Inductor takes from a larger piece",
     "torch.ops.aten._unsafe_view": "the only view of a result",
+    "torch._library.custom_ops": "what an operator is made of that the program has written in Python",
     "torch._library.opaque_object": "classes whose objects are values, such as placements of DTensor",
     "torch.nested._internal.nested_tensor": "nested tensors made of values and offsets",
     "torch.nn._reduction": "reductions of losses by number",

@@ -10,11 +10,12 @@ import torch.fx
 
 from torchdynamo.backends import artifacts
 from torchdynamo.cache.store.files import Damaged
-from torchdynamo.cache.store.graphs import StoredGraph
+from torchdynamo.cache.store.graphs import StoredGraph, plan_as_data, plan_of
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import Malformed, NotStorable, NotYetStorable, decode, encode
+from torchdynamo.codegen.checked_graph import CheckedGraph
 
-AS_CAPTURED, ARTIFACT = "as captured", "artifact"
+AS_CAPTURED, CHECKED, ARTIFACT = "as captured", "as captured, with checks", "artifact"
 
 
 def dump_compiled(made: Any, gm: torch.fx.GraphModule, backend: str) -> tuple[bytes, dict[str, bytes]]:
@@ -23,6 +24,10 @@ def dump_compiled(made: Any, gm: torch.fx.GraphModule, backend: str) -> tuple[by
         if backend != "eager":
             raise NotStorable(f"backend {backend!r} left its graph to eager, which it may not do next time")
         return packed({"kind": AS_CAPTURED}), {}
+    if isinstance(made, CheckedGraph):
+        if backend != "eager":
+            raise NotStorable("its graph rests on assertions, and is compiled in parts")
+        return packed({"kind": CHECKED, "plan": plan_as_data(made.plan)}), {}
     return dump_artifact(made, backend)
 
 
@@ -35,17 +40,21 @@ def dump_artifact(made: Any, backend: str) -> tuple[bytes, dict[str, bytes]]:
     return packed({"kind": ARTIFACT, "data": found.data}), found.blobs
 
 
-def load_compiled(data: bytes, graph: StoredGraph, read_blob: Callable[[str], str]) -> Callable[..., Any]:
+def load_compiled(
+    data: bytes, graph: StoredGraph, read_blob: Callable[[str], str], raised: Callable[[Exception], object]
+) -> Callable[..., Any]:
     """Return what a backend has made. Raises Unresolved if this process differs in what that rests on, or if it is
     no data of a backend's, and Damaged for a blob that is not what was written.
 
-    read_blob: returns the path of a blob, which can be trusted.
+    read_blob: returns the path of a blob, which can be trusted. raised: gets the error of a graph with assertions.
     """
     content = unpacked(data)
     if content["kind"] == AS_CAPTURED:
         forward: Callable[..., Any] = graph.module.forward
         return forward
     try:
+        if content["kind"] == CHECKED:
+            return CheckedGraph(plan_of(content["plan"]), lambda stage, examples: stage.forward, raised)
         return artifacts.load(content["data"], read_blob, lambda: graph.module)
     except artifacts.DamagedBlob as error:
         raise Damaged(str(error)) from None
@@ -57,7 +66,7 @@ def load_compiled(data: bytes, graph: StoredGraph, read_blob: Callable[[str], st
 
 def is_as_captured(data: bytes) -> bool:
     """Return whether a graph runs as it was captured."""
-    return bool(unpacked(data)["kind"] == AS_CAPTURED)
+    return unpacked(data)["kind"] in (AS_CAPTURED, CHECKED)
 
 
 def packed(data: dict[str, Any]) -> bytes:

@@ -25,6 +25,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.cache.store.hashes import hash_of
+from torchdynamo.cache.store.operators import digest_of, is_custom
 from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.core.naming import OWN, class_name
 from torchdynamo.guards.constants import is_constant
@@ -83,7 +84,9 @@ def _names_of(obj: Any) -> Iterator[tuple[str, str]]:
     module: Any
     name: Any
     if issubclass(type(obj), type):
-        module, name = OWN.__get__(obj).get("__module__"), class_name(obj)
+        made_in_c = not of_type(obj, "__flags__") & _HEAP
+        module = _module_of_c(obj) if made_in_c else OWN.__get__(obj).get("__module__")
+        name = class_name(obj)
     elif type(obj) in _NAMED:
         module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
         owner = getattr(obj, "__self__", None)
@@ -226,10 +229,7 @@ def _cached(obj: Any) -> Description:
 
 
 def _operator(obj: Any) -> Description:
-    name = str(obj)
-    if name.partition(".")[0] not in ("aten", "prims", "prim"):
-        raise NotStorable(f"{name} is a custom operator: nothing says which kernel it has")
-    return Description("operator", (name,))
+    return Description("operator", (str(obj), digest_of(obj) if is_custom(obj) else ""))
 
 
 def _namespace(obj: Any) -> Description:

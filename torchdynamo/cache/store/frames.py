@@ -6,23 +6,29 @@ the replacement code and how it calls its graph; `graph` the graph as it was cap
 
 from __future__ import annotations
 
+import functools
 import struct
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from types import CodeType, MethodType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType, MappingProxyType, MethodType
 from typing import Any, NamedTuple
 from weakref import ref
 
 from torchdynamo import _native
+from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.bytecode.instruction import Item
 from torchdynamo.cache.store.instructions import GRAPH, items_of, plain_items, renamed
+from torchdynamo.cache.store.operators import digest_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
 from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
+from torchdynamo.capture.types.lru_cache import kept_result
+from torchdynamo.capture.vm.process_settings import is_order_of_hashes
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.source import Guard, Position, Roots, Source
+from torchdynamo.errors import RecordError
 from torchdynamo.guards.constants import is_constant, same_constant
 from torchdynamo.guards.identity import Weak
 from torchdynamo.guards.kinds import KINDS
@@ -57,6 +63,15 @@ class RegistryAnswer(NamedTuple):
     answer: bool
 
 
+class CachedAnswer(NamedTuple):
+    """What a function with `functools.lru_cache` has returned."""
+
+    function: Source
+    args: tuple[Any, ...]
+    named: tuple[tuple[str, Any], ...]
+    answer: Any
+
+
 class StoredFrame(NamedTuple):
     """A compiled frame as it is stored."""
 
@@ -68,6 +83,9 @@ class StoredFrame(NamedTuple):
     call: GraphFacts
     why: Why | None
     answers: Sequence[RegistryAnswer] = ()
+    cached: Sequence[CachedAnswer] = ()
+    set_orders: Sequence[tuple[int, tuple[Any, ...]]] = ()
+    operators: Mapping[str, str] = MappingProxyType({})  # custom ones, with their digests
 
 
 def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
@@ -75,10 +93,12 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     users = resume.origin(frame.code).code
     writer = RowWriter(lambda obj: FRAMES_CODE if obj is users else None)
     told = {(each.cls, each.abstract): each for each in frame.answers}
-    guards = [guard for guard in frame.guards if guard.source is not REGISTRATIONS]
-    if len(guards) < len(frame.guards) and not told:
+    if not told and any(guard.source is REGISTRATIONS for guard in frame.guards):
         raise NotStorable("it rests on which classes are registered with abstract ones")
-    rows = writer.guards(guards)
+    asked = {each.function for each in frame.cached}
+    if not asked.issuperset(map(cached_function, filter(of_cache, frame.guards))):
+        raise NotStorable("it rests on what a function that keeps its results has returned")
+    rows = writer.guards([guard for guard in frame.guards if not is_made_again(guard)])
     bound = array("I", [writer.source(source) for source in frame.bound])
     graph = frame.call.name
     left = frame.why.reason if frame.why is not None else resume.LOOP
@@ -90,11 +110,36 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
         items,
         None if frame.why is None else plain_reason(frame.why),
         tuple((each.cls, each.abstract, each.answer) for each in told.values()),
+        tuple(map(tuple, frame.cached)),
+        tuple(frame.set_orders),
+        tuple(frame.operators.items()),
         tuple(code),
     )
     number = writer.pool.number(content)
     tables = dict(zip(ROWS, writer.tables(), strict=True))
     return {**tables, "guards": rows, "bound": bound.tobytes(), "frame": struct.pack("<I", number)}, code
+
+
+def of_cache(guard: Guard) -> bool:
+    """Return whether a guard is on a result that `functools.lru_cache` keeps."""
+    base = guard.source.base
+    return base is not None and base.how == "cache"
+
+
+def cached_function(guard: Guard) -> Source | None:
+    """Return the source of the function whose results the cache keeps that a guard is on."""
+    return guard.source.base and guard.source.base.base
+
+
+def is_made_again(guard: Guard) -> bool:
+    """Return whether a guard is not stored: it is made where the entry is read, or says nothing."""
+    return guard.source is REGISTRATIONS or of_cache(guard) or is_of_itself(guard)
+
+
+def is_of_itself(guard: Guard) -> bool:
+    """Return whether a guard says that an object is itself: its source begins at the object."""
+    source = guard.source
+    return guard.kind == "ID_MATCH" and source.how == "pinned" and source.arg.object is unwrapped(guard.arg)
 
 
 class EntryWriter:
@@ -112,7 +157,7 @@ class EntryWriter:
             return "own", self.own[id(obj)]
         if type(obj) is _native.AsWritten:
             return "as written", ()
-        if type(obj) is MethodType and type(obj.__self__) is Bailout:
+        if type(obj) is MethodType and isinstance(obj.__self__, Bailout):
             return "after rerun", ()
         shape = resume.shape_of(obj) if type(obj) is CodeType else None
         if shape is not None:
@@ -199,16 +244,43 @@ class LoadedFrame:
 
     def verified(self) -> _native.GuardProgram:
         """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not."""
-        call, self.variables, self.items, why, answers, known = self.reader.pool[self.number]
+        call, self.variables, self.items, why, answers, cached, orders, operators, known = self.reader.pool[self.number]
+        if not all(is_order_of_hashes(*each) for each in orders):
+            raise Unresolved("hashes have another seed, and put a set in another order")
         self.known = [ref(each) for each in (self.code, *known)]
         self.call = GraphFacts(*call)
         self.why = None if why is None else reason_of(why)
+        check_operators(operators)
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
-        program = lower(self.guards, self.bound, self.code)
-        roots = self.roots
+        program = self.checked()
+        if cached:  # functions are called when all else holds, and so as eager would call them
+            self.guards += [guard for each in cached for guard in self.asked_again(CachedAnswer(*each))]
+            program = self.checked()
+        return program
+
+    def checked(self) -> _native.GuardProgram:
+        """Return the program of the guards. Raises Unresolved if they do not hold."""
+        program, roots = lower(self.guards, self.bound, self.code), self.roots
         if not program.check(roots.locals, roots.globals, roots.builtins, roots.closure):
             raise Unresolved(failure(self.guards, roots))
         return program
+
+    def asked_again(self, told: CachedAnswer) -> Iterator[Guard]:
+        """Yield the guard of what a function returns that keeps its results: it is called, if it has not been.
+
+        Raises Unresolved if it returns something else.
+        """
+        function = self.reader.load(told.function)
+        if type(function) is not functools._lru_cache_wrapper:
+            raise Unresolved(f"{told.function} keeps no results")
+        try:
+            found = function(*told.args, **dict(told.named))
+        except Exception as error:  # a capture will call it again
+            raise Unresolved(f"{told.function} raises {type(error).__name__}") from None
+        if not same(found, told.answer):
+            raise Unresolved(f"{told.function} returned {told.answer!r}, and returns {found!r}")
+        if not told.named:
+            yield from kept_result(told.function, function, told.args)
 
     def registered(self, content: tuple[type, type, bool]) -> Guard:
         """Return the guard of what an abstract class says of a class. Raises Unresolved if that has changed."""
@@ -230,6 +302,17 @@ class LoadedFrame:
         return items
 
 
+def check_operators(told: Sequence[tuple[str, str]]) -> None:
+    """Raise Unresolved unless custom operators are here that have these digests."""
+    for name, digest in told:
+        try:
+            found = digest_of(operator_names.function_named(f"torch.ops.{name}"))
+        except (RecordError, NotStorable) as error:
+            raise Unresolved(str(error)) from None
+        if found != digest:
+            raise Unresolved(f"the operator {name} changed")
+
+
 def failure(guards: Sequence[Guard], roots: Roots) -> str:
     """Return the first guard that does not hold, as text."""
     for guard in guards:
@@ -246,8 +329,7 @@ def failure(guards: Sequence[Guard], roots: Roots) -> str:
 
 def agree(made: Sequence[Guard], live: Sequence[Guard]) -> bool:
     """Return whether guards that were read back are those that were written."""
-    wanted = [guard for guard in live if guard.source is not REGISTRATIONS]
-    found = [guard for guard in made if guard.source is not REGISTRATIONS]
+    wanted, found = ([guard for guard in each if not is_made_again(guard)] for each in (live, made))
     return len(found) == len(wanted) and all(
         one.source is other.source and one.kind == other.kind and same(one.arg, other.arg)
         for one, other in zip(found, wanted, strict=True)

@@ -17,12 +17,15 @@ from torchdynamo.backends.cache_key import OPERATORS, is_keyed_by_names
 from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
 from torchdynamo.backends.ensemble.identity import HasNoName, name_of
+from torchdynamo.cache.store.operators import is_custom
 from torchdynamo.cache.store.sites import SiteWriter, read_sites
 from torchdynamo.cache.store.values import NotStorable
+from torchdynamo.codegen.checked_graph import CheckedPlan
 from torchdynamo.core.call_sites import CallSite
 from torchdynamo.errors import RecordError
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, effects_of, note_effects
+from torchdynamo.graph.passes.stages import GraphStage
 from torchdynamo.graph.tracebacks import Program
 
 
@@ -31,7 +34,7 @@ def dump_graph(gm: torch.fx.GraphModule, sites: Mapping[str, CallSite], known: S
 
     sites: the program's calls at each node. known: code by whose number the calls are written.
     """
-    if not is_keyed_by_names(gm):
+    if not is_keyed_by_names(gm, but=is_custom):
         raise NotStorable("its graph calls code that is not torch's: nothing says whether that has changed")
     try:
         nodes = nodes_of(gm.graph, name_of_function)
@@ -66,6 +69,27 @@ def effects_as_data(gm: torch.fx.GraphModule) -> list[Any]:
     effects = effects_of(gm)
     inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     return [[at for at, name in enumerate(inputs) if name in effects.mutated], effects.random, effects.as_captured]
+
+
+def plan_as_data(plan: CheckedPlan) -> dict[str, Any]:
+    """Return how a graph is run that rests on assertions. Raises NotStorable for a node that cannot be written."""
+    try:
+        stages = [
+            (json.dumps(nodes_of(each.module.graph, name_of_function)), each.inputs, each.results)
+            for each in plan.stages
+        ]
+    except RecordError as error:
+        raise NotStorable(f"its graph cannot be written: {error}") from None
+    return {**plan._asdict(), "stages": stages}
+
+
+def plan_of(data: Mapping[str, Any]) -> CheckedPlan:
+    """Return a plan from data. Raises RecordError for an operator that does not exist here."""
+    stages = [
+        GraphStage(graph_module(torch.nn.Module(), graph_of(json.loads(nodes), function_at)), inputs, results)
+        for nodes, inputs, results in data["stages"]
+    ]
+    return CheckedPlan(**{**data, "stages": stages})
 
 
 def load_graph(data: bytes) -> torch.fx.GraphModule:

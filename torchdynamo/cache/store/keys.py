@@ -122,11 +122,9 @@ def parts_of_process(backend: str) -> dict[str, str]:
     Raises NotStorable for a setting of this package that is no value.
     """
     marked = sorted(f"{kind}:{_name(obj)}" for kind, found in _MARKS.items() for obj in found)
-    replaced = sorted(name for name in torch.library._impls if _is_kernel(name))
     return {
         **{f"config.{name}": _text(value) for name, value in config.knobs().items() if name not in NO_MATTER},
         "marked functions": ", ".join(marked),
-        "kernels": ", ".join(replaced),
         "devices": _devices(),
         "smallest number": repr(sys.float_info.min / 2),  # 0.0 under torch.set_flush_denormal
         "settings of Inductor": inductor_settings(),

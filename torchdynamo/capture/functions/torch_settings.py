@@ -22,6 +22,7 @@ from torchdynamo.core.policy import reads_torch_state
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import NONE, Known, Value
+from torchdynamo.graph.torch_compat import knows_devices
 
 C = torch._C
 
@@ -190,11 +191,28 @@ for _space in (torch._C, torch):
 
 # -- facts of the machine and the build -------------------------------------------------------------------------------
 run_for_real(
-    *(torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported),
-    *(torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.get_arch_list),
-    *(torch.xpu.is_available, torch.xpu.device_count, torch.backends.mps.is_available, torch.backends.mps.is_built),
     *(torch.backends.cuda.is_built, torch.backends.mkldnn.is_available, torch.backends.cudnn.is_available),
-    *(torch.accelerator.current_accelerator, torch.accelerator.device_count, torch.accelerator.is_available),
     *(torch._C._infer_size,),  # of two shapes
     *(torch.backends.openmp.is_available, torch.distributed.is_available, torch.cuda._is_compiled),
+    torch.backends.mps.is_built,
 )
+
+
+def model_device(fn: Any) -> None:
+    """Answer what there is of a device: once for a process, but not for a build of torch."""
+
+    def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        if knows_devices():
+            vm.of_process["which devices there are"] = None
+        return vm.run_pure(fn, list(args), dict(kwargs))
+
+    function(fn)(row)
+
+
+for _fn in (
+    *(torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported),
+    *(torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.get_arch_list),
+    *(torch.xpu.is_available, torch.xpu.device_count, torch.backends.mps.is_available),
+    *(torch.accelerator.current_accelerator, torch.accelerator.device_count, torch.accelerator.is_available),
+):
+    model_device(_fn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from torchdynamo import _native
@@ -12,9 +13,9 @@ from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import CACHED_CALL, is_open, models
 from torchdynamo.capture.vm.namespaces import write_instance
-from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
+from torchdynamo.capture.vm.wrap import CONSTANTS, holds_nan, lift, wrap
 from torchdynamo.core.signals import Assumption, Break
-from torchdynamo.core.source import Pinned, Source, instance_attr
+from torchdynamo.core.source import Guard, Pinned, Source, instance_attr
 from torchdynamo.core.value import ABSENT, NONE, Object, TensorNode, Value
 
 CACHED = functools._lru_cache_wrapper
@@ -49,6 +50,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         raise vm.error(type(error), *error.args) from None
     if not named:
         rest_on_result(vm, entity, tuple(real))
+    note_answer(vm, entity.source, tuple(real), named, found)
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
@@ -61,13 +63,28 @@ def can_change(found: Any) -> bool:
 
 def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
     """Guard that the cache still holds this result: eager would call the function again after the cache was cleared."""
-    cache = _native.cache_of(entity.real)
+    for guard in kept_result(entity.source, entity.real, args):
+        vm.guard(guard.source, guard.kind, guard.arg)
+
+
+def kept_result(source: Source | None, function: Any, args: tuple[Any, ...]) -> Iterator[Guard]:
+    """Yield the guard of what the cache of a function holds for these arguments; nothing where it cannot be seen."""
+    cache = _native.cache_of(function)
     key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
-    if entity.source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
+    if source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
         return
     held = cache[key]
     kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
-    vm.guard(Source("key", Source("cache", entity.source), key), kind, held)
+    yield Guard(Source("key", Source("cache", source), key), kind, held)
+
+
+def note_answer(vm: Machine, source: Source | None, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
+    """Note what a cached function has answered: another process has to ask it again."""
+    values = (*args, *named.values(), found)
+    if source is None or not all(type(each) in CONSTANTS and not holds_nan(each) for each in values):
+        vm.of_process["what a function that keeps its results has returned"] = None
+    else:
+        vm.cached_answers[source, args, tuple(named.items())] = found
 
 
 def made_here(vm: Machine, value: Value) -> bool:

@@ -37,6 +37,8 @@ def record_change(vm: Machine, self: Object, method: str, key: Any = None, item:
             entity.payload = None
         else:
             getattr(order, method)(*each)
+            if method != "add":
+                vm.heap.thinned.append(order)
 
 
 def real_item(vm: Machine, key: Any, item: Value) -> Any:
@@ -49,13 +51,13 @@ def real_item(vm: Machine, key: Any, item: Value) -> Any:
     return MISSING if entity.source is None else entity.real
 
 
-def keys_in_order(vm: Machine, items: dict[Any, Value], order: Iterable[Any]) -> list[Any]:
-    """Return the keys of items in the order of a real set.
+def keys_in_order(vm: Machine, items: dict[Any, Value], order: Iterable[Any], guarded: bool = False) -> list[Any]:
+    """Return the keys of items in the order of a real set. guarded: a guard holds that order.
 
     Objects in it are guarded: where they lie decides the order.
     """
-    if len(items) > 1:
-        note_order(vm.heap, items)
+    if len(items) > 1 and not guarded:
+        note_order(vm.heap, items, order)
     objects = [(key, vm.entity(item)) for key, item in items.items() if item.__class__ is Object]
     held = {id(entity.real): (key, entity) for key, entity in objects}
     found = []
@@ -110,6 +112,8 @@ def record_update(
             entity.payload = None
         elif order is not None:
             getattr(order, method)(given)
+            if not united:
+                vm.heap.thinned.append(order)
         return
     one_by_one = united and (given is None or type(given) is list)
     again = None if one_by_one else argument_again(vm, other, theirs, given)

@@ -156,7 +156,7 @@ def iterate(vm: Machine, value: Object) -> Iterator[Value]:
         order: Any = list(items)
     elif vm.entity(value).fresh or all(item.__class__ is Known for item in items.values()):
         order = order_of(vm, value)
-        order = None if order is None else keys_in_order(vm, items, order)
+        order = None if order is None else keys_in_order(vm, items, order, guarded=not vm.entity(value).fresh)
     else:
         order = items if order_of(vm, value) is not None else None
     if order is None:
@@ -231,6 +231,7 @@ def pop(vm: Machine, self: Object) -> Value:
     if order is None:
         raise Break("unsupported method", name="pop", type="set")
     (first,) = keys_in_order(vm, items_of(vm, self), [order.pop()])
+    vm.heap.thinned.append(order)
     return write(vm, self).pop(first)
 
 

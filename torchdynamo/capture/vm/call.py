@@ -122,8 +122,10 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     again = interop.substitute(obj)
     if again is not None:
         return inline(vm, Known(again), args, kwargs)
-    if policy.is_pure(obj) or (kind is INSTANCE_METHOD and args and is_opaque_value(args[0].pytype)):
+    if policy.is_pure(obj):
         return run_pure(vm, obj, args, kwargs)
+    if kind is INSTANCE_METHOD and args and is_opaque_value(args[0].pytype):
+        return run_opaque(vm, obj, args, kwargs)
     raise Break("unknown call", name=called(obj))
 
 
@@ -209,6 +211,12 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
             raise Break("unknown call", name=called(fn)) from error
         raise vm.error(type(error), *error.args) from None
     return lift_made(vm, result)
+
+
+def run_opaque(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Make an opaque value, or call a method of one: code of the program's, which is not followed."""
+    vm.of_process["what an opaque value has answered"] = None
+    return run_pure(vm, fn, args, kwargs)
 
 
 def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -315,7 +323,7 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
     if is_opaque_value(cls):
-        return run_pure(vm, cls, args, kwargs)
+        return run_opaque(vm, cls, args, kwargs)
     if issubclass(cls, torch.Tensor) and wrappers.is_class(cls):
         return wrappers.construct(vm, cls, args, kwargs)
     new = guarded_lookup(vm, cls, "__new__")

@@ -108,6 +108,8 @@ class Heap:
         self.entities: list[Entity] = []
         self.by_id: dict[int, Object] = {}
         self.of_process: dict[str, None] = {}  # what the capture rests on that is so in this process only
+        self.set_orders: dict[tuple[int, tuple[Any, ...]], None] = {}  # seen: size of the set's table, keys in order
+        self.thinned: list[set[Any]] = []  # from which something was taken: places in the table may not be used again
         self.literals: list[frozenset[Any]] = []  # what sets were filled with at once, in an order of its own
 
     def new(self, pytype: type, *, items: Any = None, born: int = 0, payload: object = None) -> Object:

@@ -7,6 +7,7 @@ make a difference. NumPy's are in `numpy_settings.py`.
 from __future__ import annotations
 
 import _locale
+import itertools
 import locale
 import operator
 import re
@@ -65,10 +66,42 @@ def note_hashes(vm: Machine, fn: Any, args: tuple[Any, ...]) -> None:
         vm.of_process[HASH_SEED] = None
 
 
-def note_order(heap: Heap, keys: Iterable[Any]) -> None:
-    """Note that the capture rests on the order of a set of these keys."""
-    if not all(map(hashes_alike, keys)):
+def note_order(heap: Heap, keys: Iterable[Any], order: Iterable[Any] = ()) -> None:
+    """Note that the capture rests on the order of a set of these keys. order: a real set, where there is one."""
+    if all(map(hashes_alike, keys)):
+        return
+    size = size_of_table(order) if type(order) is set and all(order is not each for each in heap.thinned) else 0
+    seen = tuple(order)
+    if (
+        size
+        and len(seen) <= FEW
+        and all(type(key) in HASHED_BY_VALUE for key in seen)
+        and is_order_of_hashes(size, seen)
+    ):
+        heap.set_orders[size, seen] = None
+    else:
         heap.of_process[HASH_SEED] = None
+
+
+FEW = 3  # keys that another seed often puts in the same order
+
+
+def size_of_table(real: set[Any]) -> int:
+    """Return how many places the table of a real set has."""
+    return (set.__sizeof__(real) - EMPTY) // ENTRY or SMALLEST
+
+
+EMPTY, ENTRY, SMALLEST = set.__sizeof__(set()), 16, 8
+HASHED_BY_VALUE = frozenset({str, bytes, int, float, bool})
+
+
+def is_order_of_hashes(size: int, keys: Iterable[Any]) -> bool:
+    """Return whether hashes put these keys into a table of this size in this order, each in a place of its own.
+
+    Then a set has that order in which nothing was ever taken away, in whatever order they came.
+    """
+    places = [hash(key) & (size - 1) for key in keys]
+    return all(one < other for one, other in itertools.pairwise(places))
 
 
 def hashes_alike(obj: Any) -> bool:
