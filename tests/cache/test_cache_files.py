@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import torchdynamo
 from torchdynamo import events, storing
@@ -345,6 +347,25 @@ def test_kernels_are_for_a_number_of_threads(store: Path) -> None:
             assert call()[0] == number - 1  # the graph as it was captured is for any number
     finally:
         torch.set_num_threads(threads)
+
+
+@in_this_torch
+def test_what_follows_the_buckets_of_ddp_is_not_stored(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which a process group replaces
+    weight = torch.ones(3, requires_grad=True)
+
+    def trained() -> list[str]:
+        torchdynamo.reset()
+        torchdynamo.compile(lambda x: (x * weight).sin().sum(), backend="inductor")(X).backward()
+        return [event.text for event in events.recent() if event.kind == "cache"]
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert "cannot be written" in " ".join(trained())
+        assert "its backward has run" not in " ".join(trained())
+    finally:
+        dist.destroy_process_group()
+    assert not list(store.rglob("*.td"))
 
 
 def test_what_another_process_removes_meanwhile_is_a_miss(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 import torch.library
 
 from torchdynamo import _native, config
@@ -128,6 +129,7 @@ def parts_of_process(backend: str) -> dict[str, str]:
         "devices": _devices(),
         "smallest number": repr(sys.float_info.min / 2),  # 0.0 under torch.set_flush_denormal
         "settings of Inductor": inductor_settings(),
+        "distributed": str(backend != "eager" and dist.is_available() and dist.is_initialized()),  # ddp_buckets.py
         "threads": "" if backend == "eager" else str(torch.get_num_threads()),  # compiled loops are divided among them
     }
 

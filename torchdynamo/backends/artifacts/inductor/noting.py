@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from torch.utils import _pytree as pytree
 
+from torchdynamo.backends.ddp_buckets import ByBuckets
 from torchdynamo.backends.double_backward import DoubleBackward, GradientFacts
 from torchdynamo.backends.handoff import Handoff
 from torchdynamo.graph import patches
@@ -84,6 +85,6 @@ def keep_notes(compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped
 
 
 def notes_of(compiled: Any) -> Notes | None:
-    """Return the notes on a compiled graph; None for what another backend made."""
-    notes = getattr(compiled, NOTES, None)
+    """Return the notes on a compiled graph; None for what another backend made, and for a graph of several variants."""
+    notes = None if isinstance(compiled, ByBuckets) else getattr(compiled, NOTES, None)
     return notes if isinstance(notes, Notes) else None
