@@ -16,6 +16,7 @@ from torch import nn
 import torchdynamo
 from torchdynamo.backends import BACKENDS, artifacts
 from torchdynamo.errors import UnknownSetting
+from torchdynamo.graph.passes.attention import emit
 
 F = nn.functional
 
@@ -413,6 +414,71 @@ def test_sizes_that_vary() -> None:
         given = heads(2, 2, length, 8)
         torch.testing.assert_close(run(*given), fn(*given))
     assert traced.fused == [1]
+
+
+# ---- caps on scores -------------------------------------------------------------------------------------------------
+
+
+def capped(q: Any, k: Any, v: Any) -> Any:
+    scores = torch.tanh(q @ k.mT * 0.25 / 5) * 5
+    return scores.masked_fill(~torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril(), -INF).softmax(-1) @ v
+
+
+def capped_and_hidden(q: Any, k: Any, v: Any) -> Any:
+    keep = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool)
+    keep[5] = False
+    return (torch.tanh(q @ k.mT * 0.25 / 5) * 5 + torch.where(keep, 0.0, -3e38)).softmax(-1) @ v
+
+
+def capped_bias(q: Any, k: Any, v: Any) -> Any:
+    bias = torch.arange(q.size(1)).view(-1, 1, 1) * torch.arange(k.size(-2)) * 0.01
+    return ((torch.tanh(q @ k.mT) + bias) * 3).masked_fill(~PADDED, -1e9).softmax(-1) @ v
+
+
+PADDED = torch.ones(2, 1, 1, 20, dtype=torch.bool)
+PADDED[0, ..., 11:] = False
+
+
+@pytest.mark.parametrize("fn", [capped, capped_and_hidden, capped_bias])
+def test_a_cap_on_scores(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where `flex_attention` has kernels for all of these."""
+    monkeypatch.setattr(emit, "check_flexible", lambda *_, **__: None)
+    found, traced = compiled(fn, heads(2, 2, 20, 16))
+    torch.testing.assert_close(found, outcome(fn, heads(2, 2, 20, 16), False))
+    assert "flex_attention with a cap" in traced.lines[0]
+    assert sum("flex_attention" in str(node.target) for node in traced.graphs[0].nodes) == 1
+
+
+@pytest.mark.parametrize("fn", [capped, capped_bias])
+def test_gradients_through_a_cap(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emit, "check_flexible", lambda *_, **__: None)
+    found, traced = compiled(fn, heads(2, 2, 20, 16), training=True)
+    torch.testing.assert_close(found, outcome(fn, heads(2, 2, 20, 16), True), atol=2e-6, rtol=2e-5)
+    assert [sum("flex_attention" in str(node.target) for node in graph.nodes) for graph in traced.graphs] == [1, 1]
+
+
+def test_rows_without_keys_and_a_cap_in_training() -> None:
+    assert "other gradients" in check(capped_and_hidden, heads(2, 2, 20, 16), training=True).lines[0]
+
+
+def test_a_cap_after_a_mask_is_left_as_written() -> None:
+    def fn(q: Any, k: Any, v: Any) -> Any:
+        return torch.tanh((q @ k.mT).masked_fill(~ROWS, -1e9)).softmax(-1) @ v
+
+    assert "after they were masked" in check(fn, heads()).lines[0]
+
+
+@pytest.mark.long
+def test_a_cap_on_a_cpu() -> None:
+    """It is faster there with a causal mask and many keys, so Inductor gets it."""
+    given, graphs = heads(1, 2, 512, 16), list[torch.fx.Graph]()
+    torchdynamo.reset()
+    options = {"post_grad_custom_pre_pass": graphs.append, "fx_graph_cache": False}
+    with torch.no_grad():
+        run = torchdynamo.compile(capped, backend="inductor", options=options)
+        torch.testing.assert_close(run(*given), capped(*given), atol=2e-6, rtol=2e-5)
+    vectors = torch.backends.cpu.get_cpu_capability() in emit.VECTORS
+    assert any("flex_attention" in str(node.target) for graph in graphs for node in graph.nodes) == vectors
 
 
 # ---- masks whose contents prove something ---------------------------------------------------------------------------

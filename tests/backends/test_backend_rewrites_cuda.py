@@ -115,3 +115,27 @@ def test_a_learned_bias() -> None:
     torch.testing.assert_close(found, outcome(fn, given, True), atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(first, bias.grad, atol=1e-3, rtol=1e-3)
     assert traced.fused == [1, 1]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_cap_on_scores(masked: bool, training: bool) -> None:
+    """Under Inductor, since `flex_attention` is fused by a compiler only."""
+    padding = torch.arange(256, device="cuda") < 200
+
+    def fn(q: Any, k: Any, v: Any) -> Any:
+        scores = torch.tanh(q @ k.mT / 8 / 5) * 5
+        keep = torch.ones(256, 256, dtype=torch.bool, device="cuda").tril()
+        return scores.masked_fill(~(keep & padding if masked else keep), -INF).softmax(-1) @ v
+
+    torch.manual_seed(0)
+    given = [torch.randn(2, 2, 256, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    torchdynamo.reset()
+    graphs: list[torch.fx.Graph] = []
+    options = {"post_grad_custom_pre_pass": graphs.append, "fx_graph_cache": False}
+    with torchdynamo.config.patch(suppress_errors=False):
+        found = outcome(torchdynamo.compile(fn, backend="inductor", options=options), given, training)
+    eager = outcome(fn, given, training)
+    exact = outcome(fn, [each.double() for each in given], training)
+    assert distance(found, exact) <= 1.5 * distance(eager, exact)
+    assert any("flex_attention" in str(node.target) for graph in graphs for node in graph.nodes)

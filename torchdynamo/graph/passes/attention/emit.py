@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch.fx
 import torch.nn.functional as F
 
 from torchdynamo.graph.passes.attention.calls import example, read
+from torchdynamo.graph.passes.attention.capped import capped_attention
 from torchdynamo.graph.passes.attention.form import Attention, Miss
 from torchdynamo.graph.passes.attention.lower import Arguments
 from torchdynamo.graph.passes.attention.products import same, sizes
@@ -50,16 +52,21 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
     mask, repairs = masks_of(found, arguments, write, dtype)
     train = example(found.result).requires_grad
     learned = train and any(example(each.tensor).requires_grad for each in arguments.biases)
-    check_kernel(q, v, found.dropout, learned=learned, train=train)
     of = Heads(q, k, v, arguments.scale * write.scale)
-    result = write.call(
-        F.scaled_dot_product_attention,
-        *(q, k, v),
-        attn_mask=mask,
-        dropout_p=found.dropout,
-        is_causal=arguments.causal,
-        scale=of.scale,
-    )
+    if arguments.inner is not None:
+        check_flexible(of, found.dropout, causal=arguments.causal, learned=learned, train=train)
+        before = arguments.inner * write.scale
+        result = write.call(capped_attention, *of[:3], mask, arguments.causal, before, arguments.scale)
+    else:
+        check_kernel(q, v, found.dropout, learned=learned, train=train)
+        result = write.call(
+            F.scaled_dot_product_attention,
+            *of[:3],
+            attn_mask=mask,
+            dropout_p=found.dropout,
+            is_causal=arguments.causal,
+            scale=of.scale,
+        )
     if example(q).device.type == "cpu" and not known_to_be_many(example(k).shape[-2]):
         result = write.call(torch.add, result, nan_rows(write, q))
     for repair, some in repairs:
@@ -116,6 +123,31 @@ def check_kernel(q: Node, v: Node, dropout: float, *, learned: bool, train: bool
         raise Miss(f"there is no fused kernel for heads of size {size} on {kind}", q)
 
 
+def check_flexible(heads: Heads, dropout: float, *, causal: bool, learned: bool, train: bool) -> None:
+    """Raise Miss where `flex_attention` has no kernel, or one that gains nothing."""
+    q, k = heads.query, heads.keys
+    shapes = [example(each).shape for each in heads[:3]]
+    kind, keys = example(q).device.type, shapes[1][-2]
+    if not all(type(each) is int for shape in shapes for each in shape):
+        raise Miss("scores are capped, and sizes vary", q)
+    if dropout or learned or min(shape[-1] for shape in shapes) < FLEXIBLE:
+        raise Miss("scores are capped, with a dropout, a learned bias, or small heads", q)
+    if keys < FEWEST_KEYS.get(kind, math.inf):
+        raise Miss(f"scores are capped, which is no faster for {keys} keys on {kind}", k)
+    if kind == "cpu" and (train or not causal or torch.backends.cpu.get_cpu_capability() not in VECTORS):
+        raise Miss("scores are capped, which is faster on a CPU in inference with a causal mask alone", k)
+    if causal and keys != shapes[0][-2]:
+        raise Miss("scores are capped, and queries and keys differ in number", q)
+    if train and torch.are_deterministic_algorithms_enabled():
+        raise Miss("the gradients of fused kernels depend on timing, and are to be deterministic", q)
+
+
+FLEXIBLE = 16
+"""Size of heads that `flex_attention` takes, at least."""
+FEWEST_KEYS = {"cpu": 512, "cuda": 128}
+"""Keys for which `flex_attention` is used, at least, by device."""
+VECTORS = ("AVX2", "AVX512")
+"""What a CPU needs for it."""
 KERNELS = {
     "cpu": (torch.float32, torch.float64, torch.bfloat16, torch.float16),
     "cuda": (torch.float32, torch.bfloat16, torch.float16),

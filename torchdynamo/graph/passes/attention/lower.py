@@ -36,6 +36,7 @@ class Arguments:
     """The arguments of the operator, before they are nodes."""
 
     scale: float = 1.0
+    inner: float | None = None  # scale before a tanh, if there is one
     factors: list[Scale] = field(default_factory=list)  # tensors to scale queries with
     fills: list[Fill] = field(default_factory=list)
     biases: list[Bias] = field(default_factory=list)
@@ -50,7 +51,8 @@ class Arguments:
         """Return in a few words what masks the operator gets."""
         given = [*(["is_causal"] if self.causal else []), *(["a mask"] if self.fills else [])]
         given += ["a bias"] if self.biases else []
-        return f"scaled_dot_product_attention with {' and '.join(given) or 'no mask'}"
+        name = "scaled_dot_product_attention" if self.inner is None else "flex_attention with a cap,"
+        return f"{name} with {' and '.join(given) or 'no mask'}"
 
 
 def lowered(
@@ -71,7 +73,9 @@ def lowered(
         elif isinstance(step, Fill):
             found.fills.append(step)
         elif isinstance(step, Cap):
-            raise Miss("the scores go through a tanh, which the operator cannot do")
+            if found.inner is not None or found.biases or found.fills:
+                raise Miss("the scores go through a tanh twice, or after they were masked")
+            found.inner, found.scale = found.scale, 1.0
     for fill in found.fills:
         if not fill.value <= LEAST_FILL:
             raise Miss(f"a mask fills in {fill.value:g}, which has weight in a softmax", fill.mask)
@@ -80,7 +84,8 @@ def lowered(
         found.absorbs = False
     if found.absorbs:
         found.even = are_even(found.biases, evaluator)
-        if train and (not found.even or any(example(each.tensor).requires_grad for each in found.biases)):
+        learned = any(example(each.tensor).requires_grad for each in found.biases)
+        if train and (not found.even or learned or found.inner is not None):
             raise Miss("what is added may leave no key of a row, and the operator has other gradients there")
     if emptied == "nan" and found.rows == MEAN:
         if found.infinite:
@@ -98,8 +103,8 @@ def lowered(
 def scale_by(step: Scale, found: Arguments) -> None:
     """Scale all that was done to the scores before."""
     if isinstance(step.by, Node):
-        if found.biases or found.fills:
-            raise Miss("scores are scaled by a tensor after they were masked", step.by)
+        if found.biases or found.fills or found.inner is not None:
+            raise Miss("scores are scaled by a tensor after they were masked or capped", step.by)
         found.factors.append(step)
         return
     if found.fills and step.by <= 0:
