@@ -46,6 +46,14 @@ def warned(x: Any) -> Any:
     return variance.sqrt()
 
 
+def filled_in(x: Any) -> Any:
+    if torch.isnan(x).any():
+        x = torch.where(x.isnan(), torch.zeros_like(x), x)
+    if not x.isfinite().all():
+        x = x.clamp(-1, 1)
+    return x * 2
+
+
 def padded(x: Any) -> Any:
     padding = x.eq(0)
     if not padding.any():
@@ -68,6 +76,8 @@ CASES: list[tuple[Callable[..., Any], torch.Tensor, torch.Tensor | None]] = [
     (factorized, GOOD, BAD),
     (inverted, GOOD, GOOD * 0),
     (warned, GOOD, BAD),
+    (filled_in, GOOD, NAN),
+    (filled_in, GOOD, GOOD / 0),
     (padded, GOOD + 1, GOOD),
     (padded, GOOD, GOOD + 1),
     (equal_to_itself, GOOD, NAN),

@@ -1,4 +1,4 @@
-"""Branches of which one way is seldom gone: those that ask whether a factorization has failed, and ways that warn.
+"""Branches of which one way is seldom gone: has a factorization failed, is anything nan or infinite; ways that warn.
 
 `L, info = torch.linalg.cholesky_ex(x)`, `if info.any():`; `if (variance < least).any(): warnings.warn(...)`. Capture
 goes the other way, and the graph checks that, as it does for branches that only raise (assertions.py).
@@ -35,6 +35,8 @@ STATUS: Mapping[Any, int] = {
     torch.linalg.lu_factor_ex: 2,
     torch.linalg.ldl_factor_ex: 2,
 }
+# Operators that ask of each element whether it is a number, and what they usually give.
+USUAL: Mapping[str, bool] = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
 # What is asked of a status on the way to a truth.
 QUESTIONS = frozenset(
     "all any bool count_nonzero eq ge getitem gt item le logical_not lt max min ne nonzero not_ sum to".split()
@@ -123,7 +125,10 @@ def truth_of_success(value: Value) -> bool | None:
 
 
 def status_of(node: Node) -> torch.Tensor | None:
-    """Return the status of a factorization that succeeded, if a node gives one."""
+    """Return the status of a factorization that succeeded, or of elements that are numbers, if a node gives one."""
+    usual = USUAL.get(name_of(node.target)) if node.op in ("call_function", "call_method") else None
+    if usual is not None:
+        return torch.full([1] * node.meta["example_value"].dim(), usual)
     made = node.args[0] if node.target is operator.getitem else None
     if not isinstance(made, Node) or made.op != "call_function" or STATUS.get(made.target) != node.args[1]:
         return None
