@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.compiler
 
-from torchdynamo import _native, config, events, stances, storing, warm_start
+from torchdynamo import _native, config, events, stances, storing, suspending, warm_start
 from torchdynamo.backends import registry, settings
 from torchdynamo.backends.padding import buckets_in
 from torchdynamo.backends.static_shapes import at_fixed_sizes
@@ -190,8 +190,12 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
         roots = Roots(frame.f_locals, frame.f_globals, seen, frame.closure)
         reason = skip_reason(code, roots)
         if reason is not None or modes_watch():
+            entry = None if reason is None else suspending.entry_of(code, roots, reason, compiler)
+            if entry is not None:
+                return entry
             if reason is not None:  # else in this call only
                 _native.skip_code(code, reason)
+                suspending.found_nothing(code, compiler.owner_id)
             events.skipped(reason or "foreign mode", beginning(code))
             return None
         if not compiler.told:
@@ -373,7 +377,7 @@ def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
     leave = captured.exit
     if not isinstance(leave, BreakExit) or not leave.resume_here or captured.machine.ops:
         return False
-    if captured.machine.effects.since(captured.machine.effects.start):
+    if captured.machine.effects.since(captured.machine.effects.start) or not draft.skipped:
         return False
     return not resume.is_continuation(captured.code) or len(draft.continuations) == len(draft.skipped)
 
@@ -383,7 +387,11 @@ def gains_nothing(captured: Capture, operators: int, code: CodeType, compiler: C
     written = resume.origin(code).code
     if operators > (budget.LITTLE if frames.is_library(written) else 0):
         budget.fruitful(code, written, compiler.owner_id)
+        suspending.found_something(written, compiler.owner_id)
         return False
     if compiler.fullgraph or config.capture_everything:
         return False
-    return budget.is_barren(code, written, compiler.owner_id, isinstance(captured.exit, Return))
+    barren = budget.is_barren(code, written, compiler.owner_id, isinstance(captured.exit, Return))
+    if barren:
+        suspending.found_nothing(written, compiler.owner_id)
+    return barren

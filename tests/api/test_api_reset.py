@@ -20,6 +20,7 @@ DERIVED = {
     "torchdynamo.bytecode.qualnames._names",
     "torchdynamo.cache.store.hashes._known",
     "torchdynamo.capture.speculate.assertions.fails_early",
+    "torchdynamo.codegen.outline._places",
     "torchdynamo.codegen.resume._origins",
     "torchdynamo.codegen.resume._rests",
 }

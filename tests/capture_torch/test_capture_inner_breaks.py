@@ -15,6 +15,7 @@ from counting import Counting
 from pictures import assert_alike
 
 import torchdynamo
+from torchdynamo.codegen.outline import OUTLINES
 
 X = torch.arange(1.0, 9.0).reshape(2, 4)
 PROGRAMS: list[tuple[Callable[..., Any], int]] = []
@@ -198,7 +199,7 @@ def loops(x):
     return y + 1
 
 
-@program(3)
+@program(5 if OUTLINES else 3)
 def with_a_loop_in_the_callee(x):
     return loops(x * 2) - 1
 
@@ -209,7 +210,7 @@ def one_each(x):
         yield x * each
 
 
-@program(4)
+@program(5 if OUTLINES else 4)
 def not_straight_away(x):
     return sorted([2, 1], key=lambda n: (torchdynamo.graph_break(), n)[1]), [*one_each(x + 1)], inner(x + 1) + 1
 

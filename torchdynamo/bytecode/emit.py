@@ -183,8 +183,11 @@ class StreamWriter:
         self.stream.append(begun)
 
     def _close(self, begun: TryBegin) -> None:
-        if self.stream[-1] is begun:  # nothing inside
-            self.stream.pop()
+        last = len(self.stream) - 1
+        while type(self.stream[last]) is package.Label:
+            last -= 1
+        if self.stream[last] is begun:  # nothing inside
+            del self.stream[last]
         else:
             self.stream.append(TryEnd(begun))
 

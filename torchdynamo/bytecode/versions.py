@@ -57,6 +57,9 @@ EX_HAS_KEYWORDS = V314
 # Instructions with a jump that only tools of sys.monitoring are told.
 JUMPS_FOR_MONITORS = ("END_ASYNC_FOR",) if V314 else ()
 
+# Parts of a function can be functions of their own: loops with a break, what is between the `yield`s of a generator.
+OUTLINES = V311 and not V312
+
 # MATCH_CLASS and MATCH_KEYS push their answer and whether there is one.
 MATCH_PUSHES_BOOL = not V311
 # MAKE_FUNCTION finds the qualified name on the stack; later code objects hold it.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.flow import loops, rebound
+from torchdynamo.bytecode.versions import EXCEPTION_TABLE
 from torchdynamo.capture import functions, ops, types
 from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
@@ -141,8 +142,8 @@ def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity
     The steps of the frames that it called follow, as long as each can be left in the middle of its call. With an
     exception under way it is the root step that raised it: Python raises it again, with its traceback and context.
     """
-    thrown = [vm.entity(exc) for exc in frame.handling]
-    thrown += [escaped] if escaped is not None and escaped.fresh else []
+    thrown = [vm.entity(exc) for exc in frame.handling] + ([] if escaped is None else [escaped])
+    thrown = [entity for entity in thrown if entity.fresh]
     last = len(frame.path) - 1
     if last < 0:
         return ()
@@ -171,10 +172,22 @@ def before_loops(frame: Frame, step: int) -> int:
     return step
 
 
+def handled_by(vm: Machine, frame: Frame) -> tuple[tuple[Value, int], ...]:
+    """Return the exceptions that a frame handles, each with the place on the stack of the one handled before it.
+
+    Raises Restart for one that the frame has made: Python has to raise it.
+    """
+    found = []
+    for exc, previous in zip(frame.handling, frame.previous, strict=True):
+        places = [depth for depth, value in enumerate(frame.stack) if value is previous]
+        if vm.entity(exc).fresh or len(places) != 1 or not EXCEPTION_TABLE:
+            raise Restart(-1)
+        found.append((exc, places[0]))
+    return tuple(found)
+
+
 def stopped_exit(vm: Machine, frames: list[Frame]) -> BreakExit:
     """Return how each frame stands when capture stops. The innermost comes first, before its next instruction."""
-    if frames[-1].handling:
-        raise Restart(-1)
     exit: BreakExit | None = None
     callee: Callee | None = None
     for frame in frames:
@@ -183,7 +196,7 @@ def stopped_exit(vm: Machine, frames: list[Frame]) -> BreakExit:
             if name not in frame.cells:
                 frame.cells[name] = vm.new_cell(frame, name)
         in_loop = callee is None and any(index == loop.start or index in loop.body for loop in loops(frame.code))
-        exit = BreakExit(index, dict(frame.locals), list(frame.stack), in_loop, callee)
+        exit = BreakExit(index, dict(frame.locals), list(frame.stack), in_loop, callee, handled_by(vm, frame))
         callee = Callee(frame.raw, frame.globals, frame.cells, exit, frame.passed)
     assert exit is not None
     return exit

@@ -30,6 +30,7 @@ class BreakExit(NamedTuple):
     stack: list[Value]  # for a call under way, what is below its operands
     resume_here: bool
     callee: Callee | None = None
+    handling: tuple[tuple[Value, int], ...] = ()  # exceptions that it handles, and where on the stack the one before is
 
 
 class Callee(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.core.call_sites import CallSite, Passed
 from torchdynamo.core.source import Position, Source
-from torchdynamo.core.value import Object, Value
+from torchdynamo.core.value import Known, Object, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.speculate.unrolling import UnrolledLoop
@@ -63,6 +63,7 @@ class Frame:
             "ops",
             "path",
             "pc",
+            "previous",
         ),
         *("passed", "positions", "raw", "result", "root", "stack", "yielded"),
     )
@@ -78,6 +79,7 @@ class Frame:
         self.pc = 0
         self.yielded = False
         self.handling: list[Object] = []  # exceptions being handled, innermost last
+        self.previous: list[Known] = []  # for each of them, what stands on the stack for the one handled before
         self.root = False
         self.direct = False  # what it returns is what the instruction of the frame below gives
         self.caller: CallSite | None = None  # where it was called; of the frame that is captured, nobody knows

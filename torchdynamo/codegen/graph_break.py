@@ -14,13 +14,14 @@ from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.bound import UNSETS
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import way_out
-from torchdynamo.bytecode.instruction import Instruction, Label, RegionEnd, RegionStart
+from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
-from torchdynamo.codegen import dynamism_across_breaks, resume
+from torchdynamo.codegen import dynamism_across_breaks, resume, turns
 from torchdynamo.codegen.emit import BOUND, GRAPH, CodeEmitter
+from torchdynamo.codegen.outline import load
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import ABSENT, Known, Object, Value
 from torchdynamo.graph.tracebacks import Above
@@ -37,6 +38,9 @@ PEEKS: dict[str, Any] = {
     "BRANCH_KEEP": lambda arg: 1,
     "FOR_ITER": lambda arg: 1,
     "SEND": lambda arg: 2,
+    "GET_ANEXT": lambda arg: 1,
+    "EXC_MATCH": lambda arg: 1,
+    "WITH_EXIT": lambda arg: 3 + versions.EXIT_SLOTS,
 }
 # Instructions that push a variable number of values -> how many. LOAD_SUPER may push NULL, which cannot be passed on.
 COUNTED: dict[str, Callable[[Any], int]] = {
@@ -75,6 +79,7 @@ class Exit:
         self.inner = Inner(emit.capture, exit.callee, made, skipped, names) if exit.callee else None
         self.held = {*code.co_varnames[:1], *held(emit, exit)}  # super() reads the first without an instruction
         why = emit.capture.why
+        self.raises = why is not None and why.raises  # as the program does: Python has to run the very same
         self.of_data = why is not None and why.reason in dynamism_across_breaks.OF_DATA
 
     def store_snapshot(self) -> None:
@@ -92,6 +97,9 @@ class Exit:
             if value is not ABSENT:
                 emit.value(value)
                 stored.append(f"__stack{depth}")
+        for index, (value, _) in enumerate(self.exit.handling):
+            emit.value(value)
+            stored.append(f"__handled{index}")
         if self.inner is not None:
             self.inner.push(emit)
             stored += self.inner.given()
@@ -114,11 +122,25 @@ class Exit:
             self.emit.op("STORE_FAST", name)
             self.emit.op("DELETE_FAST", name)
 
+    def handle(self) -> None:
+        """Emit instructions after which the exceptions are being handled that the frame handles."""
+        for index, (_, depth) in enumerate(self.exit.handling):
+            self.emit.op("LOAD_FAST", f"__handled{index}")
+            self.emit.op("DELETE_FAST", f"__handled{index}")
+            self.emit.op("PUSH_EXC_INFO")
+            self.emit.op("POP")
+            self.emit.op("STORE_FAST", f"__stack{depth}")
+
     def write(self) -> None:
         """Emit the exit; locals and temporaries have been stored."""
         emit, exit = self.emit, self.exit
+        self.handle()
         if exit.resume_here:
-            self.resume(exit.at, stays=True)
+            turn = turns.turn_of(self.raw, exit.at, tuple(self.shape))
+            if turn is None or self.raises:
+                self.resume(exit.at, stays=True)
+            else:
+                turns.write(self, turn)
             return
         region = self.code.lookup(exit.at)
         handler = Label()
@@ -213,7 +235,7 @@ class Exit:
                 dynamism_across_breaks.record_returned(code, f"__stack{at}")
 
     def resume(self, index: int, stays: bool) -> CodeType:
-        emit = self.emit
+        """Emit a call of the continuation at `index`; `stays`: in a loop that stays Python."""
         bound = [name for name in self.raw.co_varnames if name in self.exit.locals]
         wanted = self.held | live_locals(self.code, index)
         names = tuple(
@@ -221,26 +243,37 @@ class Exit:
             for name in [*bound, *(n for n in self.exit.locals if n not in bound)]
             if name in wanted and self.exit.locals[name] is not ABSENT
         )
-        until = self.way_out() if stays else None
-        code, *rest = resume.continuation(self.raw, index, names, tuple(self.shape), until)
+        code = self.go_on(index, names, self.way_out() if stays else None)
         if stays:
             self.skipped.append(code)
+        stack = {f"__stack{depth}": value for depth, value in enumerate(self.below) if depth < len(self.shape)}
+        dynamism_across_breaks.record_variables(
+            code, {**{name: self.exit.locals[name] for name in names}, **stack}, self.emit.capture.machine
+        )
+        return code
+
+    def go_on(
+        self, index: int, names: tuple[str, ...], until: int | None = None, unsure: tuple[str, ...] = ()
+    ) -> CodeType:
+        """Emit a call of the continuation at `index` that is given these variables, and return its code."""
+        emit, after = self.emit, list[Item]()
+        code, *rest = resume.continuation(self.raw, index, names, tuple(self.shape), until, unsure)
         self.made += [code, *rest]
-        free = resume.free_names(resume.origin(self.raw).code)
-        emit.callee(lambda: self.function(code, free))
+        emit.callee(lambda: self.function(code))
         for name in names:
-            emit.op("LOAD_FAST", name)
+            load(name, name in unsure, False, emit.items, after, emit.position)
         for depth, null in enumerate(self.shape):
             if not null:
                 emit.op("LOAD_FAST", f"__stack{depth}")
                 emit.op("DELETE_FAST", f"__stack{depth}")  # hidden from readers of this frame during the call
         emit.op("CALL", (code.co_argcount, ()))
         emit.op("RETURN")
-        stack = {f"__stack{depth}": value for depth, value in enumerate(self.below) if depth < len(self.shape)}
-        dynamism_across_breaks.record_variables(
-            code, {**{name: self.exit.locals[name] for name in names}, **stack}, emit.capture.machine
-        )
+        emit.items += after
         return code
+
+    def is_set(self, name: str) -> bool:
+        """Return whether a variable is set where the frame is left."""
+        return self.exit.locals.get(name, ABSENT) is not ABSENT
 
     def way_out(self) -> int | None:
         """Return the instruction after the uncaptured loop, where the stack is empty and capture
@@ -249,7 +282,9 @@ class Exit:
         iterating = self.code.instructions[self.exit.at].op == "FOR_ITER"
         return way_out(self.code, self.exit.at) if len(self.shape) == iterating else None
 
-    def function(self, code: CodeType, free: tuple[str, ...]) -> None:
+    def function(self, code: CodeType) -> None:
+        """Push a function of the frame's cells."""
+        free = resume.free_names(resume.origin(self.raw).code)
         for name in free:
             self.emit.op("LOAD_CELL", name)
         if free:

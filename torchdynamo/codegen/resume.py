@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -26,6 +28,10 @@ LOOP = "loop with a break"
 """Why a continuation is not captured that goes on in a loop, where nothing else has ended the graph."""
 
 
+class Unset:
+    """Stands for a variable that is not set, among what code is given."""
+
+
 class Origin(NamedTuple):
     """The code that the user wrote and a continuation continues, and the length of the continuation's prologue."""
 
@@ -43,6 +49,7 @@ class ResumePoint(NamedTuple):
     names: tuple[str, ...]
     stack: tuple[bool, ...]
     until: int | None
+    unsure: tuple[str, ...] = ()  # variables among them that may be unset: Unset is given for these
 
 
 # weak: the user's code owns its continuations
@@ -73,7 +80,12 @@ def is_continuation(code: CodeType) -> bool:
 
 
 def continuation(
-    code: CodeType, index: int, names: tuple[str, ...], stack: tuple[bool, ...], until: int | None = None
+    code: CodeType,
+    index: int,
+    names: tuple[str, ...],
+    stack: tuple[bool, ...],
+    until: int | None = None,
+    unsure: tuple[str, ...] = (),
 ) -> tuple[CodeType, ...]:
     """Return code that begins at instruction `index` with these locals and this stack (True: NULL).
 
@@ -83,7 +95,7 @@ def continuation(
     source, shift, *_ = origin(code)
     if index < shift:  # inside the prologue: none of the program has run yet
         raise Restart(-1)
-    shape = ResumePoint(index - shift, names, stack, until and until - shift)
+    shape = ResumePoint(index - shift, names, stack, until and until - shift, unsure)
     known: dict[ResumePoint, tuple[CodeType, ...]] = decode(source).analyses.setdefault("continuations", {})
     if shape not in known:
         known[shape] = make(source, shape)
@@ -105,13 +117,27 @@ def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[In
     return made
 
 
+def unset(names: Iterable[str], unsure: Collection[str], position: Any) -> Iterator[Item]:
+    """Yield instructions that unset the variables for which Unset is given."""
+    for name in names:
+        if name in unsure:
+            over = Label()
+            yield Instruction("LOAD_FAST", name, position)
+            yield Instruction("LOAD_CONST", Unset, position)
+            yield Instruction("COMPARE", "is", position)
+            yield Instruction("BRANCH", ("false", over), position)
+            yield Instruction("DELETE_FAST", name, position)
+            yield over
+
+
 def make(code: CodeType, shape: ResumePoint) -> tuple[CodeType, ...]:
     """Return the continuation of the user's code with this shape, and the one that it calls, if any."""
-    index, names, stack, until = shape
+    index, names, stack, until, unsure = shape
     items = checked(code)
     resumed = [item for item in items if isinstance(item, Instruction)][index]
     start, position = Label(), resumed.position
-    prologue = prologue_of(stack, start, position)
+    prologue = [*unset(names, unsure, position), *prologue_of(stack, start, position)]
+    length = sum(isinstance(item, Instruction) for item in prologue)
     at = items.index(resumed)
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))
     rest: tuple[CodeType, ...] = ()
@@ -121,7 +147,7 @@ def make(code: CodeType, shape: ResumePoint) -> tuple[CodeType, ...]:
     name = None if versions.ONE_FRAME_SHOWN else title
     made = given(code, [*prologue, *items[:at], start, *items[at:]], arguments, name)
     _native.called_last(made)
-    _origins.set(made, (ref(code), len(prologue), (position and position.lineno) or code.co_firstlineno, title, shape))
+    _origins.set(made, (ref(code), length, (position and position.lineno) or code.co_firstlineno, title, shape))
     return made, *rest
 
 
@@ -199,8 +225,7 @@ def rest_of_frame(
 
 
 def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str | None = None) -> CodeType:
-    """Return code like `code` that takes these variables as positional arguments and all of its cells as free ones."""
-    keep = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR
+    """Return the code of a function like `code` that takes these as positional arguments, and all its cells as free."""
     return assemble(
         items,
         code,
@@ -209,11 +234,20 @@ def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str |
         argcount=len(names),
         posonlyargcount=0,
         kwonlyargcount=0,
-        flags=code.co_flags & ~keep,
+        flags=code.co_flags & ~OTHERWISE_CALLED,
         varnames=[each for each in code.co_varnames if each not in names and each not in code.co_cellvars],
         cellvars=(),
         freevars=free_names(code),
     )
+
+
+OTHERWISE_CALLED = functools.reduce(
+    operator.or_,
+    (
+        *(inspect.CO_VARARGS, inspect.CO_VARKEYWORDS, inspect.CO_GENERATOR),
+        *(inspect.CO_COROUTINE, inspect.CO_ASYNC_GENERATOR, inspect.CO_ITERABLE_COROUTINE),
+    ),
+)
 
 
 def free_names(code: CodeType) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
 from torchdynamo.capture.types.lru_cache import kept_result
 from torchdynamo.capture.vm.process_settings import is_order_of_hashes
-from torchdynamo.codegen import resume
+from torchdynamo.codegen import outline, resume
 from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.source import Guard, Position, Roots, Source
 from torchdynamo.errors import RecordError
@@ -163,6 +163,9 @@ class EntryWriter:
         if shape is not None:
             left = self.left if _native.skip_reason(obj) == self.left else None
             return "continuation", (resume.origin(obj).code, tuple(shape), left)
+        part = outline.place_of(obj) if type(obj) is CodeType else None
+        if part is not None:
+            return "part", (part[0], tuple(part[1]))
         rest = resume.rest_of(obj) if type(obj) is CodeType else None
         if rest is not None:
             if rest.way is not None:
@@ -187,11 +190,15 @@ class EntryReader:
         return self.users.co_consts[index]
 
     def continuation(self, content: Any) -> CodeType:
-        code, (index, names, stack, until), left = content
-        made = resume.continuation(code, index, names, stack, until)[0]
+        code, shape, left = content
+        made = resume.continuation(code, *shape)[0]
         if left is not None:
             _native.skip_code(made, left)
         return made
+
+    def part(self, content: Any) -> CodeType:
+        code, place = content
+        return outline.part(code, outline.PartPlace(*place)).code
 
     def after_rerun(self) -> Callable[[], None]:
         if self.rerun is None:
@@ -208,6 +215,7 @@ _MADE: dict[str, Callable[[EntryReader, Any], Any]] = {
     "after rerun": lambda reader, content: reader.after_rerun(),
     "own": EntryReader.own,
     "continuation": EntryReader.continuation,
+    "part": EntryReader.part,
     "rest": EntryReader.rest,
 }
 

@@ -1,6 +1,7 @@
 """One function per canonical instruction, in families. Importing this package registers them all."""
 
 from torchdynamo.capture.ops import (
+    asynchronous,
     attributes,
     calls,
     classes,
@@ -15,6 +16,7 @@ from torchdynamo.capture.ops import (
 )
 
 __all__ = [
+    "asynchronous",
     "attributes",
     "calls",
     "classes",

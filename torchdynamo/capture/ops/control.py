@@ -99,6 +99,8 @@ def for_iter(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
 
 @op("RETURN", "value -- jump")
 def return_value(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> int:
+    if frame.handling and frame.root:  # the part of a generator that waits while it handles an exception
+        raise Break("generator", name=frame.raw.co_name)
     frame.result = value
     return FINISHED
 

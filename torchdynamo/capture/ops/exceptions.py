@@ -19,8 +19,9 @@ from torchdynamo.core.value import ABSENT, NONE, Known, Value, boolean
 
 @op("PUSH_EXC_INFO", "exc -- previous exc")
 def push_exc_info(vm: Machine, frame: Frame, inst: Instruction, exc: Value) -> Any:
-    previous = frame.handling[-1] if frame.handling else NONE
+    previous = Known(None)  # found again where the frame is left; nobody looks at what it holds
     frame.handling.append(vm.as_object(exc))
+    frame.previous.append(previous)
     return previous, exc
 
 
@@ -29,6 +30,7 @@ def pop_except(vm: Machine, frame: Frame, inst: Instruction, previous: Value) ->
     if not frame.handling:
         raise Break("unsupported instruction", name=inst.op)
     frame.handling.pop()
+    frame.previous.pop()
 
 
 @op("EXC_MATCH", "classes -- answer")

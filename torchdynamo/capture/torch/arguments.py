@@ -12,6 +12,7 @@ from torch.utils._device import _device_constructors
 from torchdynamo.capture.speculate import may_raise, tensor_constants, unify_sizes
 from torchdynamo.capture.torch import numpy_arrays, overrides, symbols
 from torchdynamo.capture.torch.tensor_subclasses import watch
+from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.model import COPY, ITERATE, plain_new
 from torchdynamo.capture.vm.scalar_subclasses import plainly
 from torchdynamo.capture.vm.wrap import CONSTANTS, cannot_look, identity_of, lift
@@ -236,7 +237,9 @@ def concretely(vm: Machine, value: Value) -> Any:
                 vm.turns += len(made) >> 4  # which is work, where it is done again and again
             return made
         if issubclass(cls, BaseException):
-            return plain_new(cls)(cls, *(concretely(vm, item) for item in vm.entity(value).items or ()))
+            given = c_fields.read(vm, value, BaseException, "args") if vm.entity(value).items is None else None
+            items = vm.entity(value).items if given is None else list(vm.iterate(given))
+            return plain_new(cls)(cls, *(concretely(vm, item) for item in items or ()))
         if issubclass(cls, tuple):
             return plain_new(cls)(cls, [concretely(vm, item) for item in ITERATE[tuple](vm, value)])
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)

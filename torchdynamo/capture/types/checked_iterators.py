@@ -52,7 +52,9 @@ class CheckedIterator:
         if self.size() != len(self.order):
             raise self.vm.error(RuntimeError, self.error)
         if self.entity.version != self.version:
-            raise Break("unknown iterator", type=f"{self.box.pytype.__name__} that changes")
+            end = Break("unknown iterator", type=f"{self.box.pytype.__name__} that changes")
+            end.raises = True  # or goes on by how the table lies in memory
+            raise end
 
 
 class OrderedDictIterator(CheckedIterator):

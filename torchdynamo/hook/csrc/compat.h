@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2 }; /* what a caller needs once a continuation runs */
+/* What a caller needs once the code runs that goes on for it: nothing; its variables; these, and it is not shown meanwhile. */
+enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2, TD_STEPS_ASIDE = 3 };
 
 #if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030F0000
 #error "torchdynamo needs CPython 3.10 to 3.14"

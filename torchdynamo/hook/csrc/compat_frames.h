@@ -186,9 +186,10 @@ static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame)
 /* Where the caller keeps the arguments of this call, if it is code that has this frame's code for a constant and made the
  * call with nothing else on its stack; else NULL. Under a hook the interpreter gives arguments by reference, and drops
  * what it has on the stack when the call returns. */
-static inline TdSlot *td_frame_arguments_of_caller(TdRawFrame *caller, TdRawFrame *frame)
+static inline TdSlot *td_frame_arguments_of_caller(TdRawFrame *caller, TdRawFrame *frame, char keeps)
 {
-    if (caller == NULL || caller->owner != FRAME_OWNED_BY_THREAD)
+    if (caller == NULL || (caller->owner != FRAME_OWNED_BY_THREAD
+                           && !(keeps == TD_STEPS_ASIDE && caller->owner == FRAME_OWNED_BY_GENERATOR)))
         return NULL;
     PyCodeObject *code = TD_FRAME_CODE(caller), *callee = TD_FRAME_CODE(frame);
     Py_ssize_t known = PyTuple_GET_SIZE(code->co_consts), count = callee->co_argcount;
@@ -225,7 +226,7 @@ static inline void td_frame_drop_variables(TdRawFrame *frame)
 static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps)
 {
     TdRawFrame *caller = TD_CALLER(tstate);
-    TdSlot *arguments = td_frame_arguments_of_caller(caller, frame);
+    TdSlot *arguments = td_frame_arguments_of_caller(caller, frame, keeps);
     if (arguments == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < TD_FRAME_CODE(frame)->co_argcount; i++) {

@@ -275,15 +275,15 @@ static PyObject *skip_reason(PyObject *module, PyObject *object)
 static PyObject *called_last(PyObject *module, PyObject *args)
 {
     PyObject *object;
-    int goes_on = 0;
+    int goes_on = 0, aside = 0;
     PyObject *way = Py_None;
-    if (!PyArg_ParseTuple(args, "O|pO:called_last", &object, &goes_on, &way))
+    if (!PyArg_ParseTuple(args, "O|pOp:called_last", &object, &goes_on, &way, &aside))
         return NULL;
     PyCodeObject *code = expect_code(object);
     TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
     if (state == NULL)
         return NULL;
-    state->tail = goes_on ? TD_KEEPS_LOCALS : TD_KEEPS_NOTHING;
+    state->tail = aside ? TD_STEPS_ASIDE : goes_on ? TD_KEEPS_LOCALS : TD_KEEPS_NOTHING;
     Py_XSETREF(state->way, way != Py_None ? Py_NewRef(way) : NULL);
     Py_RETURN_NONE;
 }
@@ -389,9 +389,10 @@ static PyMethodDef state_functions[] = {
      "made, for whatever code and owner, and how many have entries of this owner."},
     {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
     {"called_last", called_last, METH_VARARGS,
-     "called_last(code, goes_on=False, way=None, /)\n--\n\nCode that has this code for a constant calls it last thing, and then "
+     "called_last(code, goes_on=False, way=None, aside=False, /)\n--\n\nCode that has this code for a constant calls it last thing, and then "
      "needs none of its own variables any more: they are let go as the call begins. Code that goes on afterwards keeps "
-     "them, all but the arguments. What is raised then is given to `way`, to see to its traceback."},
+     "them, all but the arguments. What is raised then is given to `way`, to see to its traceback. With aside, the caller's "
+     "frame is not shown while this code runs."},
     {"keep_entry", (PyCFunction)(void (*)(void))keep_entry, METH_FASTCALL,
      "keep_entry(code, entry, /)\n--\n\nKeep an entry with the code, as if a callback had returned it."},
     {"drop_entry", (PyCFunction)(void (*)(void))drop_entry, METH_FASTCALL,

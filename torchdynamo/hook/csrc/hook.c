@@ -273,15 +273,16 @@ static inline PyObject *run(PyThreadState *tstate, TdRawFrame *frame, TdThread *
     return state->reason != NULL && state->quiet ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
 }
 
-/* The rest of a function: the frame of what came before has only to return what this one does. */
+/* The rest of a function: the frame of what came before has only to return what this one does, and ends with it. Or a
+ * part of it, after which that frame goes on. */
 static __attribute__((noinline)) PyObject *run_in_place(
-    PyThreadState *tstate, TdRawFrame *frame, TdThread *thread, TdRawFrame *caller)
+    PyThreadState *tstate, TdRawFrame *frame, TdThread *thread, TdRawFrame *caller, int ends)
 {
     td_frame_leave_out(tstate, caller);
     td_levels_add(tstate, 1);
     PyObject *result = run(tstate, frame, thread);
     td_levels_add(tstate, -1);
-    td_frame_put_back(tstate, caller, frame, result == NULL, &thread->ended_at);
+    td_frame_put_back(tstate, caller, frame, ends && result == NULL, &thread->ended_at);
     return result;
 }
 
@@ -323,8 +324,8 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
     TdCodeState *state = td_state_of(code);
     if (TD_UNLIKELY(state != NULL && state->tail) && td_frame_at_start(frame, code)) {
         TdRawFrame *caller = td_frame_take_over(tstate, frame, state->tail);
-        if (caller != NULL && state->tail == TD_KEEPS_NOTHING)
-            return run_in_place(tstate, frame, thread, caller);
+        if (caller != NULL && state->tail != TD_KEEPS_LOCALS)
+            return run_in_place(tstate, frame, thread, caller, state->tail == TD_KEEPS_NOTHING);
         if (TD_UNLIKELY(state->way != NULL))
             return run_shown(tstate, frame, thread, state->way);
     }

@@ -103,7 +103,24 @@ static PyObject *frame_at(PyObject *module, PyObject *args)
     return (PyObject *)frame;
 }
 
+static PyObject *leave_out_first(PyObject *module, PyObject *error)
+{
+    if (!PyExceptionInstance_Check(error)) {
+        PyErr_Format(PyExc_TypeError, "%R is no exception", error);
+        return NULL;
+    }
+    PyObject *traceback = PyException_GetTraceback(error), *next = NULL;
+    if (traceback != NULL)
+        next = (PyObject *)((PyTracebackObject *)traceback)->tb_next;
+    int failed = next != NULL && PyException_SetTraceback(error, next) < 0;
+    Py_XDECREF(traceback);
+    return failed ? NULL : Py_NewRef(error);
+}
+
 static PyMethodDef shown_functions[] = {
+    {"leave_out_first", leave_out_first, METH_O,
+     "leave_out_first(error, /)\n--\n\nTake the outermost frame out of an exception's traceback, if there are others; "
+     "return the exception."},
     {"frame_at", frame_at, METH_VARARGS,
      "frame_at(code, globals, lasti, back=None, /)\n--\n\nA frame of the code that stands at this instruction and has no "
      "variables, called by `back`. It never runs: it is for tracebacks."},
