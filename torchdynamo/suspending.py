@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import CodeType
 
 from torchdynamo import _native, config
+from torchdynamo.bytecode.decode import decode
 from torchdynamo.cache import budget
 from torchdynamo.capture.vm import interop
 from torchdynamo.capture.vm.worth import worth_capturing
+from torchdynamo.codegen import resume
 from torchdynamo.codegen.outline import place_of
 from torchdynamo.codegen.suspended import rewritten
 from torchdynamo.core import marks
@@ -27,7 +29,8 @@ def entry_of(code: CodeType, roots: Roots, reason: str, compiler: CompilerSettin
         return None
     if code in marks.ASKED:  # what was compiled by itself is on while it is called, not while it runs
         return None
-    if not (config.capture_everything or worth_capturing(roots, code)):
+    worth = resume.does_something(decode(code), 0) and worth_capturing(roots, code)
+    if not (worth or config.capture_everything):
         return None
     made = rewritten(code)
     return None if made is None else _native.Entry(made, lower([], (), code), owner_id=compiler.owner_id)

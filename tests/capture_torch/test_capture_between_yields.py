@@ -531,3 +531,21 @@ def test_nothing_is_shown_of_the_parts() -> None:
     once_more(waits, 1)
     compiled(waits, 1)
     assert seen[2:] == seen[:2]
+
+
+def test_a_loop_over_another_iterator_within() -> None:
+    """The generator waits in each turn, so a part begins and ends in the middle of the loop."""
+
+    def doubled(values, x):
+        for value in values:
+            y = value * 2 + x
+            yield y - 1
+        yield x
+
+    def values(x, n):
+        return doubled(map(torch.neg, [x] * n), x)
+
+    backend = Counting()
+    compiled = torchdynamo.compile(torchdynamo.skip(once_more), backend=backend)
+    assert str(compiled(torchdynamo.skip(values), 1)) == str(once_more(values, 1))
+    assert len(backend.graphs) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
@@ -21,32 +21,12 @@ from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.codegen import dynamism_across_breaks, resume, turns
 from torchdynamo.codegen.emit import BOUND, GRAPH, CodeEmitter
+from torchdynamo.codegen.operands import COUNTED, PEEKS, operands
 from torchdynamo.codegen.outline import load
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import ABSENT, Known, Object, Value
 from torchdynamo.graph.tracebacks import Above
 
-# Instructions that use stack items below those that they pop -> how many.
-PEEKS: dict[str, Any] = {
-    "APPEND": lambda arg: arg[1],
-    "EXTEND": lambda arg: arg[1],
-    "IMPORT_FROM": lambda arg: 1,
-    "GET_LEN": lambda arg: 1,
-    "MATCH_MAPPING": lambda arg: 1,
-    "MATCH_SEQUENCE": lambda arg: 1,
-    "MATCH_KEYS": lambda arg: 2,
-    "BRANCH_KEEP": lambda arg: 1,
-    "FOR_ITER": lambda arg: 1,
-    "SEND": lambda arg: 2,
-    "GET_ANEXT": lambda arg: 1,
-    "EXC_MATCH": lambda arg: 1,
-    "WITH_EXIT": lambda arg: 3 + versions.EXIT_SLOTS,
-}
-# Instructions that push a variable number of values -> how many. LOAD_SUPER may push NULL, which cannot be passed on.
-COUNTED: dict[str, Callable[[Any], int]] = {
-    "UNPACK": lambda arg: int(arg),
-    "UNPACK_EX": lambda arg: int(arg[0] + arg[1] + 1),
-}
 NO_CONTINUATION = frozenset({"RAISE", "RERAISE", "RETURN"})
 
 
@@ -184,6 +164,13 @@ class Exit:
             self.after(index + 1, depth, 0)
             emit.items.append(other)
             self.after(self.code.targets[arg[1]], depth, 1 if op == "BRANCH_KEEP" else 0)
+            return
+        if op == "FOR_ITER":  # of a loop whose turns end in waits
+            over = Label()
+            emit.items += [Instruction(op, over, instruction.position), *end]
+            self.after(index + 1, depth, 2)
+            emit.items.append(over)
+            self.after(self.code.targets[arg], depth, 0)
             return
         if op in ("LOAD_METHOD", "LOAD_SUPER"):
             self.look_up(instruction, end)
@@ -366,13 +353,6 @@ class Inner:
         """Push the content of a temporary and delete the temporary."""
         emit.op("LOAD_FAST", name)
         emit.op("DELETE_FAST", name)
-
-
-def operands(instruction: Instruction) -> int:
-    """Return how many stack items an instruction uses."""
-    pops = OPS[instruction.op][1] if instruction.op in OPS else 0
-    count = pops if isinstance(pops, int) else pops(instruction.arg)
-    return count + (PEEKS[instruction.op](instruction.arg) if instruction.op in PEEKS else 0)
 
 
 def held(emit: CodeEmitter, exit: BreakExit) -> Iterator[str]:

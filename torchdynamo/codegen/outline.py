@@ -25,6 +25,7 @@ from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.bytecode.stacks import NULL, UNKNOWN, Effect, UnknownEffect, reaching, stacks
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.codegen import resume
+from torchdynamo.codegen.operands import COUNTED
 from torchdynamo.codegen.resume import Unset
 from torchdynamo.codegen.unbound_cells import checked
 
@@ -177,8 +178,8 @@ def effect_of(op: str) -> Effect:
 
     def effect(arg: Any) -> tuple[int, int]:
         count = pops if isinstance(pops, int) else pops(arg)
-        if op in MANY_PUSHED:
-            return count, MANY_PUSHED[op](arg)
+        if op in COUNTED:
+            return count, COUNTED[op](arg)
         if pushes is None or pushes == MANY:
             raise UnknownEffect(op)
         return count, pushes
@@ -186,10 +187,6 @@ def effect_of(op: str) -> Effect:
     return effect
 
 
-MANY_PUSHED: dict[str, Callable[[Any], int]] = {
-    "UNPACK": lambda arg: int(arg),
-    "UNPACK_EX": lambda arg: int(arg[0] + arg[1] + 1),
-}
 YIELDS: dict[str, Effect] = {"YIELD": lambda arg: (1, 1)}
 
 

@@ -67,10 +67,10 @@ KINDS["segment"] = Kind(lambda code, start: waits(code).__contains__, True, lamb
 def rewritten(code: CodeType) -> CodeType | None:
     """Return the code of a generator or coroutine that calls functions for what is between its waits.
 
-    None if nothing is computed there, or if that cannot be done.
+    None if that cannot be done.
     """
     decoded = decode(code)
-    if not OUTLINES or inspects_itself(code) or not resume.does_something(decoded, 0):
+    if not OUTLINES or inspects_itself(code):
         return None
     known: dict[str, CodeType | None] = decoded.analyses.setdefault("rewritten", {})
     if "code" not in known:
