@@ -63,8 +63,10 @@ def keep(key: keys.FrameKey | None, entry: NewEntry) -> str:
 
 def write(key: keys.FrameKey, entry: NewEntry) -> None:
     """Write a new entry to the store, or see to it that this happens. Raises NotStorable, OSError or Untrusted."""
-    sections = checked_sections(key, entry)
     made, gm, backend = entry.called.made, entry.called.module, entry.compiler.backend_name
+    if gm is not None and backend != "eager":
+        compiled.check_devices(gm)  # before all the rest, which takes longer
+    sections = checked_sections(key, entry)
     if gm is None:
         save(key.name, sections, {})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import shutil
@@ -20,6 +21,7 @@ from torchdynamo.backends import option_sets
 from torchdynamo.backends.ensemble import database
 from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.cache.store import compiled, files, places
+from torchdynamo.cache.store.values import NotStorable
 
 
 def helper(x: torch.Tensor) -> torch.Tensor:
@@ -366,6 +368,15 @@ def test_what_follows_the_buckets_of_ddp_is_not_stored(store: Path, monkeypatch:
     finally:
         dist.destroy_process_group()
     assert not list(store.rglob("*.td"))
+
+
+def test_graphs_on_other_devices_are_told_before_anything_is_written() -> None:
+    gm = torch.fx.symbolic_trace(lambda x: x + 1)
+    (node,) = gm.graph.find_nodes(op="placeholder")
+    for device in ("cpu", "meta"):
+        node.meta["example_value"] = torch.empty(2, device=device)
+        with pytest.raises(NotStorable, match="meta") if device == "meta" else contextlib.nullcontext():
+            compiled.check_devices(gm)
 
 
 def test_what_another_process_removes_meanwhile_is_a_miss(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

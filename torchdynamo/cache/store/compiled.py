@@ -31,6 +31,14 @@ def dump_compiled(made: Any, gm: torch.fx.GraphModule, backend: str) -> tuple[by
     return dump_artifact(made, backend)
 
 
+def check_devices(gm: torch.fx.GraphModule) -> None:
+    """Raise NotStorable for a graph on another device than a CPU, whose kernels cannot be written."""
+    for node in gm.graph.find_nodes(op="placeholder"):
+        example = node.meta.get("example_value")
+        if isinstance(example, torch.Tensor) and example.device.type != "cpu":
+            raise NotStorable(f"kernels run on {example.device.type}")
+
+
 def dump_artifact(made: Any, backend: str) -> tuple[bytes, dict[str, bytes]]:
     """Return what a compiler has made as bytes, and blobs by name. Raises NotStorable."""
     found = artifacts.dump(made)
