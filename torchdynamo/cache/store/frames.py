@@ -23,7 +23,7 @@ from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolve
 from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
-from torchdynamo.capture.types.lru_cache import kept_result
+from torchdynamo.capture.types.lru_cache import has_room, kept_result
 from torchdynamo.capture.vm.process_settings import is_order_of_hashes
 from torchdynamo.codegen import outline, resume
 from torchdynamo.codegen.deopt import Bailout
@@ -281,6 +281,8 @@ class LoadedFrame:
         function = self.reader.load(told.function)
         if type(function) is not functools._lru_cache_wrapper:
             raise Unresolved(f"{told.function} keeps no results")
+        if not has_room(function):
+            raise Unresolved(f"{told.function} may be called once more for what it has let go of")
         try:
             found = function(*told.args, **dict(told.named))
         except Exception as error:  # a capture will call it again

@@ -50,7 +50,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         raise vm.error(type(error), *error.args) from None
     if not named:
         rest_on_result(vm, entity, tuple(real))
-    note_answer(vm, entity.source, tuple(real), named, found)
+    note_answer(vm, entity, tuple(real), named, found)
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
@@ -78,10 +78,20 @@ def kept_result(source: Source | None, function: Any, args: tuple[Any, ...]) -> 
     yield Guard(Source("key", Source("cache", source), key), kind, held)
 
 
-def note_answer(vm: Machine, source: Source | None, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
+def has_room(function: Any) -> bool:
+    """Return whether the cache of a function has kept all results so far, and so calls it once for each arguments."""
+    info = function.cache_info()
+    return info.maxsize is None or info.currsize < info.maxsize
+
+
+def note_answer(vm: Machine, entity: Entity, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
     """Note what a cached function has answered: another process has to ask it again."""
-    values = (*args, *named.values(), found)
-    if source is None or not all(type(each) in CONSTANTS and not holds_nan(each) for each in values):
+    values, source = (*args, *named.values(), found), entity.source
+    if (
+        source is None
+        or not has_room(entity.real)
+        or not all(type(each) in CONSTANTS and not holds_nan(each) for each in values)
+    ):
         vm.of_process["what a function that keeps its results has returned"] = None
     else:
         vm.cached_answers[source, args, tuple(named.items())] = found
