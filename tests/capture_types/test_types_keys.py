@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -69,6 +70,21 @@ def test_ids_beside_addresses() -> None:
         assert (result.item(), there) == ((1, True) if who is first else (5, False))
     table[id(second)] = 7
     assert compiled(torch.zeros(1), second)[0].item() == 7
+
+
+def test_a_threads_number_in_a_dict_of_the_programs() -> None:
+    sharing: dict[Any, int] = {}
+
+    def fn(x: torch.Tensor) -> Any:
+        return x + 1 if threading.get_ident() in sharing else x + 2
+
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    assert compiled(X)[0] == 3
+    sharing["other"] = 1
+    assert compiled(X)[0] == 3
+    sharing[threading.get_ident()] = 1  # an address, for all that capture knows
+    compiled = torchdynamo.compile(fn, backend="eager")
+    assert compiled(X)[0] == 2
 
 
 def test_ids_that_are_put_beside_addresses() -> None:

@@ -96,6 +96,8 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
             return boolean(lookup(vm, self, key) is not None)
         if identity.is_new_number(vm, key):
             return boolean(False)
+        if identity.is_id(vm, key):  # of which all that is known is what it is the id of
+            return boolean(hkey in whole(vm, self))
         if not sourceable(as_key(key, hkey)):
             if key.pytype is tuple and identity.holds_id(vm, key):
                 identity.retry_with_ids_guarded(vm)
