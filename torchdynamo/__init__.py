@@ -16,7 +16,7 @@ from torchdynamo.cli import doctor
 if doctor.is_asked(sys.argv, sys.orig_argv):  # before what it checks is imported, since that may fail
     sys.exit(doctor.main(sys.argv[2:]))
 
-from torchdynamo import config, eval_frame, exc, optimizations
+from torchdynamo import config, distributed, eval_frame, exc, optimizations
 from torchdynamo.api import (
     allow_in_graph,
     assume_constant_result,
@@ -56,6 +56,7 @@ __all__ = [
     "config",
     "disable",
     "disallow_in_graph",
+    "distributed",
     "eval_frame",
     "exc",
     "explain",

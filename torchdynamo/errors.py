@@ -45,6 +45,10 @@ class VerificationError(BackendError):
     """A backend's results differ from eager's, under `config.verify_correctness`."""
 
 
+class RanksDisagree(TorchDynamoError):
+    """Ranks of a distributed program were about to run different collectives, or one of them failed in a warm-up."""
+
+
 class RecordingError(BackendError):
     """A graph or a call is without a CUDA graph, and `options={"cudagraphs": "required"}` was given."""
 

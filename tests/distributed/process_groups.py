@@ -1,7 +1,9 @@
-"""Process groups of one process, for tests."""
+"""Process groups of one process, and programs that two processes run, for tests."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,3 +39,23 @@ def world(backend: str, **how: Any) -> Iterator[Any]:
     finally:
         dist.destroy_process_group()
         sys.excepthook = hook
+
+
+def run_ranks(program, folder, *cases, seconds):
+    """Run two ranks, and fail if they do."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, Path(__file__).with_name(program), str(rank), folder, *cases],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        errors = [rank.communicate(timeout=seconds)[1].decode() for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(errors)

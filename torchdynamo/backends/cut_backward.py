@@ -7,7 +7,7 @@ wanted. What one part computes for later ones goes between them directly.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -21,6 +21,7 @@ Node = torch.fx.Node
 Order: TypeAlias = tuple[int | None, ...]
 """For each input of a graph, when its gradient is wanted: with the first ones (0), the second; None if no matter."""
 MOST_PARTS = 16
+LEAST_WORK = 8e11  # operations of a part on an accelerator: one or two milliseconds of a current one
 ITSELF = "_torchdynamo_parts"  # attribute of a compiled backward in parts, and so of what torch wraps it in
 
 
@@ -102,19 +103,22 @@ def parts_of(compiled: Any) -> CutBackward | None:
 
 
 # -- making the parts -------------------------------------------------------------------------------------------------
-def cutting(compile_one: Callable[..., Any], order: Order) -> Callable[..., Any]:
-    """Wrap a compiler of backward graphs, of AOTAutograd or Inductor's, so that it compiles them in parts."""
+def cutting(compile_one: Callable[..., Any], order: Order, most: int = MOST_PARTS) -> Callable[..., Any]:
+    """Wrap a compiler of backward graphs, of AOTAutograd or Inductor's, so that it compiles them in parts.
+
+    A part costs the host some time, and fusion: on an accelerator, each has enough work to pay for that. most: parts.
+    """
 
     def compile_in_parts(gm: torch.fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Any:
-        after = places(gm.graph, order) if settings.get("is_backward", True) else []
+        after = places(gm.graph, order, most) if settings.get("is_backward", True) else []
         if not after:
             return compile_one(gm, inputs, **settings)
         return compiled_parts(gm, inputs, after, compile_one, settings)
 
-    return compile_in_parts if order else compile_one
+    return compile_in_parts if order and most > 1 else compile_one
 
 
-def places(graph: torch.fx.Graph, order: Order) -> list[Node]:
+def places(graph: torch.fx.Graph, order: Order, most: int) -> list[Node]:
     """Return the nodes after which a backward is cut; none if its results are not just the gradients of all inputs."""
     outputs = graph.output_node().args[0]
     if len(outputs) != len(order):  # type: ignore[arg-type]
@@ -127,18 +131,45 @@ def places(graph: torch.fx.Graph, order: Order) -> list[Node]:
             ready[wanted] = max(ready.get(wanted, -1), at.get(output, -1))
             sizes[wanted] = sizes.get(wanted, 0) + size_of(output.meta["val"])
     ends: list[int] = []
+    nodes, work = list(at), work_until(at)
     whole, last, held = sum(sizes.values()), -1, 0
     for wanted in sorted(ready):
         last, held = max(last, ready[wanted]), held + sizes[wanted]
-        if 0 <= last < len(at) - 1 and (not ends or last > ends[-1]) and held * MOST_PARTS >= whole:
+        if not 0 <= last < len(at) - 1 or last <= (ends or [-1])[-1] or held * most < whole:
+            continue
+        if work is None or work[last] - (work[ends[-1]] if ends else 0) >= LEAST_WORK:
             ends.append(last)
             held = 0
-    nodes = list(at)
     return [nodes[end] for end in ends]
+
+
+def work_until(nodes: Iterable[Node]) -> list[float] | None:
+    """Return how many floating-point operations products have taken by each node; None on a CPU.
+
+    Attention and products of symbolic sizes are not counted.
+    """
+    values = [node.meta.get("val") for node in nodes]
+    if not any(isinstance(each, torch.Tensor) and each.device.type != "cpu" for each in values):
+        return None
+    from torch.utils.flop_counter import flop_registry
+
+    done, found = 0.0, []
+    for node, value in zip(nodes, values, strict=True):
+        packet = getattr(node.target, "overloadpacket", None)
+        if packet in COUNTED:
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+            operations = flop_registry[packet](*args, **kwargs, out_val=value)
+            done += operations if isinstance(operations, (int, float)) else 0
+        found.append(done)
+    return found
 
 
 def computed(graph: torch.fx.Graph) -> list[Node]:
     return [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+
+
+aten = torch.ops.aten
+COUNTED = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution, aten.convolution_backward}
 
 
 def size_of(value: Any) -> int:
@@ -162,15 +193,13 @@ def compiled_parts(
     symbols = [node for node, value in zip(placeholders, inputs, strict=True) if not isinstance(value, torch.Tensor)]
     outputs: Sequence[Any] = graph.output_node().args[0]  # type: ignore[assignment]
     wanted = {each for each in outputs if isinstance(each, Node)}
-    groups: list[list[Node]] = [[]]
-    for node in computed(graph):
-        groups[-1].append(node)
-        if node in after:
-            groups.append([])
+    where = part_numbers(graph, after, wanted)
+    groups = [[node for node in where if where[node] == at] for at in range(len(after) + 1)]
     made = [part_of(gm, group, wanted, symbols) for group in groups]
     fixed = {placeholders[at].name for at in settings.get("static_input_idxs", ())}
-    forget_donated()
-    where = {node: at for at, group in enumerate(groups) for node in group}
+    metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
+    given_away = list(getattr(metadata, "bw_donated_idxs", None) or ())
+    donated = {placeholders[at] for at in given_away}
     parts: list[Part] = []
     for at, (module, names, results) in enumerate(made):
         later = {node for _, names, _ in made[at + 1 :] for node in names}
@@ -184,9 +213,15 @@ def compiled_parts(
             for node, value in zip(names, examples, strict=True)
             if node.op != "placeholder" and isinstance(value, torch.Tensor) and is_fixed(value)
         }
+        if given_away:
+            inside = set(groups[at])
+            metadata.bw_donated_idxs = [  # type: ignore[union-attr]
+                place for place, node in enumerate(names) if node in donated and stays_inside(node, inside, wanted)
+            ]
+        run = compile_one(module, examples, **settings)
         parts.append(
             Part(
-                compile_one(module, examples, **settings),
+                run,
                 tuple(node.name for node in names),
                 tuple(node.name for node in results),
                 layouts,
@@ -194,11 +229,54 @@ def compiled_parts(
                 tuple(node.name for node in due if node not in later),
             )
         )
+    if given_away:
+        metadata.bw_donated_idxs = given_away  # type: ignore[union-attr]
     return CutBackward(
         [node.name for node in placeholders],
         [each.name if isinstance(each, Node) else None for each in outputs],
         parts,
     )
+
+
+def part_numbers(graph: torch.fx.Graph, after: Sequence[Node], wanted: set[Node]) -> dict[Node, int]:
+    """Return in which part each node is computed, in the graph's order.
+
+    What is computed from saved tensors only is computed where it is first used, rather than kept until then.
+    """
+    where: dict[Node, int] = {}
+    saved = {node for node in graph.nodes if node.op == "get_attr"}
+    saved |= {node for node in graph.find_nodes(op="placeholder") if not node.name.startswith("tangents")}
+    at = 0
+    for node in computed(graph):
+        where[node] = at
+        at += node in after
+        if node not in wanted and not node.is_impure() and all(each in saved for each in node.all_input_nodes):
+            saved.add(node)
+    for node in reversed(where):
+        if node in saved and node.users:
+            where[node] = min(where[user] for user in node.users)
+    return where
+
+
+def stays_inside(node: Node, inside: set[Node], wanted: set[Node]) -> bool:
+    """Return whether nothing outside of a part may read the memory of a value."""
+    if node in wanted or any(user not in inside for user in node.users):
+        return False
+    return all(stays_inside(user, inside, wanted) for user in node.users if may_alias(user))
+
+
+def may_alias(node: Node) -> bool:
+    """Return whether a node's result may be in the memory of what it is computed from."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or any(each.alias_info is not None for each in schema.returns):
+        return True
+    return getattr(node.target, "overloadpacket", None) in COPIES
+
+
+COPIES = {
+    *(torch.ops.aten._unsafe_view, torch.ops.aten.clone, torch.ops.aten._to_copy, torch.ops.aten.lift_fresh_copy),
+    *(torch.ops.aten.reshape, torch.ops.aten.contiguous, torch.ops.prims.convert_element_type),
+}  # what a compiler may make views, or nothing, of
 
 
 def part_of(
@@ -238,13 +316,6 @@ def update_layouts(gm: torch.fx.GraphModule, placeholders: Sequence[Node], input
 
     mode = next(each.fake_mode for each in inputs if torch_compat.has_fakes([each]))
     FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*inputs)
-
-
-def forget_donated() -> None:
-    """Let no part overwrite saved tensors: which ones may be is known by positions in the whole graph."""
-    context = TracingContext.try_get()
-    if context is not None and context.fw_metadata is not None:
-        context.fw_metadata.bw_donated_idxs = []
 
 
 def is_fixed(value: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -18,11 +18,13 @@ import torch.distributed as dist
 import torch.fx
 from torch.nn.parallel import DistributedDataParallel
 
-from torchdynamo.backends.cut_backward import Order
+from torchdynamo.backends.cut_backward import MOST_PARTS, Order
 from torchdynamo.backends.preserve import state_restored
+from torchdynamo.errors import UnknownSetting
 from torchdynamo.graph.numbers import has_numbers
 from torchdynamo.graph.sizes import sizes_of
 
+OPTION = "ddp_parts"
 MOST_ORDERS = 4  # variants of a graph; with further buckets, the newest one runs
 MOST_CALLS = 500  # calls for which a graph waits for a module's buckets
 MARKS = "_torchdynamo_"  # how attributes begin that tell others of a compiled graph
@@ -83,6 +85,20 @@ def by_buckets(backend: B) -> B:
 
 def trains(inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs)
+
+
+def parts_in(options: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any] | None]:
+    """Split options into how many parts a backward has at most, and the other options.
+
+    Raises UnknownSetting for "ddp_parts" that is no positive number.
+    """
+    if not options or OPTION not in options:
+        return MOST_PARTS, options
+    rest = dict(options)
+    most = rest.pop(OPTION)
+    if type(most) is not int or most < 1:
+        raise UnknownSetting(f"options[{OPTION!r}] is a number of parts, and not {most!r}")
+    return most, rest or None
 
 
 class ByBuckets:

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import torch.fx
 
 from torchdynamo import config
-from torchdynamo.backends import collectives
+from torchdynamo.backends import collectives, graph_agreement
 from torchdynamo.backends.custom import with_symbols
 from torchdynamo.backends.ensemble import record
 from torchdynamo.backends.failed_graph import failed_graph
@@ -28,7 +28,14 @@ from torchdynamo.backends.registry import Backend, backend_name, has_mark
 from torchdynamo.backends.replaceable import Replaceable
 from torchdynamo.backends.verify import Advice, Shadowed, no_advice, verify
 from torchdynamo.core.reasons import explained
-from torchdynamo.errors import BackendError, FallbackWarning, InternalError, RecordingError, VerificationError
+from torchdynamo.errors import (
+    BackendError,
+    FallbackWarning,
+    InternalError,
+    RanksDisagree,
+    RecordingError,
+    VerificationError,
+)
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
@@ -88,7 +95,8 @@ def compile_graph(
         made = Shadowed(as_captured, made, config.verify_correctness, label, name, kept.advice)
     if effects.repeatable or getattr(compiled, "__code__", None) is as_captured.__code__:
         return made
-    careful = Careful(made, mutated_positions(gm), as_captured.__code__, effects.communicates, unseen)
+    sent = graph_agreement.collectives_of(gm, name) if effects.communicates else None
+    careful = Careful(made, mutated_positions(gm), as_captured.__code__, sent, unseen)
     if isinstance(made, Replaceable):
         made.held_by(careful)
     return careful
@@ -116,24 +124,26 @@ class Careful:
     was communicated is never undone.
     """
 
-    __slots__ = ("__weakref__", "code", "communicates", "fn", "made", "positions", "proven", "unseen")
+    __slots__ = ("__weakref__", "code", "communicates", "fn", "made", "positions", "proven", "sent", "unseen")
 
     def __init__(
         self,
         fn: Run,
         positions: tuple[int, ...],
         code: CodeType,
-        communicates: bool = False,
+        sent: graph_agreement.Collectives | None = None,
         unseen: tuple[int, ...] = (),
     ) -> None:
         self.fn = self.made = fn  # another may come in the place of `fn` (`replaceable.py`)
         self.positions = positions
         self.code = code
-        self.communicates = communicates
+        self.sent, self.communicates = sent, sent is not None  # to other ranks
         self.unseen = unseen  # positions of inputs that it writes to behind autograd's back
         self.proven = False
 
     def __call__(self, *args: Any) -> Any:
+        if self.sent is not None:
+            graph_agreement.check(self.sent)
         if not self.proven:
             return self._first(args)
         if not (self.positions or self.communicates):
@@ -208,7 +218,7 @@ def on_error(
         if isinstance(error, GraphFailure):
             done = error.done
             error = error.original
-        if isinstance(error, (InternalError, RecordingError, VerificationError)):
+        if isinstance(error, (InternalError, RanksDisagree, RecordingError, VerificationError)):
             return program.shown(error, code)
         if is_ordinary(error) and not raised_inside(error, code):
             if done:

@@ -25,6 +25,11 @@ class PerCode(Generic[T]):
         key = id(code)
         self._known[key] = ref(code, lambda _: self._known.pop(key, None)), value
 
+    def items(self) -> list[tuple[CodeType, T]]:
+        """Return the code objects that are alive, with their data."""
+        pairs = [(reference(), value) for reference, value in list(self._known.values())]
+        return [(code, value) for code, value in pairs if code is not None]
+
     def clear(self) -> None:
         """Drop the data of all code objects."""
         self._known.clear()

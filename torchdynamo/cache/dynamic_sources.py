@@ -13,7 +13,7 @@ from torchdynamo import _native
 from torchdynamo.cache.entries import entries_of
 from torchdynamo.capture.types.slices import PARTS
 from torchdynamo.codegen import resume
-from torchdynamo.core.learned import record
+from torchdynamo.core.learned import agreed, key_of, record
 from torchdynamo.core.source import Guard, Roots, Source, keys_in_order
 from torchdynamo.graph.sizes import explained
 from torchdynamo.guards.constants import same_constant
@@ -41,7 +41,8 @@ def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> fro
     found = found if len(found) - len(measures) <= MANY else measures
     if not whole:
         found |= changing_contents(code, owner_id, roots) | lists_of_data(found, roots)
-    return found | in_other_pieces(code, owner_id, found)
+    elsewhere = agreed.get(key_of(resume.origin(code).code), frozenset())  # on other ranks
+    return found | in_other_pieces(code, owner_id, found) | elsewhere
 
 
 def in_other_pieces(code: CodeType, owner_id: int, found: frozenset[Source]) -> frozenset[Source]:

@@ -6,7 +6,7 @@ Data only: each field is written and read by the module that its comment names.
 from __future__ import annotations
 
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.core.source import Source
@@ -94,6 +94,22 @@ def record(code: CodeType) -> CodeRecord:
     return found
 
 
+CodeKey: TypeAlias = tuple[str, str, int]
+"""A code object as other processes of the same program know it: file, name, line."""
+# what varies on other ranks of a distributed program, by code: distributed.py
+agreed: dict[CodeKey, frozenset[Source]] = {}
+
+
+def key_of(code: CodeType) -> CodeKey:
+    return code.co_filename, getattr(code, "co_qualname", code.co_name), code.co_firstlineno
+
+
+def known_codes() -> list[tuple[CodeType, CodeRecord]]:
+    """Return the code objects that have a record, with it."""
+    return _records.items()
+
+
 def forget() -> None:
     """Drop all records, as if nothing had run."""
     _records.clear()
+    agreed.clear()

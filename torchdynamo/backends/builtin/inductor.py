@@ -21,7 +21,7 @@ from torchdynamo.backends.cuda_graphs.seam import (
     wanted_in,
 )
 from torchdynamo.backends.cut_backward import cutting
-from torchdynamo.backends.ddp_buckets import by_buckets
+from torchdynamo.backends.ddp_buckets import by_buckets, parts_in
 from torchdynamo.backends.decompositions import with_our_rows
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.handoff import handoff
@@ -60,18 +60,19 @@ def inductor(
     """Compile the graph with Inductor; return None for graphs that must run in eager (`is_for_eager`).
 
     mode, options: as torch.compile takes them, and the options "regions", "rewrites", "loss_chunks",
-    "loss_bytes", "cudagraphs", "cudagraph_recordings" and "tuned". Raises UnknownSetting for others.
+    "loss_bytes", "ddp_parts", "cudagraphs", "cudagraph_recordings" and "tuned". Raises UnknownSetting for others.
     """
     mode, options = with_choice(gm, example_inputs, mode, options)
     regions, options = choice_in(options)
     recordings, options = wanted_in(options)
     rewrites, options = rewrites_in(options)
+    parts, options = parts_in(options)
     patches = settings(mode, options)
     recorded = is_recorded(recordings, patches)
     ledger = ledger_for(gm, recordings) if recorded else None
     if is_for_eager(gm, example_inputs):
         return None if ledger is None else recorded_as_captured(gm, example_inputs, ledger)
-    compilation = Compilation(gm, patches, regions, rewrites, recorded, ledger)
+    compilation = Compilation(gm, patches, regions, rewrites, recorded, ledger, parts)
     from torch._inductor.exc import InductorError
 
     try:
@@ -91,6 +92,7 @@ class Compilation(NamedTuple):
     rewrites: WantedRewrites
     recorded: bool
     ledger: Any
+    parts: int  # of a backward under DistributedDataParallel, at most
 
     def compiled(self, inputs: Sequence[Any], *, by_contents: bool = True) -> Callable[..., Any]:
         """Compile the graph for these inputs. by_contents: rewrites may rest on what inputs contain."""
@@ -111,7 +113,7 @@ class Compilation(NamedTuple):
                 made: Any = compile_fx(
                     ready.module,
                     ready.inputs,
-                    inner_compile=cutting(inner, order),
+                    inner_compile=cutting(inner, order, self.parts),
                     config_patches=patches,
                     decompositions=decompositions(patches),
                 )
@@ -136,7 +138,7 @@ def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
 def of_inductor(options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the options that are Inductor's own. Raises UnknownSetting for wrong values of others."""
-    for split in (tuned_in, choice_in, wanted_in, rewrites_in):
+    for split in (tuned_in, choice_in, wanted_in, rewrites_in, parts_in):
         options = split(options)[1]
     return options
 

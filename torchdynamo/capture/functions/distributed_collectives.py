@@ -8,6 +8,7 @@ could be told from eager, it ends: if autograd has a part in it, if nobody waits
 from __future__ import annotations
 
 import importlib
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -143,16 +144,37 @@ class Collective:
 REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 
 
+class SavedMemory:
+    """The memory of what operators of a graph that autograd follows were given and have made."""
+
+    def __init__(self, graph: torch.fx.Graph) -> None:
+        self.last = weakref.ref(graph._root)  # what comes after it has not been looked at
+        self.addresses: set[int | None] = set()
+
+    def look(self) -> None:
+        """Add what operators have touched since the last look."""
+        last = self.last()
+        node = last.next if last is not None else None
+        while node is not None and node.op != "root":
+            self.last = weakref.ref(node)
+            if node.op.startswith("call_") and any(each.requires_grad for each in tensors_of(node)):
+                near = (node, *node.all_input_nodes)
+                self.addresses.update(address_of(each) for one in near for each in tensors_of(one))
+            node = node.next
+
+
+_saved: weakref.WeakKeyDictionary[torch.fx.Graph, SavedMemory] = weakref.WeakKeyDictionary()
+
+
 def may_be_saved(vm: Machine, tensor: TensorNode) -> bool:
     """Return whether an operator of the graph that autograd follows may have saved what is in a tensor's memory."""
-    memory = address_of(tensor.fake)
-    return any(
-        address_of(each) == memory
-        for node in vm.builder.graph.nodes
-        if node.op.startswith("call_") and any(each.requires_grad for each in tensors_of(node))
-        for near in (node, *node.all_input_nodes)
-        for each in tensors_of(near)
-    )
+    graph = vm.builder.graph
+    saved = _saved.get(graph)
+    last = None if saved is None else saved.last()
+    if saved is None or last is None or last._erased:
+        saved = _saved[graph] = SavedMemory(graph)
+    saved.look()
+    return address_of(tensor.fake) in saved.addresses
 
 
 def tensors_of(node: torch.fx.Node) -> list[torch.Tensor]:
