@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.attention.flex_attention import BlockMask
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 BLOCK = 128
 WHOLE = 2**30  # a block that has everything
@@ -56,6 +58,8 @@ def scoring(kept: list[int], outer: float) -> Mod:
 
 def blocks_of(query: torch.Tensor, keys: torch.Tensor, is_causal: bool) -> BlockMask:
     """Return which blocks of scores are computed: all, or those that a causal mask leaves."""
+    from torch.nn.attention.flex_attention import BlockMask
+
     rows, columns, device = query.shape[-2], keys.shape[-2], query.device
     if not is_causal:
         one = torch.ones(1, 1, 1, dtype=torch.int32, device=device)
