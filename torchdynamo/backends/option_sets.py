@@ -49,6 +49,9 @@ SETS: dict[str, OptionSet] = {
     "half vectors": OptionSet({"cpp.simdlen": 256}, "cpu"),
     "threads at run time": OptionSet({"cpp.dynamic_threads": True}, "cpu"),
     "large chunks": OptionSet({"cpp.min_chunk_size": 16384}, "cpu"),
+    "one thread": OptionSet({"cpp.threads": 1}, "cpu"),
+    "loop tails without vectors": OptionSet({"cpp.enable_loop_tail_vec": False}, "cpu"),
+    "templates for products": OptionSet({"max_autotune_gemm": True}, "cpu"),
 }
 
 
