@@ -101,6 +101,17 @@ HAS_ARG: frozenset[int] = (
 BINARY_SYMBOLS: list[str] = [symbol for _, symbol in dis._nb_ops] if V311 else []  # type: ignore[attr-defined]
 
 
+# A flag says whether the first constant is a docstring; before, it is one if it is a string.
+DOCSTRING_FLAG = 0x4000000 if V314 else 0
+
+
+def docstring(code: CodeType) -> str | None:
+    """Return the docstring of a function's code."""
+    first = code.co_consts[0] if code.co_consts else None
+    said = not DOCSTRING_FLAG or code.co_flags & DOCSTRING_FLAG
+    return first if said and isinstance(first, str) else None
+
+
 def slot_names(code: CodeType) -> tuple[list[str], list[str]]:
     """Return the names of fast slots, and the names that DEREF instructions index."""
     if not V311:

@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
+from torchdynamo.bytecode.versions import docstring
 from torchdynamo.capture.frame import MadeFunction
 from torchdynamo.capture.vm import c_fields, lookup, namespaces
 from torchdynamo.capture.vm.emitted_calls import push_call
@@ -55,10 +56,9 @@ def made_name(field: str) -> Any:
             return entity.attrs[field]
         parts = entity.payload_as(MadeFunction).parts
         code, space = parts.code, parts.globals
-        doc = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else None
         answers = {
             "__name__": code.co_name,
-            "__doc__": doc,
+            "__doc__": docstring(code),
             "__module__": space.real.get("__name__"),
             "__type_params__": (),
         }
@@ -93,6 +93,19 @@ def function_code(vm: Machine, self: Value) -> Value:
     return Known(vm.entity(self).payload_as(MadeFunction).parts.code)
 
 
+def function_annotate(vm: Machine, self: Value) -> Value:
+    """Return the function that makes a function's annotations, or None. Functions of Python 3.14 have one."""
+    if self.__class__ is not Known:
+        entity = vm.entity(vm.as_object(self))
+        if "__annotate__" in entity.attrs:
+            return entity.attrs["__annotate__"]
+    return made_part("__annotate__", "annotate")(vm, self)
+
+
+if hasattr(types.FunctionType, "__annotate__"):
+    models(types.FunctionType, ".__annotate__")(function_annotate)
+
+
 @models(types.FunctionType, ".__annotations__")
 def function_annotations(vm: Machine, self: Value) -> Value:
     if self.__class__ is Known:
@@ -104,8 +117,9 @@ def function_annotations(vm: Machine, self: Value) -> Value:
     entity = vm.entity(self)
     if "__annotations__" not in entity.attrs:
         given = entity.payload_as(MadeFunction).given
-        if "annotate" in given:
-            notes = vm.call(given["annotate"], [Known(VALUE_FORMAT)], {})
+        made_by = function_annotate(vm, self)
+        if not (made_by.__class__ is Known and made_by.obj is None):
+            notes = vm.call(made_by, [Known(VALUE_FORMAT)], {})
         else:
             flat = list(vm.iterate(given["annotations"])) if "annotations" in given else []
             notes = vm.make_dict(zip(flat[::2], flat[1::2]))

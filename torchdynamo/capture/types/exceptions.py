@@ -299,6 +299,14 @@ def exc_info(vm: Machine) -> Value:
     return vm.make_tuple([Known(exc.pytype), exc, vm.new(types.TracebackType)])
 
 
+def exception(vm: Machine) -> Value:
+    return handled(vm) or NONE
+
+
+if hasattr(sys, "exception"):
+    function(sys.exception)(exception)
+
+
 def raise_again(vm: Machine) -> Raised:
     """Return the signal of `raise` without an exception."""
     exc = handled(vm)

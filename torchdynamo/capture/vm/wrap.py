@@ -196,7 +196,7 @@ TYPING = (
     type(typing.Any),
     typing.TypeVar,
     typing.ForwardRef,
-    type(typing.Union),
+    type(typing.Optional),
 )
 
 
